@@ -1,0 +1,74 @@
+"""The errors a user meets: bad input, no such mechanism, a solver that failed, an unreadable file.
+
+Every message names the argument, the value it had and what is allowed instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["DesignError", "InfeasibleError", "MechdesignError", "ResultFormatError", "SolverError"]
+
+
+class MechdesignError(Exception):
+    """Base class of every error this package raises on purpose."""
+
+
+class DesignError(MechdesignError, ValueError):
+    """An argument is not acceptable; the message names it, its value and what is allowed."""
+
+    @classmethod
+    def of(cls, argument: str, value: Any, allowed: str) -> DesignError:
+        """Return the error "argument = value: allowed".
+
+        Examples
+        --------
+        >>> print(DesignError.of("epsilon", -1.0, "must be positive and finite"))
+        epsilon = -1.0: must be positive and finite
+        """
+        text = repr(value)
+        if len(text) > 120:
+            text = text[:117] + "..."
+        return cls(f"{argument} = {text}: {allowed}")
+
+
+class InfeasibleError(MechdesignError):
+    """No mechanism meets the requirement.
+
+    Attributes
+    ----------
+    reason : str
+        Why, in a sentence.
+    smallest_epsilon : float or None
+        The smallest ε at which the same design is feasible, where that was computable.
+    least : float or None
+        The least feasible value of the budget that is too small (an MSE cap, say).
+    """
+
+    def __init__(
+        self, reason: str, *, smallest_epsilon: float | None = None, least: float | None = None
+    ) -> None:
+        self.reason = reason
+        self.smallest_epsilon = smallest_epsilon
+        self.least = least
+        super().__init__(reason)
+
+
+class SolverError(MechdesignError):
+    """A solver ended without an answer; carries the backend's own status.
+
+    Attributes
+    ----------
+    solver : str
+    status : str
+        The backend's own word.
+    """
+
+    def __init__(self, message: str, *, solver: str, status: str) -> None:
+        self.solver = solver
+        self.status = status
+        super().__init__(message)
+
+
+class ResultFormatError(MechdesignError, ValueError):
+    """A result file is truncated, edited, of another version, or not one of ours."""

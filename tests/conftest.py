@@ -1,0 +1,10 @@
+"""Hypothesis profiles: 200 examples normally, 2,000 when MECHDESIGN_NIGHTLY is set."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": True}
+settings.register_profile("normal", max_examples=200, **_COMMON)
+settings.register_profile("nightly", max_examples=2000, **_COMMON)
+settings.load_profile("nightly" if os.environ.get("MECHDESIGN_NIGHTLY") else "normal")

@@ -111,7 +111,11 @@ def encode(value: Any) -> Any:
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         return {"$law": _law_name(value), "args": encode(list(value.args)), "kwds": encode(dict(value.kwds))}
     if callable(value):
-        name = value.name if isinstance(value, UnavailableCallable) else getattr(value, "__qualname__", "function")
+        name = (
+            value.name
+            if isinstance(value, UnavailableCallable)
+            else getattr(value, "__qualname__", "function")
+        )
         return {"$callable": name}
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
 

@@ -1,1 +1,21 @@
-"""."""
+"""Solver backends behind one registry; see `available` for what is installed and what each can do."""
+
+from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
+from mechdesign.solvers.compiled import CompiledLP
+from mechdesign.solvers.highs import HighsSession
+from mechdesign.solvers.registry import available, get, register, solve, unregister
+
+__all__ = [
+    "Capabilities",
+    "CompiledLP",
+    "HighsSession",
+    "Model",
+    "Solution",
+    "Solver",
+    "Status",
+    "available",
+    "get",
+    "register",
+    "solve",
+    "unregister",
+]

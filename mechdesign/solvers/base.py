@@ -1,0 +1,165 @@
+"""What a model is, what a solver promises, and what it answers."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import numpy.typing as npt
+
+from mechdesign.errors import DesignError
+
+__all__ = ["Capabilities", "Model", "Solution", "Solver", "Status"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Status(enum.Enum):
+    """How a solve ended, in this package's own words; every backend translates its status once."""
+
+    OPTIMAL = "optimal"
+    INACCURATE = "inaccurate"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    LIMIT = "limit"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Model:
+    """An optimization model with names.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+    variables : mapping of name to cvxpy.Variable
+    constraints : mapping of family name to a cvxpy constraint or a sequence of them
+        ``"privacy"``, ``"unbiased"``, ``"normalisation"``, ``"bounds"``, …
+    parameters : mapping of name to cvxpy.Parameter
+        What a search varies.
+    closed_form : callable, optional
+        Returns the optimal value of every variable, by name, where a formula exists.
+    """
+
+    problem: cp.Problem
+    variables: Mapping[str, cp.Variable] = field(default_factory=dict)
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, cp.Parameter] = field(default_factory=dict)
+    closed_form: Callable[[], Mapping[str, Array]] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The smallest class that holds it: "LP", "QP", "SOCP", "SDP" or "EXP"."""
+        if self.problem.is_lp():
+            return "LP"
+        if self.problem.is_qp():
+            return "QP"
+        dims = self.problem.get_problem_data(cp.SCS)[0]["dims"]
+        if dims.psd:
+            return "SDP"
+        return "EXP" if dims.exp or dims.p3d else "SOCP"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of scalar variables and of scalar constraints."""
+        rows = sum(int(np.prod(c.shape)) for c in self.problem.constraints)
+        return sum(v.size for v in self.problem.variables()), rows
+
+    def duals(self) -> dict[str, Array]:
+        """The dual values CVXPY holds, by family."""
+        found: dict[str, Array] = {}
+        for name, family in self.constraints.items():
+            members = family if isinstance(family, Sequence) else [family]
+            parts = [
+                np.ravel(np.asarray(c.dual_value, dtype=float)) for c in members if c.dual_value is not None
+            ]
+            if isinstance(family, Sequence):
+                found[name] = np.concatenate(parts) if parts else np.zeros(0)
+            elif parts:
+                found[name] = np.asarray(family.dual_value, dtype=float)
+        return found
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do.
+
+    Parameters
+    ----------
+    kinds : frozenset of str
+        Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP", "closed-form".
+    duals, warm_start : bool
+    accuracy : float
+        Feasibility tolerance it is run with.
+    """
+
+    kinds: frozenset[str]
+    duals: bool = True
+    warm_start: bool = False
+    accuracy: float = 1e-9
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solver's answer in this package's words.
+
+    Attributes
+    ----------
+    status : Status
+    value : float
+        Objective value, NaN when there is none.
+    primal, dual : dict of name to array
+        Variable values by name; dual values by constraint family (sign as in CVXPY: the change of the
+        optimal value per unit of relaxation is minus the dual of an inequality).
+    seconds, build_seconds : float
+        Time in the solver; time to compile the model.
+    fallbacks : tuple of str
+        Solvers that were tried before and failed, with their status.
+    """
+
+    status: Status
+    value: float
+    primal: Mapping[str, Array]
+    dual: Mapping[str, Array]
+    solver: str
+    seconds: float
+    build_seconds: float = 0.0
+    iterations: int | None = None
+    variables: int | None = None
+    constraints: int | None = None
+    native_status: str = ""
+    requested: str | None = None
+    fallbacks: tuple[str, ...] = ()
+
+    def tagged(self, **changes: Any) -> Solution:
+        """Return a copy with some fields replaced."""
+        return replace(self, **changes)
+
+
+class Solver(ABC):
+    """A backend. Subclass it, give it a name and capabilities, and `register` an instance."""
+
+    name: str
+    capabilities: Capabilities
+
+    @abstractmethod
+    def available(self) -> bool:
+        """Whether its library is installed."""
+
+    @abstractmethod
+    def solve(self, model: Model, **options: Any) -> Solution:
+        """Solve `model`; never raise for an infeasible or unbounded model, return its status."""
+
+    def accepts(self, kind: str) -> bool:
+        """Whether models of this class can be given to it."""
+        return kind in self.capabilities.kinds
+
+    def _unknown_options(self, options: Mapping[str, Any], known: Sequence[str]) -> None:
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise DesignError.of("options", unknown, f"solver {self.name!r} knows {sorted(known)}")

@@ -1,0 +1,183 @@
+"""HiGHS, driven directly: simplex (warm-started), interior point, and PDLP.
+
+The matrices come from CVXPY's compiled form (`CompiledLP`); a `HighsSession` keeps the model and the last
+basis inside HiGHS and re-solves for new parameter values by changing only the coefficients that moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+
+from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
+from mechdesign.solvers.compiled import CompiledLP
+
+__all__ = ["HighsSession", "HighsSolver"]
+
+Array = npt.NDArray[np.float64]
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: Status.LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
+    highspy.HighsModelStatus.kModelEmpty: Status.OPTIMAL,
+}
+
+# The tightest tolerances HiGHS accepts for its simplex: privacy is at stake, and these models are small.
+TOLERANCE = 1e-10
+
+
+def engine(**options: Any) -> highspy.Highs:
+    """Return a silent HiGHS with this package's tolerances and the given options."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
+    highs.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
+    for name, value in options.items():
+        if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+            raise ValueError(f"HiGHS refuses the option {name} = {value!r}")
+    return highs
+
+
+class HighsSession:
+    """One LP kept inside HiGHS, re-solved for many parameter points from the last basis.
+
+    Parameters
+    ----------
+    compiled : CompiledLP
+    point : array, shape (P + 1,)
+        First parameter point, from `CompiledLP.point`.
+    """
+
+    def __init__(self, compiled: CompiledLP, point: Array, **options: Any) -> None:
+        self.compiled = compiled
+        self.highs = engine(**options)
+        matrix, rhs, cost = compiled.coefficients(point)
+        self._pass(matrix, rhs, cost)
+        self._row = compiled.rows[compiled.varying].astype(np.int32)
+        self._column = compiled.columns[compiled.varying].astype(np.int32)
+        self._all_rows = np.arange(compiled.height, dtype=np.int32)
+        self._all_columns = np.arange(compiled.width, dtype=np.int32)
+
+    def _pass(self, matrix: Array, rhs: Array, cost: Array) -> None:
+        compiled = self.compiled
+        order = np.lexsort((compiled.rows, compiled.columns))
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = compiled.width, compiled.height
+        lp.col_cost_ = cost[:-1]
+        lp.offset_ = float(cost[-1])
+        lp.col_lower_, lp.col_upper_ = compiled.lower, compiled.upper
+        lower = np.full(compiled.height, -highspy.kHighsInf)
+        lower[: compiled.equalities] = rhs[: compiled.equalities]
+        lp.row_lower_, lp.row_upper_ = lower, rhs
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.searchsorted(compiled.columns[order], np.arange(compiled.width + 1)).astype(
+            np.int32
+        )
+        lp.a_matrix_.index_ = compiled.rows[order].astype(np.int32)
+        lp.a_matrix_.value_ = matrix[order]
+        self.highs.passModel(lp)
+        self._matrix, self._rhs, self._cost = matrix[compiled.varying].copy(), rhs.copy(), cost.copy()
+        self._lower = lower
+
+    def move(self, matrix: Array, rhs: Array, cost: Array) -> None:
+        """Change the coefficients that differ from the last point; `matrix` holds the varying ones."""
+        highs = self.highs
+        for k in np.flatnonzero(matrix != self._matrix).tolist():
+            highs.changeCoeff(self._row[k], self._column[k], matrix[k])
+        if not np.array_equal(rhs, self._rhs):
+            self._lower[: self.compiled.equalities] = rhs[: self.compiled.equalities]
+            highs.changeRowsBounds(len(rhs), self._all_rows, self._lower, rhs)
+        if not np.array_equal(cost, self._cost):
+            highs.changeColsCost(len(cost) - 1, self._all_columns, cost[:-1])
+            highs.changeObjectiveOffset(float(cost[-1]))
+        self._matrix, self._rhs, self._cost = matrix, rhs, cost
+
+    def run(self) -> Status:
+        """Solve from the last basis."""
+        self.highs.run()
+        status = self.highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+            self.highs.setOptionValue("presolve", "off")
+            self.highs.run()
+            self.highs.setOptionValue("presolve", "choose")
+            status = self.highs.getModelStatus()
+        return _STATUS.get(status, Status.FAILED)
+
+    def value(self) -> float:
+        """Objective value of the last run."""
+        return float(self.highs.getInfo().objective_function_value)
+
+    def solution(self) -> Array:
+        """Variables of the compiled form."""
+        return np.array(self.highs.getSolution().col_value)
+
+    def forget_basis(self) -> None:
+        """Start the next run from scratch."""
+        self.highs.clearSolver()
+
+
+class HighsSolver(Solver):
+    """HiGHS by simplex, interior point (with crossover) or PDLP."""
+
+    def __init__(self, name: str, method: str, *, warm_start: bool, accuracy: float) -> None:
+        self.name = name
+        self._method = method
+        self.capabilities = Capabilities(frozenset({"LP"}), warm_start=warm_start, accuracy=accuracy)
+
+    def available(self) -> bool:
+        return True
+
+    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        defaults: dict[str, Any] = {"solver": self._method}
+        if self._method == "pdlp":
+            defaults["kkt_tolerance"] = self.capabilities.accuracy
+        return {**defaults, **options}
+
+    def solve(self, model: Model, **options: Any) -> Solution:
+        started = time.perf_counter()
+        compiled = CompiledLP(model)
+        session = HighsSession(compiled, compiled.point(), **self._options(options))
+        built = time.perf_counter()
+        status = session.run()
+        seconds = time.perf_counter() - built
+        highs = session.highs
+        native = highs.modelStatusToString(highs.getModelStatus())
+        info = highs.getInfo()
+        counts = (
+            info.simplex_iteration_count,
+            info.ipm_iteration_count,
+            info.crossover_iteration_count,
+            info.pdlp_iteration_count,
+        )
+        primal: dict[str, Array] = {}
+        dual: dict[str, Array] = {}
+        value = float("nan")
+        if status is Status.OPTIMAL:
+            answer = highs.getSolution()
+            value = session.value()
+            compiled.unpack(np.array(answer.col_value), np.array(answer.row_dual), value)
+            value = float(model.problem.objective.value)
+            primal = {name: np.asarray(v.value, dtype=float) for name, v in model.variables.items()}
+            dual = model.duals()
+        return Solution(
+            status=status,
+            value=value,
+            primal=primal,
+            dual=dual,
+            solver=self.name,
+            seconds=seconds,
+            build_seconds=built - started,
+            iterations=int(sum(max(0, c) for c in counts)),
+            variables=compiled.width,
+            constraints=compiled.height,
+            native_status=native,
+        )

@@ -1,0 +1,162 @@
+"""One conformance suite for every installed backend, and the registry's own behaviour."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign import solvers
+from mechdesign.solvers import Capabilities, CompiledLP, HighsSession, Model, Solution, Solver, Status
+
+LP_SOLVERS = [
+    name for name in solvers.available().query("installed")["solver"] if solvers.get(name).accepts("LP")
+]
+
+
+def lp(scale: float = 1.0, *, bound: float | None = None) -> Model:
+    """min 2x + 3y s.t. x + y = 4, x − y ≤ 2, x, y ≥ 0 → (3, 1), value 9; row scale `scale`."""
+    x = cp.Variable(2, nonneg=True)
+    families = {"sum": scale * (x[0] + x[1]) == 4 * scale, "limit": scale * (x[0] - x[1]) <= 2 * scale}
+    extra = [] if bound is None else [x[0] + x[1] <= bound]
+    problem = cp.Problem(cp.Minimize(2 * x[0] + 3 * x[1]), [*families.values(), *extra])
+    return Model(problem, {"x": x}, families)
+
+
+@pytest.mark.parametrize("name", LP_SOLVERS)
+class TestConformance:
+    def tolerance(self, name: str) -> float:
+        return 100 * solvers.get(name).capabilities.accuracy
+
+    def test_optimum_and_duals(self, name: str) -> None:
+        answer = solvers.solve(lp(), name, fallback=False)
+        assert answer.status is Status.OPTIMAL and answer.solver == name and answer.fallbacks == ()
+        np.testing.assert_allclose(answer.primal["x"], [3, 1], atol=self.tolerance(name))
+        assert answer.value == pytest.approx(9, abs=self.tolerance(name))
+        # d(value)/d(rhs): 2.5 for the sum, −0.5 for the limit; CVXPY's duals carry the opposite sign.
+        assert float(answer.dual["sum"]) == pytest.approx(-2.5, abs=self.tolerance(name))
+        assert float(answer.dual["limit"]) == pytest.approx(0.5, abs=self.tolerance(name))
+
+    def test_infeasible(self, name: str) -> None:
+        with pytest.raises(md.InfeasibleError):
+            solvers.solve(lp(bound=1.0), name, fallback=False)
+
+    def test_unbounded(self, name: str) -> None:
+        x = cp.Variable(2, nonneg=True)
+        model = Model(cp.Problem(cp.Minimize(-x[0]), [x[0] - x[1] <= 1]), {"x": x})
+        with pytest.raises(md.SolverError) as caught:
+            solvers.solve(model, name, fallback=False)
+        assert caught.value.solver and caught.value.status
+
+    def test_degenerate(self, name: str) -> None:
+        # Three constraints through one vertex of the plane.
+        x = cp.Variable(2, nonneg=True)
+        rows = [x[0] + x[1] <= 1, x[0] <= 1, 2 * x[0] + x[1] <= 2]
+        model = Model(cp.Problem(cp.Minimize(-2 * x[0] - x[1]), rows), {"x": x}, {"rows": rows})
+        answer = solvers.solve(model, name, fallback=False)
+        assert answer.value == pytest.approx(-2, abs=self.tolerance(name))
+        assert answer.dual["rows"].shape == (3,)
+        assert float(answer.dual["rows"] @ [1, 1, 2]) == pytest.approx(2, abs=self.tolerance(name))
+
+    def test_badly_scaled(self, name: str) -> None:
+        answer = solvers.solve(lp(scale=1e5), name, fallback=False)
+        assert answer.value == pytest.approx(9, abs=1e3 * self.tolerance(name))
+
+
+def test_registry_rejects_the_unknown() -> None:
+    with pytest.raises(md.DesignError, match="solver = 'gurbi'"):
+        solvers.get("gurbi")
+    with pytest.raises(md.DesignError, match="already registered"):
+        solvers.register(solvers.get("highs"))
+    with pytest.raises(md.DesignError, match="instance of"):
+        solvers.register("highs")  # type: ignore[arg-type]
+
+
+def test_wrong_class_is_refused() -> None:
+    x = cp.Variable()
+    model = Model(cp.Problem(cp.Minimize(cp.exp(x)), [x >= 1]), {"x": x})
+    with pytest.raises(md.DesignError, match="class EXP"):
+        solvers.solve(model, "highs")
+
+
+class Broken(Solver):
+    name = "broken"
+    capabilities = Capabilities(frozenset({"LP"}))
+
+    def available(self) -> bool:
+        return True
+
+    def solve(self, model: Model, **options: object) -> Solution:
+        return Solution(
+            Status.FAILED, float("nan"), {}, {}, self.name, 0.0, native_status="numerical trouble"
+        )
+
+
+def test_failure_falls_back_and_says_so() -> None:
+    solvers.register(Broken())
+    try:
+        answer = solvers.solve(lp(), "broken")
+        assert answer.solver == "highs" and answer.requested == "broken"
+        assert answer.fallbacks == ("broken: numerical trouble",)
+        with pytest.raises(md.SolverError, match="numerical trouble"):
+            solvers.solve(lp(), "broken", fallback=False)
+    finally:
+        solvers.unregister("broken")
+
+
+def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        def load(self) -> type:
+            return Broken
+
+    monkeypatch.setattr("mechdesign.solvers.registry.metadata.entry_points", lambda group: [Entry()])
+    try:
+        assert solvers.get("broken").name == "broken"
+        assert "broken" in set(solvers.available()["solver"])
+    finally:
+        solvers.unregister("broken")
+
+
+def test_any_cvxpy_solver_by_name() -> None:
+    assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)
+
+
+def test_compiled_form_equals_cvxpys_own() -> None:
+    """One sparse product gives the matrices CVXPY builds for each parameter point."""
+    rng = np.random.default_rng(7)
+    x = cp.Variable(4, nonneg=True)
+    u, c = cp.Parameter((2, 2), nonneg=True), cp.Parameter(4)
+    rows = [cp.sum(x) == 1, u @ x[:2] <= 3 * x[2:] + u[0, 1], x[3] >= u[1, 0] - 1]
+    model = Model(cp.Problem(cp.Minimize(c @ x + cp.sum(u)), rows), {"x": x}, {}, {"u": u, "c": c})
+    compiled = CompiledLP(model)
+    for _ in range(5):
+        u.value, c.value = rng.random((2, 2)), rng.normal(size=4)
+        matrix, rhs, cost = compiled.coefficients(compiled.point())
+        data = model.problem.get_problem_data(cp.HIGHS)[0]
+        dense = np.zeros((compiled.height, compiled.width))
+        dense[compiled.rows, compiled.columns] = matrix
+        np.testing.assert_allclose(dense, data["A"].toarray(), atol=1e-15)
+        np.testing.assert_allclose(rhs, data["b"], atol=1e-15)
+        np.testing.assert_allclose(cost[:-1], data["c"], atol=1e-15)
+
+
+def test_session_resolves_like_a_fresh_solve() -> None:
+    rng = np.random.default_rng(3)
+    x = cp.Variable(3, nonneg=True)
+    u, c = cp.Parameter(2, nonneg=True), cp.Parameter(3)
+    model = Model(
+        cp.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1, u[0] * x[0] <= u[1] * x[1], x <= 0.8]),
+        {"x": x},
+        {},
+        {"u": u, "c": c},
+    )
+    u.value, c.value = np.ones(2), np.ones(3)
+    compiled = CompiledLP(model)
+    session = HighsSession(compiled, compiled.point())
+    for _ in range(20):
+        u.value, c.value = rng.random(2), rng.normal(size=3)
+        matrix, rhs, cost = compiled.coefficients(compiled.point())
+        session.move(matrix[compiled.varying], rhs, cost)
+        assert session.run() is Status.OPTIMAL
+        assert session.value() == pytest.approx(solvers.solve(model, "clarabel").value, abs=1e-7)

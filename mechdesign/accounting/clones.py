@@ -1,0 +1,97 @@
+r"""The clone reduction of shuffling, as numbers: the divergence h(u) and the pieces of its k-step bound.
+
+The mathematics is in `mechdesign.accounting.shuffling`; here is what it computes with. Every value rounds up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+__all__ = ["Clones", "geometric", "smallest_level", "step_epsilon", "step_weight", "weight_slope"]
+
+ROUNDING = 1e-10  # relative error allowed for SciPy's binomial functions (they reach about 1e-13)
+CELLS = 1024  # blocks of the clone count C; more would not change six digits
+
+
+@dataclass(frozen=True)
+class Clones:
+    """Binned law of the clone count: `counts` (lowest of each block) and `weights` (summing to at least 1)."""
+
+    counts: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def build(cls, total: int, item_epsilon: float, negligible: float) -> Clones:
+        others, share = total - 1, math.exp(-item_epsilon)
+        if others == 0 or share == 0.0:
+            return cls(np.zeros(1), np.ones(1))
+        law = stats.binom(others, min(share, 1.0))
+        low, high = int(law.ppf(negligible)), int(law.isf(negligible))
+        edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
+        starts, ends = edges[:-1], edges[1:] - 1
+        lower, upper = law.cdf(ends), law.sf(starts - 1)
+        # A difference of tails, taken on the side where they are small, plus what their rounding may hide.
+        near_top = lower > upper
+        mass = np.where(near_top, upper - law.sf(ends), lower - law.cdf(starts - 1))
+        mass = np.maximum(mass, 0.0) + ROUNDING * np.minimum(lower, upper)
+        below, above = float(law.cdf(low - 1)), float(law.sf(high))
+        counts = np.concatenate([[0], starts, [high + 1]]).astype(float)
+        return cls(counts, np.concatenate([[below], mass, [above]]) * (1 + ROUNDING))
+
+    def divergence(self, u: float) -> float:
+        """An upper bound on h(u) = Σ [X − uY]₊, in [0, 1]."""
+        c = self.counts
+        threshold = np.floor(u / (1 + u) * (c + 1)) + 1
+        edge = stats.binom.pmf(threshold - 1, c, 0.5)
+        tail = (u - 1) * stats.binom.sf(threshold - 1, c, 0.5)
+        value = np.clip(edge - tail + ROUNDING * (edge + tail), 0.0, 1.0)
+        return min(1.0, float(self.weights @ value) + 1e-290)
+
+
+def step_epsilon(s: float, y: float) -> float:
+    """f_u(t) for u = e^s, y = α₀t: the ε of one step."""
+    # log1p form of log((ua + 1)/(u + a)): no cancellation for small s or y.
+    return (
+        math.log1p(math.expm1(s) * math.expm1(y) / (math.exp(s) + math.exp(y)))
+        if s < 300 and y < 300
+        else min(s, y)
+    )
+
+
+def step_weight(s: float, y: float) -> float:
+    """w(t) = (a − 1)/(a + u), growing in y."""
+    return 1 - math.exp(-y) if y > 300 else math.expm1(y) / (math.exp(y) + math.exp(s))
+
+
+def weight_slope(s: float, y: float) -> float:
+    """An upper bound on w/y over (0, y]: w is convex while e^y ≤ u, and its slope never exceeds (1 + u)/(4u)."""
+    return step_weight(s, y) / y if y <= s else (1 + math.exp(-s)) / 4
+
+
+def geometric(epsilon: float, k: int) -> float:
+    """Σ_{j<k} e^{jε}."""
+    if k * epsilon > 700:
+        return math.inf
+    return float(k) if epsilon <= 0 else math.expm1(k * epsilon) / math.expm1(epsilon)
+
+
+def smallest_level(failure: Callable[[float], float], delta: float) -> float | None:
+    """The least s found with failure(s) ≤ δ (evaluated there); None when no level up to e^50 has it."""
+    previous = 0.0
+    for s in np.geomspace(1e-7, 50.0, 48):
+        if failure(float(s)) <= delta:
+            low, high = previous, float(s)
+            break
+        previous = float(s)
+    else:
+        return None
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if failure(middle) <= delta else (middle, high)
+    return high

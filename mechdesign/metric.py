@@ -20,12 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
+from mechdesign.metric_geometry import (
+    EARTH_RADIUS_KM,
+    check_distances,
+    check_distinct,
+    haversine,
+    topological_order,
+    tree_distances,
+)
 from mechdesign.serialize import serializable
 
 __all__ = ["EARTH_RADIUS_KM", "MetricSpace"]
-
-EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
-TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -139,7 +144,7 @@ class MetricSpace:
         if coordinates.ndim != 2 or len(coordinates) == 0:
             raise DesignError.of("points", coordinates.shape, "must have shape (n, k) with n >= 1")
         space = cls(kind="euclidean", points=coordinates, unit=unit, shape=(len(coordinates),))
-        _distinct(space.distances)
+        check_distinct(space.distances)
         return space
 
     @classmethod
@@ -180,7 +185,7 @@ class MetricSpace:
         if (np.abs(lat) > 90).any():
             raise DesignError.of("latitude", float(lat[np.abs(lat) > 90][0]), "must lie in [-90, 90] degrees")
         space = cls(kind="geodesic", points=np.column_stack([lat, lon]), unit=unit, shape=(lat.size,))
-        _distinct(space.distances)
+        check_distinct(space.distances)
         return space
 
     @classmethod
@@ -233,7 +238,7 @@ class MetricSpace:
             or np.unique(nodes).size != nodes.size
         ):
             raise DesignError.of("points", nodes, f"must be distinct nodes in 0..{up.size - 1}")
-        _topological(up)  # refuses cycles
+        topological_order(up)  # refuses cycles
         return cls(kind="tree", unit=unit, shape=(nodes.size,), parents=up, lengths=length, leaves=nodes)
 
     # ------------------------------------------------------------------ distances
@@ -262,10 +267,11 @@ class MetricSpace:
             np.fill_diagonal(matrix, 0.0)
             return matrix
         if self.kind == "tree":
-            return _tree_distances(self)
+            assert self.parents is not None and self.lengths is not None and self.leaves is not None
+            return tree_distances(self.parents, self.lengths, self.leaves)
         assert self.points is not None
         if self.kind == "geodesic":
-            return _haversine(self.points)
+            return haversine(self.points)
         return cdist(self.points, self.points)
 
     @cached_property
@@ -357,7 +363,7 @@ class MetricSpace:
         if rows.shape[1] != self.points.shape[1]:
             raise DesignError.of("coordinates", rows.shape, f"must have {self.points.shape[1]} columns")
         chunk = max(1, 10_000_000 // self.size)
-        gaps = _haversine if self.kind == "geodesic" else cdist
+        gaps = haversine if self.kind == "geodesic" else cdist
         parts = [gaps(rows[i : i + chunk], self.points).argmin(axis=1) for i in range(0, len(rows), chunk)]
         return np.concatenate(parts)
 
@@ -390,87 +396,6 @@ class MetricSpace:
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
         return array / total
-
-
-def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:
-    """Raise a `DesignError` unless `matrix` is a distance matrix; name the first offending triple."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
-        raise DesignError.of("distances", matrix.shape, "must be a square matrix of at least one point")
-    slack = tolerance * float(np.abs(matrix).max())
-
-    def first(bad: NDArray[np.bool_]) -> tuple[int, int]:
-        i, j = np.unravel_index(int(np.flatnonzero(bad)[0]), bad.shape)
-        return int(i), int(j)
-
-    if (matrix < 0).any():
-        i, j = first(matrix < 0)
-        raise DesignError(f"distances: d({i}, {j}) = {matrix[i, j]} is negative; distances must be >= 0")
-    if (np.diag(matrix) > slack).any():
-        i = int(np.flatnonzero(np.diag(matrix) > slack)[0])
-        raise DesignError(f"distances: d({i}, {i}) = {matrix[i, i]}; the diagonal must be zero")
-    skew = np.abs(matrix - matrix.T) > slack
-    if skew.any():
-        i, j = first(skew)
-        raise DesignError(
-            f"distances: d({i}, {j}) = {matrix[i, j]} but d({j}, {i}) = {matrix[j, i]}; must be symmetric, "
-            "average the two or take the larger"
-        )
-    _distinct(matrix)
-    for z in range(len(matrix)):
-        bad = matrix > matrix[:, z, None] + matrix[z, None, :] + slack
-        if bad.any():
-            x, y = first(bad)
-            raise DesignError(
-                f"distances: triangle inequality broken at ({x}, {z}, {y}): {matrix[x, y]} > {matrix[x, z]} + "
-                f"{matrix[z, y]}; d(x, y) must not exceed d(x, z) + d(z, y), take shortest paths first"
-            )
-
-
-def _distinct(matrix: Array) -> None:
-    zero = matrix <= 0
-    np.fill_diagonal(zero, False)
-    if zero.any():
-        i, j = (int(v) for v in np.argwhere(zero)[0])
-        raise DesignError(
-            f"distances: points {i} and {j} are at distance 0; points must be distinct, merge them"
-        )
-
-
-def _haversine(degrees: Array, others: Array | None = None) -> Array:
-    a = np.radians(degrees)
-    b = a if others is None else np.radians(others)
-    rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2) ** 2
-    turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
-    chord = rise + np.cos(a[:, None, 0]) * np.cos(b[None, :, 0]) * turn
-    return 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
-
-
-def _topological(parents: Ints) -> list[int]:
-    """Nodes, every parent before its children; refuses a cycle."""
-    children: list[list[int]] = [[] for _ in range(parents.size)]
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            children[parent].append(node)
-    order = [int(np.flatnonzero(parents == -1)[0])]
-    for node in order:
-        order.extend(children[node])
-    if len(order) < parents.size:
-        lost = min(set(range(parents.size)) - set(order))
-        raise DesignError(f"parents: node {lost} is not connected to the root (a cycle)")
-    return order
-
-
-def _tree_distances(space: MetricSpace) -> Array:
-    assert space.parents is not None and space.lengths is not None and space.leaves is not None
-    order = _topological(space.parents)
-    matrix = np.zeros((len(order), len(order)))
-    for done, node in enumerate(order[1:], start=1):
-        seen = order[:done]
-        # A node's path to any earlier node (never one of its descendants) leaves through its parent.
-        row = matrix[space.parents[node], seen] + space.lengths[node]
-        matrix[node, seen] = row
-        matrix[seen, node] = row
-    return matrix[np.ix_(space.leaves, space.leaves)]
 
 
 def _count(name: str, value: Any) -> int:

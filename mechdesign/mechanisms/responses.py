@@ -1,7 +1,7 @@
-r"""Structured channels with fast transforms: metric, k-ary and Hadamard response.
+r"""Structured channels with fast transforms: metric and k-ary randomised response.
 
 Their matrices are never built unless asked for: a report is drawn in O(1), and the channel and its inverse
-are applied in O(|X|) (O(K log K) for Hadamard), which is what frequency estimation needs.
+are applied in O(|X|), which is what frequency estimation needs.
 
 Each is defined by a few positive integers, its *levels*: a report's probability is a level divided by the
 row's total, exactly. Levels are rounded so that the privacy asked for holds exactly: with top level
@@ -26,16 +26,16 @@ from mechdesign.mechanisms.channel import Ints, Response, check_alpha
 from mechdesign.metric import MetricSpace
 from mechdesign.serialize import serializable
 
-__all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "walsh_hadamard"]
+__all__ = ["ClusteredResponse", "KaryResponse"]
 
 Array = NDArray[np.float64]
 
-_TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
+TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
 
 
-def _level(loss: Fraction) -> int:
-    """The least integer proved to be at least ``_TOP · exp(-loss)``."""
-    return min(_TOP, math.ceil(_TOP / exp_lower(loss)))
+def level(loss: Fraction) -> int:
+    """The least integer proved to be at least ``TOP · exp(-loss)``."""
+    return min(TOP, math.ceil(TOP / exp_lower(loss)))
 
 
 def _log_ratio(high: int, low: int) -> float:
@@ -107,9 +107,9 @@ class ClusteredResponse(Response):
     def levels(self) -> tuple[int, int, int]:
         """Integer weights of the item itself, of another of its cluster, and of another cluster's."""
         return (
-            _TOP,
-            _level(Fraction(self.alpha) * Fraction(self.space.within)),
-            _level(Fraction(self.alpha) * Fraction(self.space.across)),
+            TOP,
+            level(Fraction(self.alpha) * Fraction(self.space.within)),
+            level(Fraction(self.alpha) * Fraction(self.space.across)),
         )
 
     @cached_property
@@ -266,156 +266,17 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
     >>> round(own / other, 9) == round(math.e, 9), channel.epsilon <= 1 + 1e-14
     (True, True)
     """
-    return ClusteredResponse(MetricSpace.clustered(1, _at_least_two(items), within=1.0), _budget(epsilon))
+    return ClusteredResponse(MetricSpace.clustered(1, at_least_two(items), within=1.0), budget(epsilon))
 
 
-def _at_least_two(items: Any) -> int:
+def at_least_two(items: Any) -> int:
     if isinstance(items, bool) or int(items) != items or items < 2:
         raise DesignError.of("items", items, "must be a whole number of items, at least 2")
     return int(items)
 
 
-def _budget(epsilon: Any) -> float:
+def budget(epsilon: Any) -> float:
     try:
         return check_alpha(epsilon)
     except DesignError:
         raise DesignError.of("epsilon", epsilon, "must be a positive, finite budget") from None
-
-
-def walsh_hadamard(vector: ArrayLike) -> Array:
-    """Multiply by Sylvester's Hadamard matrix along the last axis, in O(K log K).
-
-    Examples
-    --------
-    >>> walsh_hadamard([1.0, 0.0, 0.0, 0.0])
-    array([1., 1., 1., 1.])
-    """
-    array = np.array(vector, dtype=float)
-    length, half = array.shape[-1], 1
-    while half < length:
-        pairs = array.reshape(*array.shape[:-1], length // (2 * half), 2, half)
-        array = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], axis=-2)
-        array = array.reshape(*array.shape[:-3], length)
-        half *= 2
-    return array
-
-
-def _parity(values: Ints) -> Ints:
-    """Parity of the number of ones in binary."""
-    out = values.copy()
-    for shift in (32, 16, 8, 4, 2, 1):
-        out ^= out >> shift
-    return out & 1
-
-
-@serializable("hadamard-response")
-@dataclass(frozen=True, eq=False)
-class HadamardResponse(Response):
-    r"""Hadamard response: item x reports a y with :math:`H[x+1, y] = +1` preferred by the factor e^ε.
-
-    H is Sylvester's matrix of order K, the least power of two above |X| (row 0, constant, carries no
-    information). Each other row has K/2 entries of either sign, so
-
-    .. math:: P = \tfrac1K (1 + c^{-1} H), \qquad c = \frac{e^ε + 1}{e^ε - 1}, \qquad
-        Q = c\,H^\top (I - J/n) + J/n .
-
-    :math:`P Q = I` because rows of H are orthogonal; the part with J (any right inverse may be shifted so)
-    makes the estimate's total exactly 1, which the earth mover's distance needs.
-
-    Parameters
-    ----------
-    items : int
-        Number of items |X|.
-    epsilon : float
-        Pure local-DP budget ε > 0.
-
-    Source: Acharya, Sun, Zhang 2018.
-
-    Examples
-    --------
-    >>> channel = HadamardResponse(5, 1.0)
-    >>> channel.outputs
-    8
-    >>> import numpy as np
-    >>> np.allclose(channel.unbias(channel.apply(np.eye(5))), np.eye(5))
-    True
-    """
-
-    items: int
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "items", _at_least_two(self.items))
-        object.__setattr__(self, "epsilon", _budget(self.epsilon))
-
-    @property
-    def size(self) -> int:
-        return self.items
-
-    @property
-    def space(self) -> None:  # type: ignore[override]
-        """It protects every pair alike and knows no metric."""
-        return None
-
-    @property
-    def outputs(self) -> int:
-        return 1 << self.size.bit_length()
-
-    @cached_property
-    def levels(self) -> tuple[int, int]:
-        """Integer weights of the preferred reports and of the others."""
-        return _TOP, _level(Fraction(self.epsilon))
-
-    @cached_property
-    def contrast(self) -> float:
-        """1/c = (e^ε − 1)/(e^ε + 1), of the levels."""
-        high, low = self.levels
-        return (high - low) / (high + low)
-
-    @property
-    def dense(self) -> Array:
-        return (1.0 + self.contrast * self._signs()) / self.outputs
-
-    def _signs(self) -> Array:
-        rows = np.arange(1, self.size + 1)[:, None]
-        return 1.0 - 2.0 * _parity(rows & np.arange(self.outputs)[None, :])
-
-    @property
-    def inverse(self) -> Array:
-        signs = self._signs().T
-        return (signs - signs.mean(axis=1, keepdims=True)) / self.contrast + 1.0 / self.size
-
-    def apply(self, histogram: ArrayLike) -> Array:
-        array = np.asarray(histogram, dtype=float)
-        padded = np.zeros((*array.shape[:-1], self.outputs))
-        padded[..., 1 : self.size + 1] = array
-        mass = array.sum(axis=-1, keepdims=True)
-        return (mass + self.contrast * walsh_hadamard(padded)) / self.outputs
-
-    def unbias(self, reports: ArrayLike) -> Array:
-        array = np.asarray(reports, dtype=float)
-        raw = walsh_hadamard(array)[..., 1 : self.size + 1] / self.contrast
-        mass = array.sum(axis=-1, keepdims=True)
-        return raw + (mass - raw.sum(axis=-1, keepdims=True)) / self.size
-
-    def sample(self, items: ArrayLike, rng: Any = None) -> Ints:
-        array = self.check_items(items)
-        generator = np.random.default_rng(rng)
-        high, low = self.levels
-        wanted = (generator.random(array.shape) >= high / (high + low)).astype(np.int64)
-        return self._place(array, generator.integers(0, self.outputs // 2, size=array.shape), wanted)
-
-    def _place(self, items: Ints, index: Ints, wanted: Ints) -> Ints:
-        """The report number `index` among those of parity `wanted` with the item's row."""
-        row = items + 1
-        lowest = row & -row  # flipping this bit of a report flips its parity with the row
-        below = index & (lowest - 1)
-        report = ((index ^ below) << 1) | below
-        return report | np.where(_parity(row & report) == wanted, 0, lowest)
-
-    def _draw(self, item: int) -> int:
-        high, low = self.levels
-        wanted = int(secrets.randbelow(high + low) >= high)
-        index = secrets.randbelow(self.outputs // 2)
-        place = self._place(np.array([item]), np.array([index]), np.array([wanted]))
-        return int(place[0])

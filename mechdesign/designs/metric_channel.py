@@ -55,6 +55,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LARGE = 4_000  # rows above which interior point beats simplex, measured on grids
+_STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
 _VAST = 50_000_000  # rows × variables above which CVXPY's own HiGHS interface compiles the model faster
 _HUGE = 250_000  # rows above which crossover costs more than the digits it adds
 
@@ -196,10 +197,11 @@ class MetricChannel:
         leaders = np.unique(np.diag(rows.pair_orbits), return_index=True)[1]
         constraints: dict[str, Any] = {"normalisation": row_sums[leaders] @ channel == 1}
 
-        # C[x, y] <= e^{αd} C[x', y], balanced by e^{-αd/2} on both sides for the solver's sake.
+        # C[x, y] <= e^{αd} C[x', y], balanced by e^{-αd/2} on both sides for the solver's sake; rates that no
+        # double-precision solver can tell from infinity are lowered, which keeps more than is asked.
         if len(rows.high):
             each = np.arange(len(rows.high))
-            half = np.exp(alpha * rows.distance / 2)
+            half = np.exp(np.minimum(alpha * rows.distance, _STEEP) / 2)
             privacy = sparse.csr_matrix(
                 (
                     np.concatenate([1 / half, -half]),
@@ -285,6 +287,8 @@ class MetricChannel:
         if "privacy" in bound.dual:
             scale = np.exp(-self.alpha * rows.distance / 2)
             multipliers = np.maximum(bound.dual["privacy"], 0.0) * scale
+            # Any multiplier may be dropped: where rates were lowered it is no more than rounding's share.
+            multipliers[self.alpha * rows.distance > _STEEP] = 0.0
             multipliers[multipliers < 1e-16 * max(float(multipliers.max(initial=0.0)), 1e-300)] = 0.0
         triples, values = spread_multipliers(rows, multipliers)
         inputs = reports = free = None
@@ -344,7 +348,10 @@ class ChannelResult(Result):
         return frame
 
     def _audit(self) -> pd.DataFrame:
-        """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities."""
+        """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities.
+
+        A pair's dual is the sum of its multipliers over the reports that are in use.
+        """
         matrix, design = self.channel.matrix, self.design
         distances, n = design.space.distances, len(self.channel.matrix)
         x, other = np.nonzero(~np.eye(n, dtype=bool))
@@ -353,11 +360,9 @@ class ChannelResult(Result):
             lhs = np.log(np.nan_to_num(ratios, nan=0.0, posinf=np.inf).max(axis=1))
         rhs = design.alpha * distances[x, other]
         dual = np.zeros((n, n))
-        np.add.at(
-            dual,
-            (self.certificate.triples[:, 0], self.certificate.triples[:, 1]),
-            self.certificate.multipliers,
-        )
+        triples, multipliers = self.certificate.triples, self.certificate.multipliers
+        used = matrix.max(axis=0)[triples[:, 2]] > 0
+        np.add.at(dual, (triples[used, 0], triples[used, 1]), multipliers[used])
         parts = [
             pd.DataFrame(
                 {

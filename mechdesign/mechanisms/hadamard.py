@@ -116,7 +116,7 @@ class HadamardResponse(Response):
 
     def _signs(self) -> Array:
         rows = np.arange(1, self.size + 1)[:, None]
-        return 1.0 - 2.0 * _parity(rows & np.arange(self.outputs)[None, :])
+        return np.asarray(1.0 - 2.0 * _parity(rows & np.arange(self.outputs)[None, :]), dtype=float)
 
     @property
     def inverse(self) -> Array:

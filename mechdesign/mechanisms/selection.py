@@ -26,7 +26,7 @@ from mechdesign.errors import DesignError
 from mechdesign.mechanisms.exact_law import SelectionLaw
 from mechdesign.serialize import serializable
 
-__all__ = ["Selection", "check_bins", "check_range", "erm_family", "rqm_family", "symmetric_bins"]
+__all__ = ["Selection", "check_bins", "check_range", "erm_family", "mirrored_bins", "rqm_family", "symmetric_bins"]
 
 Array = npt.NDArray[np.float64]
 _WEIGHT_BITS = 72
@@ -72,6 +72,15 @@ def check_range(input_range: Any, bins: Array) -> tuple[float, float]:
 def symmetric_bins(bins: Array) -> bool:
     """Whether the bins mirror exactly about zero."""
     return bool(np.all(bins == -bins[::-1]))
+
+
+def mirrored_bins(bins: Array) -> Array:
+    """Return bins that mirror exactly about zero where they did up to rounding (as from ``linspace``)."""
+    mirrored = (bins - bins[::-1]) / 2
+    if np.all(np.abs(mirrored - bins) <= 8 * np.finfo(float).eps * np.abs(bins).max()):
+        mirrored.setflags(write=False)
+        return mirrored
+    return bins
 
 
 def rqm_family(m: int, q: float) -> Array:

@@ -101,6 +101,52 @@ class HighsSession:
             highs.changeObjectiveOffset(float(cost[-1]))
         self._matrix, self._rhs, self._cost = matrix, rhs, cost
 
+    def sweep(self, matrix: Array, rhs: Array, cost: Array) -> tuple[list[Status], Array, Array]:
+        """Solve a row of points in turn, each from the basis of the one before.
+
+        Parameters
+        ----------
+        matrix : array, shape (N, varying)
+        rhs : array, shape (N, height)
+        cost : array, shape (N, width + 1)
+
+        Returns
+        -------
+        statuses, values (N,), solutions (N, width); NaN where not optimal.
+        """
+        highs = self.highs
+        count = len(matrix)
+        # What changes from point to point is known for the whole row at once.
+        moved = np.vstack([self._matrix[None], matrix[:-1]]) != matrix
+        rhs_moved = (np.vstack([self._rhs[None], rhs[:-1]]) != rhs).any(axis=1).tolist()
+        cost_moved = (np.vstack([self._cost[None], cost[:-1]]) != cost).any(axis=1).tolist()
+        which, entry = np.nonzero(moved)
+        stops = np.searchsorted(which, np.arange(1, count + 1)).tolist()
+        rows, columns = self._row[entry].tolist(), self._column[entry].tolist()
+        news = matrix[which, entry].tolist()
+        lower = np.full_like(rhs, -highspy.kHighsInf)
+        lower[:, : self.compiled.equalities] = rhs[:, : self.compiled.equalities]
+        statuses: list[Status] = []
+        values = np.full(count, np.nan)
+        solutions = np.full((count, self.compiled.width), np.nan)
+        change, start = highs.changeCoeff, 0
+        for k in range(count):
+            for e in range(start, stops[k]):
+                change(rows[e], columns[e], news[e])
+            start = stops[k]
+            if rhs_moved[k]:
+                highs.changeRowsBounds(rhs.shape[1], self._all_rows, lower[k], rhs[k])
+            if cost_moved[k]:
+                highs.changeColsCost(cost.shape[1] - 1, self._all_columns, cost[k, :-1])
+                highs.changeObjectiveOffset(float(cost[k, -1]))
+            status = self.run()
+            statuses.append(status)
+            if status is Status.OPTIMAL:
+                values[k] = highs.getInfo().objective_function_value
+                solutions[k] = highs.getSolution().col_value
+        self._matrix, self._rhs, self._cost, self._lower = matrix[-1], rhs[-1], cost[-1], lower[-1]
+        return statuses, values, solutions
+
     def run(self) -> Status:
         """Solve from the last basis."""
         self.highs.run()

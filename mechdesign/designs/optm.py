@@ -1,0 +1,345 @@
+r"""OPTM: the optimal randomized quantization mechanism of the selection family.
+
+Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. The linear
+program is in `mechdesign.designs.optm_model`; this module says what is wanted, searches the bounds that
+linearise the program, and certifies what comes out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mechdesign import solvers
+from mechdesign.audit.certificate import Certificate
+from mechdesign.designs.bound_search import BoundPoint, grid_bounds, solve_bounds
+from mechdesign.designs.optm_model import OPTMProgram
+from mechdesign.designs.quantizer_result import QuantizerResult, exceeds
+from mechdesign.designs.successive import improve
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.exact import exp_lower
+from mechdesign.losses import Loss
+from mechdesign.mechanisms.quantizer import Quantizer
+from mechdesign.mechanisms.selection import Selection, check_bins, check_range, mirrored_bins, symmetric_bins
+from mechdesign.priors import Prior
+from mechdesign.privacy import PureDP
+from mechdesign.results import SolveReport
+from mechdesign.search.grid import Grid
+from mechdesign.serialize import serializable
+
+__all__ = ["OPTM"]
+
+Array = npt.NDArray[np.float64]
+CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
+
+
+@serializable("optm")
+@dataclass(frozen=True)
+class OPTM:
+    r"""The best selection mechanism that the OPTM linear programs find for fixed bins.
+
+    Parameters
+    ----------
+    bins : array_like, shape (m,)
+        Output values, covering the input range.
+    privacy : PureDP
+        The local-DP budget.
+    prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
+        Law of the input.
+    loss : "absolute", "squared", dict of weights, or convex callable
+        The program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables); the value
+        reported is the exact loss.
+    input_range : (float, float), optional
+        Defaults to the prior's support.
+    constraints : {"theorem5", "theorem6", "across-outputs"}
+        Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
+        asymmetric bins: every maximum against every minimum across outputs.
+    families : {"auto", "symmetric", "separate"}
+        One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
+    bounds : Grid or (lower, upper) or "successive" or None
+        How products are linearised: a `Grid` with the axis ``level`` (and ``width``, one value; for separate
+        families also ``level_right``), a pair of triangular arrays, or successive bounds around the best mechanism so
+        far. None takes the paper's grid where the program has one free bound, successive bounds elsewhere.
+
+    Raises
+    ------
+    DesignError
+        Bad bins, prior, loss or constraint set, each named.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> design = OPTM(bins=[-3, -0.5, 0.5, 3], privacy=PureDP(1.0), prior=stats.uniform(-1, 2))
+    >>> result = design.solve()
+    >>> round(result.value, 4), result.mechanism.privacy_loss() <= 1.0
+    (1.8785, True)
+    """
+
+    bins: Any
+    privacy: PureDP
+    prior: Any
+    loss: Any = "absolute"
+    input_range: Any = None
+    constraints: str = "theorem5"
+    families: str = "auto"
+    bounds: Any = None
+
+    def __post_init__(self) -> None:
+        bins = mirrored_bins(check_bins(self.bins))
+        object.__setattr__(self, "bins", tuple(bins.tolist()))
+        if not isinstance(self.privacy, PureDP):
+            raise DesignError.of("privacy", self.privacy, "OPTM gives pure local DP: use md.PureDP(epsilon)")
+        if self.constraints not in CONSTRAINTS:
+            raise DesignError.of("constraints", self.constraints, f"must be one of {CONSTRAINTS}")
+        if self.families not in ("auto", "symmetric", "separate"):
+            raise DesignError.of("families", self.families, 'must be "auto", "symmetric" or "separate"')
+        prior = Prior.of(
+            self.prior, None if self.input_range is None else check_range(self.input_range, bins)
+        )
+        given = prior.support if self.input_range is None else self.input_range
+        object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "input_range", check_range(given, bins))
+        object.__setattr__(self, "loss", Loss.of(self.loss))
+        self.loss.check_convex(bins, *self.input_range)
+        symmetric = symmetric_bins(bins) and self.input_range[0] == -self.input_range[1]
+        if not symmetric and (self.families == "symmetric" or self.constraints == "theorem6"):
+            which = "Theorem 6" if self.constraints == "theorem6" else 'families="symmetric"'
+            raise DesignError.of(
+                "bins",
+                self.bins,
+                f'{which} needs bins and range that mirror about 0; use families="separate" with theorem5',
+            )
+        if self.constraints == "theorem6" and not any(
+            self.input_range[0] <= b <= self.input_range[1] for b in bins
+        ):
+            raise DesignError.of("bins", self.bins, "Theorem 6 needs a bin inside the input range")
+        if self.families == "auto":
+            object.__setattr__(self, "families", "symmetric" if symmetric else "separate")
+        if self.bounds is not None and not isinstance(self.bounds, Grid) and self.bounds != "successive":
+            object.__setattr__(self, "bounds", self._check_pair(self.bounds))
+
+    def _check_pair(self, given: Any) -> tuple[Array, Array]:
+        m = len(self.bins)
+        try:
+            low, high = (np.array(b, dtype=float) for b in given)
+        except (TypeError, ValueError):
+            raise DesignError.of(
+                "bounds", given, 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
+            ) from None
+        if low.shape != (m - 1, m - 1) or high.shape != (m - 1, m - 1):
+            raise DesignError(
+                f"bounds have shapes {low.shape}, {high.shape}: both must be ({m - 1}, {m - 1}), triangular"
+            )
+        bad = np.argwhere(np.tril(~((low >= 0) & (low <= high))))
+        if len(bad):
+            n, i = bad[0]
+            raise DesignError(
+                f"bounds: o_{n + 1}({i + 1}) = {low[n, i]:g} > u_{n + 1}({i + 1}) = {high[n, i]:g}; need 0 <= o <= u"
+                if low[n, i] > high[n, i]
+                else f"bounds: o_{n + 1}({i + 1}) = {low[n, i]:g}; need 0 <= o <= u"
+            )
+        return low, high
+
+    # -- model ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def program(self) -> OPTMProgram:
+        """The linear program's numbers and structure."""
+        return OPTMProgram(
+            np.array(self.bins),
+            self.input_range,
+            self.prior,
+            self.loss,
+            self.constraints,
+            self.families == "separate",
+        )
+
+    def model(self, low: Any = None, high: Any = None) -> solvers.Model:
+        """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
+        width = self.program.width
+        flat_low = np.zeros(width) if low is None else self.program.flatten(np.asarray(low), np.asarray(low))
+        flat_high = (
+            np.ones(width) if high is None else self.program.flatten(np.asarray(high), np.asarray(high))
+        )
+        return self.program.model(self.privacy.epsilon, flat_low, flat_high)
+
+    def mechanism(self, q: Array) -> Quantizer:
+        """The quantizer of a solution vector."""
+        left, right = self.program.unpack(q)
+        return Quantizer.of_selection(Selection(np.array(self.bins), left, right), self.input_range)
+
+    # -- solve ----------------------------------------------------------------------------------------
+
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        certify: bool = True,
+        start: Quantizer | None = None,
+        **options: Any,
+    ) -> QuantizerResult:
+        """Search the bounds, certify the best mechanism, and return it with its evidence.
+
+        Parameters
+        ----------
+        solver : str, optional
+            "highs" (default; warm-started), or any registered backend.
+        certify : bool
+            Return a rational mechanism proved inside the budget (default), or the solver's floats.
+        start : Quantizer, optional
+            A selection mechanism with these bins within the budget, to start successive bounds from.
+
+        Raises
+        ------
+        InfeasibleError
+            No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
+        """
+        started = time.perf_counter()
+        point, count = self._best_point(self.privacy.epsilon, solver, start, options)
+        if point is None:
+            raise self._infeasible(solver, options)
+        mechanism = self.mechanism(point.q)
+        value = mechanism.expected_loss(self.prior, self.loss)
+        certificate, rise = None, 0.0
+        if certify:
+            mechanism, certificate = self._certified(mechanism, point, solver, options)
+            certified_value = mechanism.expected_loss(self.prior, self.loss)
+            rise, value = (certified_value - value) / value, certified_value
+        notes = [f"the linear program's own objective (an upper bound of the loss): {point.objective:.9g}"]
+        if count > 1:
+            notes.append(f"best of {count} linear programs, {time.perf_counter() - started:.3g} s in all")
+        if self.loss.function is not None:
+            notes.append(
+                "the program minimised the absolute loss's bound; the value is the callable's exact mean"
+            )
+        return QuantizerResult(
+            self, mechanism, value, None, SolveReport.of(point.solution), tuple(notes), certificate,
+            self._model_audit(mechanism, point), rise,
+        )  # fmt: skip
+
+    def _best_point(
+        self, epsilon: float, solver: str | None, start: Quantizer | None, options: Any
+    ) -> tuple[BoundPoint | None, int]:
+        program = self.program
+        if len(program.bounded) == 0:
+            box = np.zeros((1, program.width)), np.ones((1, program.width))
+            return solve_bounds(program, epsilon, *box, solver, options), 1
+        if isinstance(self.bounds, tuple):
+            box = tuple(program.flatten(b, b)[None] for b in self.bounds)
+            return solve_bounds(program, epsilon, *box, solver, options), 1
+        grid = grid_bounds(program, self.bounds if isinstance(self.bounds, Grid) else None)
+        if grid is not None and self.bounds != "successive":
+            return solve_bounds(program, epsilon, *grid, solver, options), len(grid[0])
+        if isinstance(self.bounds, Grid):
+            raise DesignError.of(
+                "bounds", self.bounds, "a grid needs the axis level, and at most two free bounds"
+            )
+        return improve(program, epsilon, start, solver, options)
+
+    def _certified(
+        self, mechanism: Quantizer, point: BoundPoint, solver: str | None, options: Any
+    ) -> tuple[Quantizer, Certificate]:
+        """Make the mechanism rational; where rounding or the solver's tolerance broke the budget, tighten and re-solve.
+
+        The overshoot of a float solver is of the order of its tolerance, so that a budget smaller by one and a half times the
+        overshoot suffices.
+        """
+        budget = self.privacy.epsilon
+        rho = exp_lower(budget)
+        epsilon = budget
+        for _ in range(12):
+            assert mechanism.selection is not None
+            law = mechanism.selection.exact(self.input_range)
+            ratio = law.ratio()
+            if not exceeds(ratio, rho):
+                exact = replace(Quantizer.of_law(law), selection=mechanism.selection)
+                return exact, Certificate(law, budget)
+            over = (
+                math.inf
+                if ratio is None
+                else math.log(ratio / rho)
+                if ratio / rho > 1.1
+                else math.log1p(float(ratio / rho - 1))
+            )
+            epsilon -= max(1.5 * over, 4e-16 * max(1.0, budget))
+            tighter = solve_bounds(self.program, epsilon, point.low[None], point.high[None], solver, options)
+            if tighter is None:
+                break
+            mechanism = self.mechanism(tighter.q)
+        raise InfeasibleError(
+            f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger epsilon"
+        )
+
+    def _infeasible(self, solver: str | None, options: Any) -> InfeasibleError:
+        """Say why, and find the smallest feasible ε by bisection within a second."""
+        budget, deadline = self.privacy.epsilon, time.perf_counter() + 0.9
+        # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
+        high = budget
+        found = False
+        while time.perf_counter() < deadline and high < 64:
+            high *= 2
+            if self._best_point(high, solver, None, options)[0] is not None:
+                found = True
+                break
+        low = high / 2
+        while found and high - low > 1e-6 * high and time.perf_counter() < deadline:
+            middle = (low + high) / 2
+            if self._best_point(middle, solver, None, options)[0] is None:
+                low = middle
+            else:
+                high = middle
+        name = {
+            "theorem5": "Theorem 5",
+            "theorem6": "Theorem 6",
+            "across-outputs": "the across-outputs program",
+        }[self.constraints]
+        reason = f"{name} is infeasible at epsilon = {budget:g} for these bins (m = {len(self.bins)})"
+        if self.constraints == "theorem6" and len(self.bins) == 4:
+            reason += "; Theorem 6 needs epsilon > log 3 at m = 4"
+        if found:
+            reason += f"; the smallest feasible epsilon found is {high:.6g}"
+        return InfeasibleError(reason, smallest_epsilon=high if found else None)
+
+    def _model_audit(self, mechanism: Quantizer, point: BoundPoint) -> pd.DataFrame:
+        """The linear program's constraints evaluated at the final mechanism, with the solver's duals."""
+        assert mechanism.selection is not None
+        program = self.program
+        q = program.flatten(mechanism.selection.left, mechanism.selection.right)
+        rows: list[tuple[str, str, float, float, float, float, bool]] = []
+        active = 1e-9
+
+        def add(family: str, labels: list[str], lhs: Array, rhs: Array, dual: Array | None) -> None:
+            dual = np.full(len(lhs), np.nan) if dual is None else np.ravel(dual)
+            for label, a, b, y in zip(labels, lhs.tolist(), rhs.tolist(), dual.tolist()):
+                rows.append((f"model: {family}", label, a, b, b - a, y, b - a <= active))
+
+        duals: Callable[[str], Any] = point.solution.dual.get
+        pairs = program.structure.pairs
+        if pairs.upper:
+            factor_high = np.array([1.0 if f.bound < 0 else point.high[f.bound] for f in pairs.forms])
+            factor_low = np.array([1.0 if f.bound < 0 else point.low[f.bound] for f in pairs.forms])
+            value = np.array([f.coefficients @ q for f in pairs.forms])
+            lhs = (factor_high * value)[pairs.upper]
+            rhs = math.exp(self.privacy.epsilon) * (factor_low * value)[pairs.lower]
+            add("privacy", pairs.labels(), lhs, rhs, duals("privacy"))
+        bigger, smaller = program.dominance()
+        add(
+            "dominance",
+            [f"q[{b}] >= q[{s}]" for b, s in zip(bigger, smaller)],
+            q[smaller],
+            q[bigger],
+            duals("dominance"),
+        )
+        bounded = program.bounded
+        names = [f"q[{k}]" for k in bounded]
+        add("lower bounds", names, point.low[bounded], q[bounded], duals("lower bounds"))
+        add("upper bounds", names, q[bounded], point.high[bounded], duals("upper bounds"))
+        return pd.DataFrame(rows, columns=["family", "index", "lhs", "rhs", "slack", "dual", "active"])

@@ -135,7 +135,7 @@ class FrequencyFit(_Fit):
     reports : int
         Number of reports N.
     standard_errors : array, shape (n,)
-        Estimated from the reports, one per entry of `estimate`.
+        Of `estimate` around the histogram of the data, estimated from the reports.
     """
 
     reports: int = 0
@@ -220,7 +220,8 @@ class FrequencyEstimate:
             space=self.space,
             projected=self.project,
             reports=total,
-            standard_errors=np.sqrt(np.maximum(squares - estimate**2, 0.0) / total),
+            # Given the data, the variance of entry x over one report is E[Q_x²] − f_x.
+            standard_errors=np.sqrt(np.maximum(squares - np.clip(estimate, 0.0, 1.0), 0.0) / total),
         )
 
 

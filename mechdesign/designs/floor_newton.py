@@ -337,16 +337,16 @@ def newton(
     (1.70054, True)
     """
     if start is None:
-        start = interior_floors(problem.bins, problem.rho, problem.lower, problem.upper)
+        start = interior_floors(problem.bins, problem.rho, *problem.reach)
     C, b = problem.constraints
     if (C @ start - b).min() <= 0 or start.min() <= 0:
         return FloorSolution(start, math.inf, -math.inf, 0, np.zeros(len(b)), np.zeros(len(problem.atoms[0])))
     path = _Path(problem, start)
     value, bound, floors = math.inf, -math.inf, path.floors
     nu, slopes = path.folding.unfold(path.nu), np.zeros(len(problem.atoms[0]))
-    done = stalled = 0
+    count = stalled = 0
     with np.errstate(all="ignore"):  # the last steps divide by what has become zero; results are checked
-        for done in range(1, iterations + 1):
+        for count in range(1, iterations + 1):  # noqa: B007
             new_value, new_bound, part = path.assess()
             if not (math.isfinite(new_value) and math.isfinite(new_bound)):
                 break
@@ -361,4 +361,4 @@ def newton(
             stalled = 0 if value - bound < 0.999 * before else stalled + 1
             if stalled > 15 or not path.step(part):
                 break
-    return FloorSolution(floors, value, bound, done, nu, slopes)
+    return FloorSolution(floors, value, bound, count, nu, slopes)

@@ -72,6 +72,8 @@ class FloorProblem:
     loss : Loss
     symmetric : bool
         Use a_i = a_{m+1−i}; only for bins, prior and loss that are symmetric about zero.
+    bias : float
+        How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
     """
 
     bins: Array
@@ -81,11 +83,18 @@ class FloorProblem:
     prior: Prior
     loss: Loss
     symmetric: bool = False
+    bias: float = 0.0
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Lowest and highest means that the floors must reach (one point if the bias budget covers all)."""
+        low, high = self.lower + self.bias, self.upper - self.bias
+        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
 
     @cached_property
     def constraints(self) -> tuple[Array, Array]:
         """The polytope A: C a ≥ b (and a ≥ 0)."""
-        return range_constraints(self.bins, self.rho, self.lower, self.upper)
+        return range_constraints(self.bins, self.rho, *self.reach)
 
     @cached_property
     def atoms(self) -> tuple[Array, Array]:
@@ -245,21 +254,12 @@ class FloorProblem:
         passed = below + np.arange(len(segment)) - segment  # outputs at or left of the cell
         i, j = i[segment], j[segment]
         table = self.moments(edges)
-        m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
-        low, high = bins[i], bins[j]
-        width = np.where(i == j, 1.0, high - low)
-        sign_low, sign_high = np.where(i < passed, -1.0, 1.0), np.where(j < passed, -1.0, 1.0)
-        both = low * high
-        bow = (low + high) * m1 - m2 - both * m0  # ∫ (x − B_i)(B_j − x) dF
-        mu = ((sign_high * high - sign_low * low) * m0 - (sign_high - sign_low) * m1) / width
-        lam = sign_low * (low * m0 - m1) - low * mu
-        constant = w1 * float(np.where(sign_low != sign_high, 2 * bow / width, 0.0).sum())
-        constant += w2 * float(bow.sum())
+        constant, lam, mu = self.pair_integrals(i, j, passed, table)
         columns = np.empty((len(segment) + 1, 5))
         columns[0] = 0.0
         np.cumsum(table, axis=0, out=columns[1:, :3])
-        np.cumsum(w1 * lam + w2 * (m2 - both * m0), out=columns[1:, 3])
-        np.cumsum(w1 * mu + w2 * ((low + high) * m0 - 2 * m1), out=columns[1:, 4])
+        np.cumsum(lam, out=columns[1:, 3])
+        np.cumsum(mu, out=columns[1:, 4])
         # Cells where k lies in the block, and the first cell to the right of B_k.
         k = np.arange(m)
         start = np.searchsorted(j, k, side="left")
@@ -278,7 +278,32 @@ class FloorProblem:
 
         gradient = reduced(zero, end, columns[turn])
         gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
-        return constant, gradient
+        return float(constant.sum()), gradient
+
+    def pair_integrals(self, i: Index, j: Index, passed: Index, table: Array) -> tuple[Array, Array, Array]:
+        """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
+
+        `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
+        stands for the horizontal chord (μ = 0) through that output.
+        """
+        bins, w1, w2 = self.bins, self.loss.absolute, self.loss.squared
+        m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
+        low, high = bins[i], bins[j]
+        flat = i == j
+        width = np.where(flat, 1.0, high - low)
+        sign_low, sign_high = np.where(i < passed, -1.0, 1.0), np.where(j < passed, -1.0, 1.0)
+        both = low * high
+        bow = (low + high) * m1 - m2 - both * m0  # ∫ (x − B_i)(B_j − x) dF
+        mu = ((sign_high * high - sign_low * low) * m0 - (sign_high - sign_low) * m1) / width
+        lam = sign_low * (low * m0 - m1) - low * mu
+        constant = w1 * np.where(flat, lam, np.where(sign_low != sign_high, 2 * bow / width, 0.0))
+        mu, lam = w1 * mu, w1 * lam
+        if w2:
+            square = np.where(flat, both * m0 - 2 * low * m1 + m2, 0.0)
+            constant = constant + w2 * np.where(flat, square, bow)
+            lam = lam + w2 * np.where(flat, square, m2 - both * m0)
+            mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
+        return constant, lam, mu
 
     def _by_quadrature(self, knots: Array, i: Index, j: Index) -> tuple[float, Array]:
         inside, _ = self._bins_inside

@@ -31,10 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import InfeasibleError
+from mechdesign.exact import exp_lower
+from mechdesign.mechanisms.block_fill_law import BlockFillLaw
 
 __all__ = [
     "BlockFill",
-    "ExactFill",
     "block_fill",
     "exact_block_fill",
     "interior_floors",
@@ -198,119 +199,51 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class ExactFill:
-    """A block fill in rationals: what certificates are made of.
+def exact_block_fill(bins: Array, floors: Array, epsilon: float, lower: float, upper: float) -> BlockFillLaw:
+    r"""Block fill in exact arithmetic of floors close to the given ones: what certificates are made of.
 
-    Attributes
-    ----------
-    bins, floors : tuple of Fraction
-    rho : Fraction
-    knots : tuple of Fraction
-        x_0 = lower < … < x_K = upper; p is affine between neighbours.
-    left, right : tuple of tuple of Fraction
-        (K, m): limits of p at the start and at the end of each segment. p is continuous, so
-        ``right[k] == left[k + 1]``.
-    """
-
-    bins: tuple[Fraction, ...]
-    floors: tuple[Fraction, ...]
-    rho: Fraction
-    knots: tuple[Fraction, ...]
-    left: tuple[tuple[Fraction, ...], ...]
-    right: tuple[tuple[Fraction, ...], ...]
-
-
-def exact_block_fill(
-    bins: list[Fraction],
-    floors: list[Fraction],
-    rho: Fraction,
-    lower: Fraction,
-    upper: Fraction,
-) -> ExactFill:
-    r"""Block fill in exact arithmetic: rows with a_i ≤ p_i ≤ ρ a_i, Σp = 1, ΣBp = x, nothing rounded.
+    Floors are rounded to multiples of 2⁻⁶⁴ and ρ to a rational of 64 fractional bits below :math:`e^\varepsilon`.
+    Where rounding has put the floors outside the polytope of `range_constraints`, as little of
+    `interior_floors` as will do is mixed in.
 
     Parameters
     ----------
-    bins, floors : sequences of Fraction
-        Doubles are rationals: pass ``Fraction(b)``.
-    rho : Fraction
-        A proved rational lower bound of :math:`e^\varepsilon`.
-    lower, upper : Fraction
+    bins, floors : ndarray (m,)
+    epsilon : float
+    lower, upper : float
         The input range.
 
     Raises
     ------
     InfeasibleError
-        The floors do not reach every mean of the range exactly (mix in `interior_floors` first).
+        At this ε and with these outputs no rational mechanism was found (ε is the smallest feasible one to
+        within rounding).
 
     Examples
     --------
-    >>> F = Fraction
-    >>> fill = exact_block_fill([F(-2), F(0), F(2)], [F(1, 5)] * 3, F(3), F(-1, 2), F(1, 2))
-    >>> [str(p) for p in fill.left[0]]
-    ['11/20', '1/4', '1/5']
+    >>> law = exact_block_fill(np.array([-2.0, 0.0, 2.0]), np.full(3, 0.2), 1.1, -0.5, 0.5)
+    >>> [str(x) for x in law.knots]
+    ['-1/2', '0', '1/2']
     """
-    m = len(bins)
-    a = [Fraction(v) for v in floors]
-    B = [Fraction(v) for v in bins]
-    w = [(rho - 1) * v for v in a]
-    total = sum(a, Fraction(0))
-    W = 1 - total
-    S = [Fraction(0)]
-    phi = [Fraction(0)]
-    for weight, b in zip(w, B):
-        S.append(S[-1] + weight)
-        phi.append(phi[-1] + weight * b)
-    base = sum((v * b for v, b in zip(a, B)), Fraction(0))
-    if W < 0 or S[m] < W:
-        raise InfeasibleError("the floors cannot be completed to probabilities: need 1/rho <= sum(a) <= 1")
-
-    last = S[m] - W
-    events = [(S[k], 0) for k in range(1, m)] + [(S[k] - W, 1) for k in range(1, m)]
-    events.sort()
-    i = j = 0
-    starts: list[Fraction] = [Fraction(0)]
-    cells: list[tuple[int, int]] = []
-    for position, kind in events:
-        if position >= last:
-            break
-        if position > 0:
-            starts.append(position)
-            cells.append((i, j))
-        i, j = (i + 1, j) if kind == 0 else (i, j + 1)
-    starts.append(last)
-    cells.append((i, j))
-
-    caps = [v + weight for v, weight in zip(a, w)]
-
-    def row(s: Fraction, i: int, j: int) -> tuple[Fraction, ...]:
-        # Slices share their Fractions: 2m rows of m entries stay small.
-        if i == j:
-            return tuple(a[:i] + [a[i] + W] + a[i + 1 :])
-        return tuple(a[:i] + [a[i] + S[i + 1] - s] + caps[i + 1 : j] + [a[j] + s + W - S[j]] + a[j + 1 :])
-
-    def mean(s: Fraction, i: int, j: int) -> Fraction:
-        return base + phi[j] + (s + W - S[j]) * B[j] - phi[i] - (s - S[i]) * B[i]
-
-    knots: list[Fraction] = []
-    left: list[tuple[Fraction, ...]] = []
-    right: list[tuple[Fraction, ...]] = []
-    reach: list[Fraction] = []
-    for s0, s1, (i, j) in zip(starts[:-1], starts[1:], cells):
-        x0, x1 = mean(s0, i, j), mean(s1, i, j)
-        reach += [x0, x1]
-        if x1 <= lower or x0 >= upper or x1 == x0:
-            continue
-        slope = (s1 - s0) / (x1 - x0)
-        c0, c1 = max(x0, lower), min(x1, upper)
-        left.append(row(s0 + (c0 - x0) * slope, i, j))
-        right.append(row(s0 + (c1 - x0) * slope, i, j))
-        knots += [c0] if not knots else []
-        knots.append(c1)
-    if not knots or knots[0] != lower or knots[-1] != upper:
-        raise InfeasibleError(
-            f"the floors reach the means [{float(min(reach)):.17g}, {float(max(reach)):.17g}], "
-            f"not all of [{float(lower):.17g}, {float(upper):.17g}]"
-        )
-    return ExactFill(tuple(B), tuple(a), rho, tuple(knots), tuple(left), tuple(right))
+    unit = 1 << 64
+    rho = Fraction(int(exp_lower(float(epsilon)) * unit), unit)
+    exact_bins = tuple(Fraction(float(b)) for b in bins)
+    ends = Fraction(float(lower)), Fraction(float(upper))
+    target = np.maximum(np.asarray(floors, dtype=float), 0.0)
+    inside: Array | None = None
+    failure: InfeasibleError | None = None
+    for share in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0):
+        if share and inside is None:
+            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), lower, upper)
+        mixed = target if inside is None else (1 - share) * target + share * inside
+        try:
+            return BlockFillLaw(
+                exact_bins, tuple(Fraction(round(v * unit), unit) for v in mixed.tolist()), rho, *ends
+            )
+        except InfeasibleError as error:
+            failure = error
+    assert failure is not None
+    raise InfeasibleError(
+        f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {failure.reason}",
+        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), lower, upper),
+    )

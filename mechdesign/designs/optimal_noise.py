@@ -27,7 +27,6 @@ from mechdesign.designs.lattice_bound import weak_duality
 from mechdesign.designs.lattice_costs import average_costs, check_loss, lower_costs
 from mechdesign.designs.lattice_program import LatticeProgram, Line, Multiplier
 from mechdesign.designs.noise_repair import (
-    geometric_masses,
     mixed_into_privacy,
     outward_decay,
     raised_into_privacy,

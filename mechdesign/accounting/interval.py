@@ -1,0 +1,291 @@
+r"""Certified intervals for δ(ε) in any number of dimensions.
+
+The privacy loss of each coordinate is put on a common grid from above and from below (`grid`), composed with
+relative accuracy (`composition`), and the step is refined until the interval is as narrow as asked. All of it
+costs milliseconds, and as much for a thousand coordinates as for twenty: the step follows the spread of the
+composed loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from mechdesign.accounting.composition import Part, composed_delta, find_tilt
+from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.profile import profile
+from mechdesign.accounting.sampling import subsampled_parts
+from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
+from mechdesign.errors import DesignError
+from mechdesign.serialize import serializable
+
+__all__ = ["SMALLEST_DELTA", "DeltaInterval", "delta_interval", "epsilon_bound"]
+
+SMALLEST_DELTA = 1e-280
+"""The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
+_FLOOR = 1e-300
+
+
+@serializable("delta-interval")
+@dataclass(frozen=True)
+class DeltaInterval:
+    """A proved interval for δ: lower ≤ δ(ε) ≤ upper.
+
+    Attributes
+    ----------
+    lower, upper : float
+
+    Examples
+    --------
+    >>> DeltaInterval(0.99e-6, 1e-6).width
+    0.01...
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """Relative width (upper − lower)/upper; 0 when both are 0."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
+
+    def __contains__(self, delta: float) -> bool:
+        return self.lower <= delta <= self.upper
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Tails, step and tilt that a first coarse pass suggests."""
+
+    losses: tuple[tuple[Loss, int], ...]
+    step: float
+    theta: float
+    upper_tail: float
+    lower_tail: float
+
+    def parts(self, step: float, *, pessimistic: bool) -> list[Part]:
+        return [
+            (
+                grid_of(
+                    loss,
+                    step,
+                    pessimistic=pessimistic,
+                    upper_tail=self.upper_tail,
+                    lower_tail=self.lower_tail,
+                    theta=self.theta,
+                ),
+                count,
+            )
+            for loss, count in self.losses
+        ]
+
+    def align(self, step: float) -> float:
+        """Shrink the step so that the atoms of the first atomic loss are on the grid."""
+        for loss, _ in self.losses:
+            if loss.atoms:
+                return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
+        return step
+
+
+def _spread(loss: Loss) -> tuple[float, float]:
+    """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
+    if isinstance(loss, AtomicLoss):
+        return float(np.abs(loss.values).max()), float(loss.values.max())
+    half = loss.sensitivity / 2
+    typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
+    largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
+    return max(typical, largest * 1e-6), largest
+
+
+def _plan(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> _Plan:
+    losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
+    count = sum(c for _, c in losses)
+    sizes = [_spread(loss) for loss, _ in losses]
+    step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
+    plan = _Plan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
+    step = plan.align(step)
+    coarse = plan.parts(step, pessimistic=True)
+    tilt = find_tilt(coarse, epsilon)
+    log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else -650.0
+    upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-7 * width / count, _FLOOR)
+    # Second-order effects of the step on log δ: θ(θ+1)·count·step²/8 in all.
+    theta = tilt.theta
+    wanted = math.sqrt(4 * width / (max(theta * (theta + 1), 1e-12) * count))
+    fine = min(wanted, step * 1.5, math.sqrt(max(tilt.variance, 1e-300)) / 8)
+    fine = max(fine, max(m for _, m in sizes) * 2e-6)
+    return _Plan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail)
+
+
+def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
+    if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon >= 0):
+        raise DesignError.of("epsilon", epsilon, "must be non-negative and finite")
+    if not 1e-9 < width < 1:
+        raise DesignError.of("width", width, "must be a relative width between 1e-9 and 1")
+    if not (isinstance(rounds, int | np.integer) and rounds >= 1):
+        raise DesignError.of("rounds", rounds, "must be a positive integer")
+    if not 0 < sampling <= 1:
+        raise DesignError.of("sampling", sampling, "must be a probability in (0, 1]")
+
+
+def delta_interval(
+    terms: Any,
+    epsilon: float,
+    *,
+    width: float = 0.01,
+    rounds: int = 1,
+    sampling: float = 1.0,
+    closed_form: bool = True,
+) -> DeltaInterval:
+    r"""Bound δ(ε) of independent additive noise from both sides.
+
+    Parameters
+    ----------
+    terms : NoiseTerm, additive mechanism, or iterable of them
+        The laws on the coordinates; different families may be mixed.
+    epsilon : float
+        ε ≥ 0.
+    width : float
+        Relative width (upper − lower)/upper to refine to.
+    rounds : int
+        The whole release is repeated (adaptively) this many times.
+    sampling : float
+        Each round sees a Poisson sample of the records with this rate; neighbours then differ by adding
+        or removing one record, and the worse of the two directions is returned.
+    closed_form : bool
+        Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
+        coordinate, unless rounds are sampled.
+
+    Returns
+    -------
+    DeltaInterval
+        Proved bounds; wider than asked only where refinement would exceed 2^20 grid points.
+
+    Raises
+    ------
+    DesignError
+        A bad argument, or a law that is not symmetric and log-concave (staircase and discrete laws are fine).
+
+    Notes
+    -----
+    Discretisation: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), *Connect the Dots*, here from cell
+    masses, with its post-processing counterpart from below. Sampling: Zhu, Dong and Wang (2022).
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> interval = delta_interval(NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)
+    >>> 3.028e-6 in interval, interval.width < 0.01
+    (True, True)
+    """
+    _check(epsilon, width, rounds, sampling)
+    terms = as_terms(terms)
+    epsilon = float(epsilon)
+    if sampling == 1.0:
+        terms = tuple(NoiseTerm(t.law, t.sensitivity, t.count * rounds) for t in terms)
+        if closed_form and all(_is_normal(t.law) for t in terms):
+            mu = math.sqrt(sum(t.count * (t.sensitivity / t.law.std()) ** 2 for t in terms))
+            delta = gaussian_profile(epsilon, mu)
+            return DeltaInterval(delta * (1 - 1e-11), min(delta * (1 + 1e-11), 1.0))
+        if closed_form and len(terms) == 1 and terms[0].count == 1:
+            delta = profile(terms[0].law, terms[0].sensitivity, epsilon)
+            return DeltaInterval(max(delta * (1 - 1e-8) - 1e-290, 0.0), min(delta * (1 + 1e-8) + 1e-290, 1.0))
+        plan = _plan(terms, epsilon, width)
+        return _refine(plan, epsilon, width, rounds, None)
+    # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
+    reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
+    plan = _plan(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
+    sampled = subsampled_parts(plan.parts(plan.step, pessimistic=True), sampling, rounds, epsilon, width=width)
+    step = min(plan.step, max(sampled[0][0][0].step, plan.step / 200))
+    plan = replace(plan, step=plan.align(step), upper_tail=plan.upper_tail * 1e-3)
+    return _refine(plan, epsilon, width, rounds, sampling)
+
+
+def _is_normal(law: Any) -> bool:
+    return getattr(law.dist, "name", "") == "norm" and law.mean() == 0
+
+
+def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: float | None) -> DeltaInterval:
+    step = plan.step
+    best = DeltaInterval(0.0, 1.0)
+    for _ in range(9):
+        bounds = []
+        for pessimistic in (True, False):
+            parts = plan.parts(step, pessimistic=pessimistic)
+            if sampling is None:
+                bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
+            else:
+                both = subsampled_parts(parts, sampling, rounds, epsilon, width=width * (step / plan.step) ** 2)
+                bounds.append(max(composed_delta(direction, epsilon)[0] for direction in both))
+        best = DeltaInterval(max(best.lower, bounds[1]), min(best.upper, bounds[0]))
+        gap = best.upper - best.lower
+        if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
+            break
+        step = plan.align(step * min(max(math.sqrt(0.6 * width * best.upper / gap), 0.15), 0.7))
+        if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > 2**20:
+            break
+    return best
+
+
+def _largest(loss: Loss, plan: _Plan) -> float:
+    if isinstance(loss, AtomicLoss):
+        return float(np.abs(loss.values).max())
+    x = min(float(loss.isf(plan.upper_tail)) + loss.sensitivity / 2, loss.edge)
+    return float(loss.loss(x))
+
+
+def epsilon_bound(
+    terms: Any, delta: float, *, width: float = 0.01, rounds: int = 1, sampling: float = 1.0
+) -> float:
+    r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
+
+    Parameters
+    ----------
+    terms, width, rounds, sampling
+        As in `delta_interval`.
+    delta : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    float
+        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` when δ(ε) never
+        falls that far.
+
+    Raises
+    ------
+    DesignError
+        δ outside (0, 1), or below what double precision can certify.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
+    0.3
+    """
+    if not 0 < delta < 1:
+        raise DesignError.of("delta", delta, "must be in (0, 1)")
+    if delta < SMALLEST_DELTA:
+        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
+    terms = as_terms(terms)
+
+    def excess(epsilon: float) -> float:
+        upper = delta_interval(terms, epsilon, width=width, rounds=rounds, sampling=sampling).upper
+        return math.log(max(upper, 1e-320)) - math.log(delta)
+
+    low, high = 0.0, 1.0
+    if excess(0.0) <= 0:
+        return 0.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+        if high > 1e6:
+            return math.inf
+    root = optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-11)
+    step = 1e-11 * (1 + root)
+    while excess(root) > 0:
+        root, step = root + step, 2 * step
+    return float(root)
+

@@ -244,19 +244,19 @@ class _Search:
             height = min(value, 1e6 * scale) / scale
             return (height, slope / scale) if self.analytic else height
 
+        options: Any = {"maxiter": steps, "ftol": max(gap, 1e-12)}
+        if not self.analytic:
+            options["eps"] = 1e-5 * R
+        slsqp: Any = optimize.minimize
         if n and math.isfinite(best_value):
-            optimize.minimize(
+            slsqp(
                 target,
                 start,
                 jac=self.analytic,
                 method="SLSQP",
                 bounds=bounds,
                 constraints=order,
-                options={
-                    "maxiter": steps,
-                    "ftol": max(gap, 1e-12),
-                    **({} if self.analytic else {"eps": 1e-5 * R}),
-                },
+                options=options,
             )
         return best, best_value
 

@@ -14,6 +14,7 @@ For the worst case, an epigraph variable over the knots.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +87,7 @@ def knot_model(
     floors = cp.reshape(a, (1, m), order="C")
     ones = np.ones((K, 1))
     mean = P @ bins - knots
-    families: dict[str, object] = {
+    families: dict[str, Any] = {
         "privacy": [ones @ floors <= P, rho * (ones @ floors) >= P],
         "normalisation": cp.sum(P, axis=1) == 1,
         "unbiased": mean == 0 if max_bias == 0 else [mean <= max_bias, mean >= -max_bias],
@@ -103,7 +104,7 @@ def knot_model(
     if max_mse is not None:
         squares, extra = hat_costs(bins, knots, prior, Loss(squared=1.0))
         families["mse"] = cp.sum(cp.multiply(squares, P)) + extra <= max_mse
-    constraints = []
+    constraints: list[cp.Constraint] = []
     for family in families.values():
         constraints += family if isinstance(family, list) else [family]
     return Model(cp.Problem(cp.Minimize(target), constraints), variables, families)

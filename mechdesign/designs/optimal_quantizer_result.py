@@ -16,7 +16,6 @@ from mechdesign.designs.floor_pieces import Pieces, pieces
 from mechdesign.designs.floors import exact_block_fill
 from mechdesign.designs.quantizer_result import QuantizerResult
 from mechdesign.errors import InfeasibleError
-from mechdesign.exact import exp_lower
 from mechdesign.mechanisms.exact_law import RationalTable
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.results import SolveReport
@@ -138,12 +137,17 @@ def deploy(
         )
         if design.objective == "worst":
             notes.append("the worst input was searched on 33 points a piece and refined")
+    # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
+    small = mechanism.law is not None and mechanism.starts.size <= 4096
     result = OptimalQuantizerResult(
         design=design,
         mechanism=mechanism,
-        value=value,
-        lower_bound=min(solution.lower_bound, value),
+        value=float(value),
+        lower_bound=float(min(solution.lower_bound, value)),
         report=report,
+        certificate=Certificate(mechanism.law, epsilon, bias)
+        if small and mechanism.law is not None
+        else None,
         floors=solution.floors,
         multipliers=solution.multipliers,
         cuts=solution.cuts,
@@ -160,11 +164,7 @@ def _biased_law(design: Any, floors: Array) -> RationalTable:
     """Exact law with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
     problem = design.problem()
     table: Pieces = pieces(problem, floors)
-    low_mean, high_mean = (Fraction(v) for v in problem.reach)
     base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, *_covered(table, problem.reach))
-    del low_mean, high_mean
-    rho = exp_lower(design.privacy.epsilon)
-    assert base.rho <= rho
     budget = Fraction(design.max_bias)
     first, last = base.knots[0], base.knots[-1]
     rows: list[list[tuple[Fraction, ...]]] = [[], []]

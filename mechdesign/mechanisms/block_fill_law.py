@@ -53,7 +53,7 @@ class BlockFillLaw(ExactLaw):
     >>> F = Fraction
     >>> law = BlockFillLaw((F(-2), F(0), F(2)), (F(1, 5),) * 3, F(3), F(-1, 2), F(1, 2))
     >>> [str(p) for p in law.row(0, 0)]
-    ['21/40', '11/40', '1/5']
+    ['9/20', '7/20', '1/5']
     >>> law.ratio() <= 3
     True
     """

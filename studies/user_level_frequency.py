@@ -22,7 +22,7 @@ from mechdesign.report import Report, study
 USERS, ITEMS, EPSILON, DELTA = 1000, 30, 1.0, 1e-6
 POINTS, REPEATS = 100, 100
 WITHIN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-CLUSTERS = (2, 4, 10, 20, 50)
+CLUSTERS, FIXED = (2, 4, 10, 20, 50), 0.03
 LOCAL = ("metric response", "k-ary response", "Hadamard response")
 CENTRAL = ("metric response, shuffled", "k-ary response, shuffled", "Hadamard response, shuffled", "Laplace")
 
@@ -75,12 +75,12 @@ def errors(
     return out
 
 
-def crossover(frame: pd.DataFrame, ours: str, theirs: str) -> float:
-    """The d₁ at which the errors of two mechanisms meet, log-log interpolated; NaN where they do not."""
-    wide = frame.pivot(index="within", columns="mechanism", values="emd_projected")
+def crossover(frame: pd.DataFrame, axis: str, ours: str, theirs: str) -> float:
+    """Where the errors of two mechanisms meet, log-log interpolated; NaN where they do not."""
+    wide = frame.pivot(index=axis, columns="mechanism", values="emd_projected")
     gap = np.log(wide[ours] / wide[theirs])
     for a, b in zip(wide.index, wide.index[1:]):
-        if gap[a] < 0 <= gap[b]:
+        if (gap[a] < 0) != (gap[b] < 0):
             share = gap[a] / (gap[a] - gap[b])
             return float(a * (b / a) ** share)
     return float("nan")
@@ -105,7 +105,7 @@ def run(report: Report) -> None:
     items = truth(report.rng("data"))
     noise = report.rng("noise")
     spaces = [("d1", md.MetricSpace.clustered(10, POINTS // 10, within=d)) for d in WITHIN]
-    spaces += [("clusters", md.MetricSpace.clustered(g, POINTS // g, within=0.01)) for g in CLUSTERS]
+    spaces += [("clusters", md.MetricSpace.clustered(g, POINTS // g, within=FIXED)) for g in CLUSTERS]
     rows = []
     with report.progress("cells", len(spaces)) as step:
         for sweep, space in spaces:
@@ -138,19 +138,23 @@ def run(report: Report) -> None:
         f"Measured errors are under the theorems' bounds in {int(frame['under_bound'].sum())} of {len(frame)} cells."
     )
 
-    by_distance = frame[frame["sweep"] == "d1"]
-    meets = [
-        {
-            "model": "local" if theirs in LOCAL else "central",
-            "baseline": theirs,
-            "crossover_d1": crossover(by_distance, LOCAL[0] if theirs in LOCAL else CENTRAL[0], theirs),
-        }
-        for theirs in (*LOCAL[1:], *CENTRAL[1:])
-    ]
+    parts = {sweep: frame[frame["sweep"] == sweep] for sweep in ("d1", "clusters")}
+    meets = []
+    for theirs in (*LOCAL[1:], *CENTRAL[1:]):
+        model, ours = ("local", LOCAL[0]) if theirs in LOCAL else ("central", CENTRAL[0])
+        meets.append(
+            {
+                "model": model,
+                "baseline": theirs,
+                "d1": crossover(parts["d1"], "within", ours, theirs),
+                "clusters": crossover(parts["clusters"], "clusters", ours, theirs),
+            }
+        )
     report.table(
         "crossover",
         pd.DataFrame(meets),
-        caption="d₁ below which metric privacy has the smaller error (10 clusters; empty: no crossover in the range)",
+        caption="Where the errors meet: metric privacy is better for a smaller d₁ (10 clusters), and for more "
+        f"clusters (d₁ = {FIXED}); empty: no crossover in the range",
         rtol=1e-3,
     )
 
@@ -159,12 +163,14 @@ def run(report: Report) -> None:
         ("clusters", "clusters", "clusters"),
     ):
         fig, axes = figure(1, 2, width=8.4, height=3.6, sharey=True)
-        part = frame[frame["sweep"] == sweep]
+        part = parts[sweep]
         for ax, model in zip(axes, ("local", "central")):
             for name, line in part[part["model"] == model].groupby("mechanism", sort=False):
                 ax.plot(line[axis], line["emd_projected"], marker="o", markersize=3, label=name)
             ax.set(xscale="log", yscale="log", xlabel=label, title=f"{model} model")
+            ax.set_xticks(part[axis].unique(), [f"{v:g}" for v in part[axis].unique()])
+            ax.minorticks_off()
             ax.legend(fontsize=7)
         axes[0].set_ylabel("mean EMD error (projected)")
-        fixed = "10 clusters" if sweep == "d1" else "d₁ = 0.01"
+        fixed = "10 clusters" if sweep == "d1" else f"d₁ = {FIXED}"
         report.figure(f"error_over_{sweep}", fig, caption=f"Error over {label}; {fixed}, {POINTS} points")

@@ -27,17 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechdesign.errors import DesignError
+from mechdesign.mechanisms.channel_loss import integer_rows, metric_loss
 from mechdesign.metric import MetricSpace
 from mechdesign.serialize import serializable
 
-__all__ = ["Channel", "Response", "check_prior", "integer_rows", "loss_matrix", "metric_loss"]
+__all__ = ["Channel", "Response", "check_prior", "loss_matrix"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
-# doubles first), doubled; and of a logarithm accurate to an ulp.
-_ROUNDING = 16 * 2.0**-53
 
 
 def check_prior(prior: ArrayLike | None, size: int) -> Array:
@@ -88,40 +85,6 @@ def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[i
     if not np.isfinite(array).all():
         raise DesignError("loss: every entry must be finite; forbid a report with a large loss instead")
     return array
-
-
-def integer_rows(matrix: Array) -> tuple[tuple[int, ...], ...]:
-    """Return integers proportional to each row of doubles, exactly (no rounding)."""
-    rows = []
-    for row in matrix:
-        pairs = [float(v).as_integer_ratio() for v in row]
-        common = max(d for _, d in pairs)  # denominators are powers of two
-        rows.append(tuple(n * (common // d) for n, d in pairs))
-    return tuple(rows)
-
-
-def metric_loss(matrix: Array, distances: Array) -> float:
-    r"""Exact metric loss α₀ of a row-stochastic matrix, rounded up; ``inf`` where a zero meets a positive.
-
-    Rows are taken relative to their own sums. The maximum of the quotients is found in doubles; the bound on
-    their relative error (8 ulp) is added before the logarithm and again after it.
-    """
-    sums = np.array([math.fsum(row.tolist()) for row in matrix])
-    worst = 0.0
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for x in range(len(matrix)):
-            ratio = matrix[x] / matrix
-            ratio[np.isnan(ratio)] = 0.0  # 0/0: neither row ever reports it
-            best = ratio.max(axis=1) * (sums / sums[x])
-            best[x] = 1.0
-            above = np.flatnonzero(best > 1.0)
-            if above.size == 0:
-                continue
-            if np.isinf(best[above]).any() or (distances[x, above] == 0).any():
-                return math.inf
-            logs = np.log(best[above]) * (1 + _ROUNDING) + _ROUNDING
-            worst = max(worst, float(np.nextafter((logs / distances[x, above]).max(), np.inf)))
-    return worst
 
 
 class Response:
@@ -298,12 +261,12 @@ class Channel(Response):
         """Exact metric loss against `space`, rounded up; ``inf`` if some report gives an item away."""
         if space.size != self.size:
             raise DesignError.of("space", space.size, f"must have one point per row ({self.size})")
-        return metric_loss(self.matrix, space.distances)
+        return metric_loss(self.matrix, space.distances, self.weights)
 
     @cached_property
     def epsilon(self) -> float:
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
-        return metric_loss(self.matrix, np.ones((self.size, self.size)))
+        return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights)
 
     def expected_loss(self, loss: str | ArrayLike = "metric", prior: ArrayLike | None = None) -> float:
         r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""

@@ -32,7 +32,9 @@ class Clones:
         if others == 0 or share == 0.0:
             return cls(np.zeros(1), np.ones(1))
         law = stats.binom(others, min(share, 1.0))
-        low, high = int(law.ppf(negligible)), int(law.isf(negligible))
+        # Where the tails become negligible; SciPy's isf goes through 1 − q, which is 1 for such q.
+        low = _first(lambda c: float(law.cdf(c)) > negligible, others)
+        high = _first(lambda c: float(law.sf(c)) <= negligible, others)
         edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
         starts, ends = edges[:-1], edges[1:] - 1
         lower, upper = law.cdf(ends), law.sf(starts - 1)
@@ -42,16 +44,28 @@ class Clones:
         mass = np.maximum(mass, 0.0) + ROUNDING * np.minimum(lower, upper)
         below, above = float(law.cdf(low - 1)), float(law.sf(high))
         counts = np.concatenate([[0], starts, [high + 1]]).astype(float)
-        return cls(counts, np.concatenate([[below], mass, [above]]) * (1 + ROUNDING))
+        weights = np.concatenate([[below], mass, [above]]) * (1 + ROUNDING)
+        weights[0] += max(0.0, 1.0 - float(weights.sum()))  # whatever is missing counts as no clone at all
+        return cls(counts, weights)
 
     def divergence(self, u: float) -> float:
         """An upper bound on h(u) = Σ [X − uY]₊, in [0, 1]."""
         c = self.counts
-        threshold = np.floor(u / (1 + u) * (c + 1)) + 1
+        # ⌊u(c+1)/(1+u)⌋ + 1, written so that a huge u cannot round it past c + 1, where X/Y is infinite.
+        threshold = c + 2 - np.ceil((c + 1) / (1 + u))
         edge = stats.binom.pmf(threshold - 1, c, 0.5)
         tail = (u - 1) * stats.binom.sf(threshold - 1, c, 0.5)
         value = np.clip(edge - tail + ROUNDING * (edge + tail), 0.0, 1.0)
         return min(1.0, float(self.weights @ value) + 1e-290)
+
+
+def _first(holds: Callable[[int], bool], most: int) -> int:
+    """The first count in 0..most from which `holds` (monotone) is true."""
+    low, high = -1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def step_epsilon(s: float, y: float) -> float:

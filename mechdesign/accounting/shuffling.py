@@ -287,7 +287,7 @@ def calibrate_item_alpha(
     --------
     >>> kw = dict(items=30, total=30_000, delta=1e-6)
     >>> print(*(f"{calibrate_item_alpha(20.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
-    3.414 1.997 0.667
+    3.424 1.997 0.667
     """
     target = _positive("alpha", alpha)
     _choice(accounting)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.composition import Part, composed_delta  # noqa: F401  (same direction: upper bounds)
 from mechdesign.errors import DesignError
 from mechdesign.privacy import ZeroConcentratedDP
 
@@ -68,10 +67,9 @@ def flipped_huber_sufficient(law: Any, sensitivity: float, dimension: int, epsil
     b, gamma, r, d2, d1 = _parameters(law, sensitivity, dimension)
     if r > (2 * gamma**2 * epsilon - d2**2) / dimension:
         return 1.0
-    # √(π/2)/ω = √(2π) e^{-b²/2}·(1/2)·γ/κ: half the weight a Gaussian of the same tails would have
-    from mechdesign.mechanisms.noise.flipped_huber import _kappa
-
-    share = 0.5 * math.sqrt(2 * math.pi) * math.exp(-b * b / 2) / float(_kappa(b))
+    # √(π/2)/ω: half of what the density at zero would be to a Gaussian with the same tails
+    log_peak = float(law.dist._logpdf(0.0, b)) if b > 0 else -0.5 * math.log(2 * math.pi)
+    share = 0.5 * math.exp(0.5 * math.log(2 * math.pi) - b * b / 2 + log_peak)
     theta = gamma * -float(special.ndtri(min(share, 0.5))) if share > 0 else math.inf
     centre = gamma * epsilon / d2
     offset = d2 / (2 * gamma) + dimension * r / (2 * gamma * d2)

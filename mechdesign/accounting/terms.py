@@ -139,7 +139,22 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
             raise DesignError.of("law", dist.name, "must be centred: loc = 0")
         values, mass = dist._loss_atoms(float(sensitivity), float(scale), *shapes)
         return AtomicLoss(np.asarray(values), np.asarray(mass))
+    if getattr(dist, "name", "") == "dlaplace":
+        return _discrete_laplace(float(dist._parse_args(*law.args, **law.kwds)[0][0]), sensitivity)
     return centred_loss(law, sensitivity)
+
+
+def _discrete_laplace(rate: float, sensitivity: float) -> AtomicLoss:
+    """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
+    if not (sensitivity >= 1 and sensitivity == int(sensitivity)):
+        raise DesignError.of("sensitivity", sensitivity, "must be a positive whole number for discrete noise")
+    shift = int(sensitivity)
+    k = np.arange(-shift + 1, 0)
+    peak = math.tanh(rate / 2)
+    tail = 1 / (1 + math.exp(-rate))  # P(K >= 0)
+    inner = peak * np.exp(rate * k)
+    values = np.concatenate([[-rate * shift], rate * (shift + 2 * k), [rate * shift]])
+    return AtomicLoss(values, np.concatenate([[tail * math.exp(-rate * shift)], inner, [tail]]))
 
 
 def grid_of(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricQuantizer"]
 
-Array = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
 _SHRINKS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
 
@@ -129,9 +129,10 @@ class MetricQuantizer:
         """The grid, or `count` equally spaced knots."""
         if self.inputs is not None:
             return np.array(self.inputs)
-        return np.linspace(*self.input_range, count)
+        lower, upper = self.input_range
+        return np.linspace(lower, upper, count)
 
-    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Array, Array, Array]:
+    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Any, Any, Array]:
         """Pairs (k, l) and the largest allowed P_k/P_l, for ε smaller by `shrink` relative."""
         epsilon = self.privacy.epsilon * (1 - shrink)
         K = len(knots)
@@ -275,7 +276,8 @@ class MetricQuantizer:
             if not self.loss.polynomial:
                 return None
             cells = min(len(knots) - 1, 256)
-            return min(continuum_bound(bins, epsilon, self.prior, self.loss, lower, upper, cells), value)
+            bound = continuum_bound(bins, epsilon, self.prior, self.loss, lower, upper, cells)
+            return float(min(bound, value))
         # Finitely many inputs of the range: all the problem on a grid, a relaxation on the continuum.
         points = np.linspace(lower, upper, min(len(knots), 257)) if self.continuum else knots
         k, l, ratio = self.ratios(points)
@@ -293,7 +295,7 @@ class MetricQuantizer:
             delta=getattr(self.privacy, "delta", 0.0),
             epsilon=epsilon if isinstance(self.privacy, PureDP) else None,
         )
-        return min(bound + constant - 1e-15 * abs(constant), value)
+        return float(min(bound + constant - 1e-15 * abs(constant), value))
 
     def _notes(self) -> tuple[str, ...]:
         if self.continuum:

@@ -18,6 +18,7 @@ rounding (Neumaier and Shcherbina 2004), never from the solver's objective.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +30,16 @@ from mechdesign.priors import LawPrior, Prior
 
 __all__ = ["continuum_bound", "grid_bound", "safe_linear_bound"]
 
-Array = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+Matrix = Any  # scipy.sparse, whose stubs reject its own arithmetic
 _QUANTILES = 512
 
 
 def safe_linear_bound(
     cost: Array,
-    equal: sparse.spmatrix,
+    equal: Matrix,
     equal_to: Array,
-    less: sparse.spmatrix,
+    less: Matrix,
     less_than: Array,
     upper: Array,
 ) -> float:
@@ -46,7 +48,8 @@ def safe_linear_bound(
     For any multipliers y and z ≤ 0, min ≥ e·y + l·z + Σ_j min(0, r_j) upper_j with r = c − Eᵀy − Lᵀz; the margin
     covers the rounding of these sums.
     """
-    answer = optimize.linprog(
+    solve: Any = optimize.linprog
+    answer = solve(
         cost,
         A_ub=less,
         b_ub=less_than,
@@ -64,7 +67,7 @@ def safe_linear_bound(
     bound = float(equal_to @ y + less_than @ z + np.minimum(reduced, 0.0) @ upper)
     size = np.abs(equal_to) @ np.abs(y) + np.abs(less_than) @ np.abs(z)
     size += (np.abs(cost) + abs(equal).T @ np.abs(y) + abs(less).T @ np.abs(z)) @ upper
-    return bound - 16 * np.finfo(float).eps * float(size)
+    return float(bound - 16 * np.finfo(float).eps * float(size))
 
 
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
@@ -133,7 +136,7 @@ def continuum_bound(
     reach = float(np.abs(bins).max() + max(abs(lower), abs(upper)))
     top = np.concatenate([np.ones(N), np.maximum(2 * tau[k], 1e-300), np.full(N, 2 * reach)])
 
-    def rows(index: Array, *parts: tuple[Array, Array]) -> sparse.csr_matrix:
+    def rows(index: Array, *parts: tuple[Array, Array]) -> Matrix:
         data = np.concatenate([v for _, v in parts])
         columns = np.concatenate([c for c, _ in parts])
         return sparse.csr_matrix(
@@ -172,7 +175,7 @@ def continuum_bound(
     cost[:N] = loss.squared * mass[k, 0] * B * B
     cost[2 * N :] = loss.absolute * mass[k, 0]
     bound = safe_linear_bound(cost, equal, equal_to, stacked, np.zeros(stacked.shape[0]), top)
-    return bound - loss.squared * float(mass[:, 2].sum())
+    return float(bound - loss.squared * float(mass[:, 2].sum()))
 
 
 def grid_bound(
@@ -233,7 +236,7 @@ def grid_bound(
     else:
         cost[:N] = costs.ravel()
 
-    def matrix(block: list[tuple[Array, Array, Array]], height: int) -> sparse.csr_matrix:
+    def matrix(block: list[tuple[Array, Array, Array]], height: int) -> Matrix:
         r, c, v = (np.concatenate(part) for part in zip(*block))
         return sparse.csr_matrix((v, (r, c)), shape=(height, width))
 

@@ -56,10 +56,10 @@ def repair(design: MetricQuantizer, knots: Array, rows: Array) -> Array | None:
         # P_l ≥ P_k / ratio for all pairs; neighbours need two sweeps, all pairs of a metric one.
         if isinstance(design.privacy, MetricDP) and design.privacy.metric == "absolute":
             step = ratio[: len(knots) - 1]
-            for n in range(1, len(knots)):
-                P[n] = np.maximum(P[n], P[n - 1] / step[n - 1])
-            for n in range(len(knots) - 2, -1, -1):
-                P[n] = np.maximum(P[n], P[n + 1] / step[n])
+            for r in range(1, len(knots)):
+                P[r] = np.maximum(P[r], P[r - 1] / step[r - 1])
+            for r in range(len(knots) - 2, -1, -1):
+                P[r] = np.maximum(P[r], P[r + 1] / step[r])
         else:
             raised = P.copy()
             np.maximum.at(raised, l, P[k] / ratio[:, None])

@@ -96,15 +96,12 @@ def geometric(epsilon: float, k: int) -> float:
 
 
 def smallest_level(failure: Callable[[float], float], delta: float) -> float | None:
-    """The least s found with failure(s) ≤ δ (evaluated there); None when no level up to e^50 has it."""
-    previous = 0.0
-    for s in np.geomspace(1e-7, 50.0, 48):
-        if failure(float(s)) <= delta:
-            low, high = previous, float(s)
-            break
-        previous = float(s)
-    else:
-        return None
+    """The least level s in [1e-7, 50] found with failure(s) ≤ δ (evaluated there); None when there is none."""
+    levels = [float(s) for s in np.geomspace(1e-7, 50.0, 48)]
+    first = next((i for i, s in enumerate(levels) if failure(s) <= delta), None)
+    if first is None or first == 0:
+        return None if first is None else levels[0]
+    low, high = levels[first - 1], levels[first]
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if failure(middle) <= delta else (middle, high)

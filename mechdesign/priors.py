@@ -79,7 +79,9 @@ class Prior(ABC):
                 f"prior = {spec!r} has the unbounded support ({lower}, {upper}): "
                 "cut it with md.clipped(law, lower, upper) or md.truncated(law, lower, upper)"
             )
-        if input_range is not None and (lower < input_range[0] or upper > input_range[1]):
+        # A law's own support is rounded (loc + scale): a few units in the last place are no mass outside.
+        slack = 1e-14 * max(abs(lower), abs(upper))
+        if input_range is not None and (lower < input_range[0] - slack or upper > input_range[1] + slack):
             raise DesignError(
                 f"prior has mass outside the input range [{input_range[0]:g}, {input_range[1]:g}] "
                 f"(its support is [{lower:g}, {upper:g}]): widen the range or use md.clipped or md.truncated"

@@ -32,10 +32,23 @@ def improve(
     """Return the best point found and the number of linear programs solved."""
     if program.constraints == "theorem6":
         return _theorem6(program, epsilon, solver, options)
-    first = _start(program, epsilon, start)
-    if first is None:
-        return None, 0
-    q = program.flatten(first.left, first.right)
+    best, count = None, 0
+    for first in _starts(program, epsilon, start):
+        point, solved = _descend(program, epsilon, program.flatten(first.left, first.right), solver, options)
+        count += solved
+        if point is not None and (best is None or _judged(program, point) < _judged(program, best)):
+            best = point
+    return best, count
+
+
+def _judged(program: OPTMProgram, point: BoundPoint) -> float:
+    return float(program.judged(np.array([point.objective]), point.q[None])[0])
+
+
+def _descend(
+    program: OPTMProgram, epsilon: float, q: Array, solver: str | None, options: Any
+) -> tuple[BoundPoint | None, int]:
+    """Solve with bounds around the current point until nothing improves; the point and the programs solved."""
     best: BoundPoint | None = None
     value, eta, count = np.inf, 0.5, 0
     while eta > 1e-4 and count < 60:
@@ -49,15 +62,19 @@ def improve(
     return best, count
 
 
-def _loss(program: OPTMProgram, family: Selection) -> float:
-    return Quantizer.of_selection(family, program.input_range).privacy_loss()
+def _starts(program: OPTMProgram, epsilon: float, start: Quantizer | None) -> list[Selection]:
+    """Selections within the budget: the caller's, and the most accurate RQM and ERM members at several losses.
 
-
-def _start(program: OPTMProgram, epsilon: float, start: Quantizer | None) -> Selection | None:
-    """A selection within the budget: the caller's, or the most accurate of a few RQM and ERM members."""
+    One that spends the whole budget may leave no room for bounds around it, so some spend less.
+    """
     bins = program.bins
+    found: list[Selection] = []
     if start is not None:
-        if start.selection is None or not np.array_equal(start.bins, bins):
+        if (
+            start.selection is None
+            or len(start.bins) != len(bins)
+            or not np.allclose(start.bins, bins, rtol=1e-12, atol=0)
+        ):
             raise DesignError.of(
                 "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
             )
@@ -65,19 +82,25 @@ def _start(program: OPTMProgram, epsilon: float, start: Quantizer | None) -> Sel
             raise DesignError.of(
                 "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
             )
-        return start.selection
+        found.append(Selection(bins, start.selection.left, start.selection.right))
     m = len(bins)
-    candidates = [(rqm_family(m, q), rqm_family(m, q)) for q in np.linspace(0.02, 0.9, 45)]
-    candidates += [(erm_family(bins, g), erm_family(-bins[::-1], g)) for g in np.geomspace(1e-3, 60, 40)]
-    best, least = None, np.inf
-    for left, right in candidates:
+    families = [(rqm_family(m, q), rqm_family(m, q)) for q in np.linspace(0.02, 0.9, 45)]
+    families += [(erm_family(bins, g), erm_family(-bins[::-1], g)) for g in np.geomspace(1e-3, 60, 40)]
+    members = []
+    for left, right in families:
         family = Selection(bins, left, right)
         mechanism = Quantizer.of_selection(family, program.input_range)
-        if mechanism.privacy_loss() <= epsilon:
-            loss = mechanism.expected_loss(program.prior, program.loss)
-            if loss < least:
-                best, least = family, loss
-    return best
+        members.append(
+            (mechanism.privacy_loss(), mechanism.expected_loss(program.prior, program.loss), family)
+        )
+    for share in (0.95, 0.8, 0.6):
+        inside = [(value, k) for k, (loss, value, _) in enumerate(members) if loss <= share * epsilon]
+        if inside and all(members[min(inside)[1]][2] is not f for f in found):
+            found.append(members[min(inside)[1]][2])
+    if not found:
+        inside = [(loss, k) for k, (loss, _, _) in enumerate(members) if loss <= epsilon]
+        found = [members[min(inside)[1]][2]] if inside else []
+    return found
 
 
 def _theorem6(

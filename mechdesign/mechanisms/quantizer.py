@@ -363,7 +363,7 @@ class Quantizer:
             h = np.stack([np.zeros_like(width), peak, width])
             values = a + b * h + c * h * h
             where = np.unravel_index(int(np.argmax(values)), values.shape)
-            return float(values[where]), float(edges[where[1]] + h[where])
+            return float(values[where]), float(min(edges[where[1]] + h[where], edges[-1]))
         edges, _, p, slope = self._cells(loss)
         best = (-math.inf, 0.0)
         for k in range(len(edges) - 1):

@@ -83,6 +83,8 @@ class OPTMSearch:
         Axes ``level`` and ``width`` (and ``level_right`` for asymmetric bins).
     families : {"auto", "separate"}
         Passed to `OPTM`.
+    judge : {"loss", "objective"}
+        Compare points by their exact expected loss, or by the programs' own objective (Lemma 1's bound of it).
 
     Examples
     --------
@@ -103,8 +105,11 @@ class OPTMSearch:
     bins: Grid | None = None
     levels: Grid | None = None
     families: str = "auto"
+    judge: str = "loss"
 
     def __post_init__(self) -> None:
+        if self.judge not in ("loss", "objective"):
+            raise DesignError.of("judge", self.judge, 'must be "loss" or "objective"')
         object.__setattr__(self, "prior", Prior.of(self.prior))
         object.__setattr__(self, "loss", Loss.of(self.loss))
         if self.bins is None:
@@ -158,7 +163,7 @@ class OPTMSearch:
         chunks = self._chunks()
         definition = {
             "privacy": dumps(self.privacy), "prior": dumps(self.prior), "loss": dumps(self.loss), "constraints": self.constraints,
-            "bins": chunks, "levels": dumps(self.levels), "families": self.families,
+            "bins": chunks, "levels": dumps(self.levels), "families": self.families, "judge": self.judge,
         }  # fmt: skip
         kept = None if store is None else Store(store, definition)
         task = _Task(self)
@@ -215,7 +220,9 @@ class _Task:
         axes = [k for k in search.levels.axes if k != "width"]
         if not len(feasible):
             return [0.0] * len(axes), None, 0, len(objective)
-        judged = program.judged(objective[feasible], q[feasible])
+        judged = objective[feasible]
+        if search.judge == "loss":
+            judged = program.judged(judged, q[feasible])
         best = int(feasible[np.argmin(judged)])
         level = [float(v) for v in search.levels.frame()[axes].to_numpy()[best]]
         return level, float(judged.min()), len(feasible), len(objective)

@@ -60,23 +60,23 @@ class CompiledLP:
         self.model = model
         self._program = program
         self.width = int(program.x.size)
-        tensor = sparse.csr_array(program.A)
-        height = tensor.shape[0] // (self.width + 1)
+        # Only entries that can be non-zero have a row here: the whole tensor has height × (width + 1) of them.
+        coo = sparse.coo_array(program.A)
+        filled, inverse = np.unique(coo.row, return_inverse=True)
+        tensor = sparse.csr_array((coo.data, (inverse, coo.col)), shape=(len(filled), coo.shape[1]))
+        height = coo.shape[0] // (self.width + 1)
         self.height = height
         self.equalities = int(data["dims"].zero)
-        filled = np.flatnonzero(np.diff(tensor.indptr))
         row, column = filled % height, filled // height
         is_matrix = column < self.width
         self.rows, self.columns = row[is_matrix], column[is_matrix]
         # CVXPY states rows as A x + b in a cone; the sign turns them into (-A) x <= b.
-        self._matrix_map = -tensor[filled[is_matrix]]
+        self._matrix_map = -tensor[np.flatnonzero(is_matrix)]
         rhs = np.flatnonzero(~is_matrix)
         select = sparse.csr_array(
             (np.ones(len(rhs)), (row[rhs], np.arange(len(rhs)))), shape=(height, len(rhs))
         )
-        self._rhs_map = (
-            select @ tensor[filled[rhs]] if len(rhs) else sparse.csr_array((height, tensor.shape[1]))
-        )
+        self._rhs_map = select @ tensor[rhs] if len(rhs) else sparse.csr_array((height, tensor.shape[1]))
         self._cost_map = sparse.csr_array(program.q)
         self.lower = _bound(data.get("lower_bounds"), self.width, -np.inf)
         self.upper = _bound(data.get("upper_bounds"), self.width, np.inf)

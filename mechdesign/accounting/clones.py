@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 __all__ = ["Clones", "geometric", "smallest_level", "step_epsilon", "step_weight", "weight_slope"]
 
@@ -97,12 +97,16 @@ def geometric(epsilon: float, k: int) -> float:
 
 def smallest_level(failure: Callable[[float], float], delta: float) -> float | None:
     """The least level s in [1e-7, 50] found with failure(s) ≤ δ (evaluated there); None when there is none."""
-    levels = [float(s) for s in np.geomspace(1e-7, 50.0, 48)]
+    levels = [float(s) for s in np.geomspace(1e-7, 50.0, 32)]
     first = next((i for i, s in enumerate(levels) if failure(s) <= delta), None)
     if first is None or first == 0:
         return None if first is None else levels[0]
     low, high = levels[first - 1], levels[first]
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if failure(middle) <= delta else (middle, high)
+    excess = lambda s: math.log(min(failure(s), 1e300) / delta)  # noqa: E731
+    if excess(high) < 0:
+        root, step = optimize.brentq(excess, low, high, xtol=1e-12 * high, rtol=1e-12), 1e-11
+        while root * (1 + step) < high:
+            if failure(root * (1 + step)) <= delta:
+                return root * (1 + step)
+            step *= 4
     return high

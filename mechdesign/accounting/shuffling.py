@@ -56,6 +56,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from mechdesign.accounting.clones import (
     Clones,
@@ -65,11 +66,7 @@ from mechdesign.accounting.clones import (
     step_weight,
     weight_slope,
 )
-from mechdesign.accounting.shuffling_closed_form import (
-    closed_form_delta,
-    closed_form_gamma,
-    closed_form_step,
-)
+from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
@@ -281,7 +278,7 @@ def calibrate_item_alpha(
 ) -> float:
     """The largest α₀ found whose shuffled release stays within (`alpha`, `delta`)-EMD-DP.
 
-    Bisection on `shuffled_alpha`, to 10⁻⁹ relative, from below: the guarantee was evaluated at the value returned.
+    A root of `shuffled_alpha`, to 10⁻⁹ relative, from below: the guarantee was evaluated at the value returned.
 
     Examples
     --------
@@ -295,30 +292,36 @@ def calibrate_item_alpha(
     if accounting != "composition":
         _needs_delta(delta)
 
-    def within(item_alpha: float) -> bool:
+    def reached(item_alpha: float) -> float:
+        """α of this α₀; infinite where the closed form does not apply."""
         try:
-            got = shuffled_alpha(
+            return shuffled_alpha(
                 item_alpha, items=m, total=total, delta=delta, accounting=accounting, diameter=diameter
             )
         except DesignError:
-            return False
-        return got <= target
+            return math.inf
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
     if accounting == "composition":
         return low
-    if not within(low):  # only the closed form can refuse here: its condition fails
+    if reached(low) > target:  # only the closed form can refuse here: its condition fails
         start = low
-        while not within(low):
+        while reached(low) > target:
             low /= 2
             if low < 1e-9 * start:
                 raise _too_large(target / m, diameter, _count("total", total), delta)
     high = 2 * low
-    while within(high):
+    while reached(high) <= target:
         low, high = high, 2 * high
+    if math.isfinite(reached(high)):  # it grows with α₀: a root, then a step to its safe side
+        excess = lambda a: math.log(reached(a) / target)  # noqa: E731
+        root, step = optimize.brentq(excess, low, high, xtol=1e-10 * high, rtol=1e-10), 1e-10
+        while reached(root * (1 - step)) > target:
+            step *= 4
+        return max(low, root * (1 - step))
     while high - low > 1e-9 * low:
         middle = (low + high) / 2
-        low, high = (middle, high) if within(middle) else (low, middle)
+        low, high = (middle, high) if reached(middle) <= target else (low, middle)
     return low
 
 
@@ -328,12 +331,8 @@ def _closed_amplification(unit: float, tau: float, k: int, total: int, delta: fl
         return None
     g = closed_form_step(unit, tau / k, total, step)
     assert g is not None
-    return Amplification(
-        k * g,
-        min(delta, step * geometric(g, k)),
-        "closed-form",
-        math.log1p(closed_form_gamma(unit, total, step)),
-    )
+    level = math.log1p(closed_form_gamma(unit, total, step))
+    return Amplification(k * g, min(delta, step * geometric(g, k)), "closed-form", level)
 
 
 # ---------------------------------------------------------------------- arguments

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from mechdesign import solvers
 from mechdesign.audit.channel_certificate import ChannelCertificate
 from mechdesign.audit.channel_repair import private_weights
 from mechdesign.designs.metric_channel import MetricChannel
@@ -193,6 +194,16 @@ def test_spanner_keeps_its_guarantee(side: int, stretch: float) -> None:
     assert result.certificate.verify() and result.channel.alpha <= 0.7
 
 
+@pytest.mark.parametrize(("side", "alpha"), [(7, 0.7), (4, 1.5)])
+def test_spanner_is_at_least_as_good_as_its_program(side: int, alpha: float) -> None:
+    """On 7×7 the program's own channel is the better one, on 4×4 the repaired relaxation."""
+    design = MetricChannel(MetricSpace.grid(side, side), alpha=alpha, spanner=1.1)
+    program = solvers.solve(design.model()).value
+    value = design.solve().value
+    assert value <= program * (1 + 1e-9)
+    assert (value < program * (1 - 1e-3)) == (side == 4)
+
+
 @given(st.integers(0, 2**32 - 1), st.floats(1.0, 3.0))
 @settings(max_examples=50)
 def test_greedy_spanner_has_its_stretch(seed: int, stretch: float) -> None:
@@ -266,6 +277,10 @@ def test_unbiased_query() -> None:
     assert float(result.certificate.bias) <= 1e-12
     assert result.channel.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
     assert result.certificate.verify() and result.gap <= 1e-9
+    spanned = MetricChannel(
+        space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
+    ).solve()
+    assert float(spanned.certificate.bias) <= 1e-12 and spanned.value >= result.value * (1 - 1e-12)
     frame = result.audit()
     assert set(frame["family"]) == {"privacy", "normalisation", "unbiased"}
     with pytest.raises(InfeasibleError, match="raise alpha"):

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-__all__ = ["Clones", "geometric", "smallest_level", "step_epsilon", "step_weight", "weight_slope"]
+__all__ = [
+    "Clones",
+    "geometric",
+    "lower_level",
+    "smallest_level",
+    "step_epsilon",
+    "step_weight",
+    "weight_slope",
+]
 
 ROUNDING = 1e-10  # relative error allowed for SciPy's binomial functions (they reach about 1e-13)
 CELLS = 1024  # blocks of the clone count C; more would not change six digits
@@ -109,4 +117,15 @@ def smallest_level(failure: Callable[[float], float], delta: float) -> float | N
             if failure(root * (1 + step)) <= delta:
                 return root * (1 + step)
             step *= 4
+    return high
+
+
+def lower_level(failure: Callable[[float], float], delta: float, level: float) -> float:
+    """A level below `level`, which fits, that fits too: to 10⁻⁴ of the least one where the failure is monotone."""
+    low, high = level / 2, level
+    while low > 1e-7 and failure(low) <= delta:
+        low, high = low / 2, low
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if failure(middle) <= delta else (middle, high)
     return high

@@ -239,4 +239,4 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
             slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
             finite = max(value, 0.0) * math.exp(tilt.log_chernoff(level)) * slack
     delta = infinite + finite + sign * extra
-    return min(max(delta, 0.0), 1.0), tilt
+    return float(min(max(delta, 0.0), 1.0)), tilt

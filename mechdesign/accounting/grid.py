@@ -68,6 +68,7 @@ def discretise(
     upper_tail: float,
     lower_tail: float,
     theta: float = 0.0,
+    exact: bool = False,
 ) -> GridLoss:
     """Discretise the privacy loss of one coordinate.
 
@@ -82,6 +83,9 @@ def discretise(
         point when pessimistic, else dropped.
     theta : float
         Tilt at which the grid will be used: decides which cells of a lower bound deserve accuracy.
+    exact : bool
+        Keep the slop of a lower bound at rounding level, whatever it costs elsewhere: right when δ hangs on
+        atoms that barely pass ε.
 
     Returns
     -------
@@ -124,9 +128,17 @@ def discretise(
     residual[np.abs(residual) > step / 8] = 0.0
     shift = np.zeros_like(bounds)
     shift[1:-1] = -(residual[:-1] + residual[1:]) / 2
-    p, q, p_error, q_error = cells(bounds + shift)
+    x = np.clip(loss.inverse(bounds + shift), x_low, x_high)
+    x[0], x[-1] = x_low, x_high
+    # An atom is a cell of its own: merged with its neighbours it would leave the grid.
+    for atom in (*loss.atoms, *(-a for a in loss.atoms)):
+        left, right = np.clip([-float(loss.inverse(-atom)), float(loss.inverse(atom))], x_low, x_high)
+        if left < right:
+            i, j = np.searchsorted(x, [left, right])
+            x = np.concatenate([x[:i], [left, right], x[j:]])
+    p, q, p_error, q_error = loss.masses(x)
     infinite = beyond if x_high == loss.edge else 0.0
-    grid_loss = contract(np.maximum(p - p_error, 0), q + q_error, first, step, theta=theta)
+    grid_loss = contract(np.maximum(p - p_error, 0), q + q_error, step, theta=theta, exact=exact)
     return GridLoss(
         step, grid_loss.start, grid_loss.mass, infinite * (1 - 1e-12), grid_loss.slop + evaluation, False
     )
@@ -153,21 +165,22 @@ def spread(
     return 0, mass
 
 
-def contract(p: np.ndarray, q: np.ndarray, first: int, step: float, *, theta: float = 0.0) -> GridLoss:
+def contract(
+    p: np.ndarray, q: np.ndarray, step: float, *, theta: float = 0.0, exact: bool = False
+) -> GridLoss:
     """Merge each cell into one point of the grid, or the point below where that costs less.
 
-    Cell i has masses p[i], q[i] and belongs near ``step * (first + i)``. Its own loss is log(p/q). A residual
-    −e is paid either by moving the cell one point down, or by all coordinates as slop; the cheaper mix is
-    taken (the cost of the moves, weighted by the masses tilted by e^{θL}, against e).
+    Cell i has masses p[i], q[i] and therefore loss log(p/q), nearest to some point of the grid. A residual −e
+    below that point is paid either by moving the cell one point down, or by all coordinates as slop; the
+    cheaper mix is taken (the cost of the moves, weighted by the masses tilted by e^{θL}, against e).
     """
-    k = first + np.arange(p.size)
     alive = p > 0
-    p, q, k = p[alive], q[alive], k[alive]
+    p, q = p[alive], q[alive]
     if p.size == 0:
-        return GridLoss(step, first, np.zeros(1), 0.0, 0.0, False)
-    with np.errstate(divide="ignore"):
-        residual = np.log(p) - np.log(q) - step * k
-    residual = np.minimum(residual, 0.0)
+        return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, False)
+    value = np.log(p) - np.log(q)
+    k = np.round(value / step)
+    residual = np.minimum(value - step * k, 0.0)
     # Moving every cell whose residual is below -slop costs about step * (their mass).
     order = np.argsort(residual)
     with np.errstate(under="ignore"):
@@ -176,10 +189,12 @@ def contract(p: np.ndarray, q: np.ndarray, first: int, step: float, *, theta: fl
     moved = np.concatenate([[0.0], np.cumsum(weights[order])])[:-1] / weights.sum()
     best = int(np.argmin(step * moved - residual[order]))
     slop = float(-residual[order][best])
+    if exact:
+        small = -residual[-residual < 1e-12]
+        slop = float(small.max()) if small.size else 0.0
     down = np.ceil(np.maximum(-residual - slop, 0) / step - 1e-9)
     down = np.where(-residual > slop, np.maximum(down, 1), 0)
-    keep = np.isfinite(down)
-    target = (k[keep] - down[keep]).astype(np.int64)
+    target = (k - down).astype(np.int64)
     start = int(target.min())
-    mass = np.bincount(target - start, weights=p[keep])
+    mass = np.bincount(target - start, weights=p)
     return GridLoss(step, start, mass, 0.0, slop, False)

@@ -17,6 +17,7 @@ from scipy import optimize
 
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.loss import CentredLoss
 from mechdesign.accounting.profile import profile
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
@@ -67,7 +68,7 @@ class _Plan:
     upper_tail: float
     lower_tail: float
 
-    def parts(self, step: float, *, pessimistic: bool) -> list[Part]:
+    def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
         return [
             (
                 grid_of(
@@ -77,6 +78,7 @@ class _Plan:
                     upper_tail=self.upper_tail,
                     lower_tail=self.lower_tail,
                     theta=self.theta,
+                    exact=exact,
                 ),
                 count,
             )
@@ -217,6 +219,9 @@ def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: fl
             parts = plan.parts(step, pessimistic=pessimistic)
             if sampling is None:
                 bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
+                if not pessimistic and any(isinstance(a, CentredLoss) and a.atoms for a, _ in plan.losses):
+                    parts = plan.parts(step, pessimistic=False, exact=True)
+                    bounds[1] = max(bounds[1], composed_delta(parts, epsilon, guess=plan.theta)[0])
             else:
                 both = subsampled_parts(parts, sampling, rounds, epsilon, width=width * (step / plan.step) ** 2)
                 bounds.append(max(composed_delta(direction, epsilon)[0] for direction in both))

@@ -49,6 +49,8 @@ class CentredLoss:
         Positive loss values that carry positive probability (with their negatives).
     edge : float
         The loss is +∞ beyond this t (bounded noise), else ``inf``.
+    kinks : tuple of float
+        Where the loss or the density at t ∓ Δ/2 is not smooth, t > 0 (quadrature breaks there).
     """
 
     law: Any
@@ -59,6 +61,7 @@ class CentredLoss:
     isf: Callable[[Any], Any]
     atoms: tuple[float, ...] = ()
     edge: float = math.inf
+    kinks: tuple[float, ...] = ()
 
     def masses(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
@@ -251,7 +254,10 @@ def centred_loss(law: Any, sensitivity: float) -> CentredLoss:
         t = np.asarray(t, dtype=float)
         return np.where(t >= top, 0.0, dist._sf(np.minimum(t, top) / scale, *shapes))
 
-    return CentredLoss(law, sensitivity, loss, inverse, sf, law.isf, tuple(atoms), edge)
+    kinks = [sensitivity / 2]
+    if hasattr(dist, "_unit_kinks"):
+        kinks = [k * scale for k in dist._unit_kinks(ratio, *(float(s) for s in shapes))]
+    return CentredLoss(law, sensitivity, loss, inverse, sf, law.isf, tuple(atoms), edge, tuple(kinks))
 
 
 def _rescaled(dist: Any, ratio: float, scale: float, shapes: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -36,8 +36,7 @@ def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
     edges = np.minimum(np.asarray(loss.isf(np.maximum(levels, 1e-305)), dtype=float) + half, loss.edge)
     edges[0] = x
     edges = np.maximum.accumulate(edges)
-    # the loss has a kink at Δ/2; its other kinks are where the density has them
-    kinks = [k for k in (half,) if edges[0] < k < edges[-1]]
+    kinks = [k for k in loss.kinks if edges[0] < k < edges[-1]]
     edges = np.sort(np.concatenate([edges, kinks]))
     width = np.diff(edges)
     t = edges[:-1, None] + width[:, None] * (1 + _NODES) / 2
@@ -102,7 +101,7 @@ def _log_concave(loss: CentredLoss, e: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         lower = np.exp(e) * loss.sf(x0 + half)
     out = upper - np.where(np.isfinite(lower), lower, 0.0)
-    cancels = ~never & ((out < 1e-6 * upper) | ~np.isfinite(lower)) & (upper > 0)
+    cancels = ~never & ((out < 1e-8 * upper) | ~np.isfinite(lower)) & (upper > 0)
     for i in np.flatnonzero(cancels):
         out[i] = _integrated(loss, float(x0[i]), float(e[i]))
     return np.where(never, 0.0, out)

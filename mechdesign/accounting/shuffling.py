@@ -52,6 +52,7 @@ mover's distance", 2024, Theorems 4.3 and 4.4; V. Feldman, A. McMillan, K. Talwa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,7 @@ from scipy import optimize
 from mechdesign.accounting.clones import (
     Clones,
     geometric,
+    lower_level,
     smallest_level,
     step_epsilon,
     step_weight,
@@ -72,6 +74,7 @@ from mechdesign.serialize import serializable
 
 __all__ = ["Amplification", "amplification", "calibrate_item_alpha", "clone_divergence", "shuffled_alpha"]
 
+CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffled_alpha` takes a new level
 ACCOUNTING = ("numerical", "closed-form", "composition")
 
 
@@ -188,22 +191,13 @@ def amplification(
         return closed
     loss = _loss(alpha * diameter, item_epsilon)
     clones = Clones.build(n, loss, min(1e-18, delta * 1e-6))
-    y_mean, y_most = alpha * tau / k, alpha * min(tau, diameter)
-
-    def failure(s: float) -> float:
-        total_epsilon = k * step_epsilon(s, y_mean)
-        weight, slope = step_weight(s, y_most), weight_slope(s, y_most)
-        chain = min(
-            weight * geometric(total_epsilon / k, k), math.exp(min(total_epsilon, 700)) * slope * alpha * tau
-        )
-        return clones.divergence(math.exp(s)) * chain
-
+    failure = _failure(alpha * diameter, tau / diameter / k, k, clones)
     s = smallest_level(failure, delta)
     candidates = [plain]
     if closed is not None:
         candidates.append(closed)
     if s is not None:
-        epsilon = k * step_epsilon(s, y_mean) * (1 + 1e-12)
+        epsilon = k * step_epsilon(s, alpha * tau / k) * (1 + 1e-12)
         candidates.append(Amplification(epsilon, min(delta, failure(s) * (1 + 1e-12)), "numerical", s))
     return min(reversed(candidates), key=float)
 
@@ -221,9 +215,10 @@ def shuffled_alpha(
     r"""α of the (α, δ)-EMD-DP that shuffling gives a user with `items` of the `total` shuffled items.
 
     Two datasets of m items at earth mover's distance t are paired so that k ≤ m positions move by τ = mt in all
-    (Birkhoff and von Neumann). Equation (2) with k = m gives :math:`\varepsilon(t) = m f_u(t) \le m f_u'(0) t`,
-    hence :math:`\alpha = m \alpha_0 \tanh(\tfrac12\log u)`, and the δ, which grows with t, is
-    :math:`h(u) w(D) \sum_{j<m} e^{j f_u(D)}` at the diameter D. The closed form has
+    (Birkhoff and von Neumann); equation (2) with k = m gives :math:`\varepsilon(t) = m f_u(t)`, and its δ grows with
+    t. So a level u that fits δ at t₂ serves every t in [t₁, t₂], where, f being concave,
+    :math:`\varepsilon(t)/t \le m f_u(t_1)/t_1`, or :math:`m f_u'(0) = m\alpha_0\tanh(\tfrac12\log u)` if t₁ = 0. α is the
+    largest of these over cells that cover (0, diameter], each with its own level. The closed form has
     :math:`\alpha = m \alpha_0 \gamma/2` (Theorem 4.4; γ/2 is g'(0)/α₀ there), and composition :math:`m\alpha_0`.
 
     Parameters
@@ -258,13 +253,37 @@ def shuffled_alpha(
             raise _too_large(alpha, diameter, n, delta)
         return closed
     clones = Clones.build(n, _loss(unit, item_epsilon), min(1e-18, delta * 1e-6))
+    return min(_numerical_alpha(unit, m, clones, delta, composed * diameter) / diameter, closed, composed)
+
+
+def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: float) -> float:
+    """α of `shuffled_alpha` for diameter 1; gives up (infinite) once it is past `enough`."""
+    worst, level = 0.0, math.inf
+    edges = [*CELLS_OF_T, 0.0]
+    for far, near in zip(edges, edges[1:]):
+        failure = _failure(unit, far, m, clones)
+        found = smallest_level(failure, delta) if math.isinf(level) else lower_level(failure, delta, level)
+        if found is None:
+            return math.inf
+        level = found
+        slope = step_epsilon(level, unit * near) / near if near else unit * math.tanh(level / 2)
+        worst = max(worst, m * slope * (1 + 1e-12))
+        if worst > enough:
+            return math.inf
+    return worst
+
+
+def _failure(unit: float, t: float, k: int, clones: Clones) -> Callable[[float], float]:
+    """δ of equation (2) as a function of s = log u, for k positions moved by kt in all; diameter 1, α₀ = `unit`."""
+    most = unit * min(k * t, 1.0)
 
     def failure(s: float) -> float:
-        return clones.divergence(math.exp(s)) * step_weight(s, unit) * geometric(step_epsilon(s, unit), m)
+        epsilon = step_epsilon(s, unit * t)
+        by_order = step_weight(s, most) * geometric(epsilon, k)
+        by_mass = math.exp(min(k * epsilon, 700.0)) * weight_slope(s, most) * unit * k * t
+        return clones.divergence(math.exp(s)) * min(by_order, by_mass)
 
-    s = smallest_level(failure, delta)
-    numerical = math.inf if s is None else m * alpha * math.tanh(s / 2) * (1 + 1e-12)
-    return min(numerical, closed, composed)
+    return failure
 
 
 def calibrate_item_alpha(

@@ -121,7 +121,7 @@ class AtomicLoss:
             + np.bincount(index + 1, weights=m * (1 - share), minlength=size)
             for m in (self.mass, q_mass)
         )
-        out = contract(p * (1 - 1e-14), q, start, step, theta=theta)
+        out = contract(p * (1 - 1e-14), q, step, theta=theta)
         return GridLoss(step, out.start, out.mass, self.infinity * (1 - 1e-14), out.slop, False)
 
 
@@ -158,13 +158,26 @@ def _discrete_laplace(rate: float, sensitivity: float) -> AtomicLoss:
 
 
 def grid_of(
-    loss: Loss, step: float, *, pessimistic: bool, upper_tail: float, lower_tail: float, theta: float = 0.0
+    loss: Loss,
+    step: float,
+    *,
+    pessimistic: bool,
+    upper_tail: float,
+    lower_tail: float,
+    theta: float = 0.0,
+    exact: bool = False,
 ) -> GridLoss:
     """Discretise either kind of loss."""
     if isinstance(loss, AtomicLoss):
         return loss.discretise(step, pessimistic=pessimistic, theta=theta)
     return discretise(
-        loss, step, pessimistic=pessimistic, upper_tail=upper_tail, lower_tail=lower_tail, theta=theta
+        loss,
+        step,
+        pessimistic=pessimistic,
+        upper_tail=upper_tail,
+        lower_tail=lower_tail,
+        theta=theta,
+        exact=exact,
     )
 
 

@@ -15,7 +15,7 @@ from mechdesign import solvers
 from mechdesign.designs.optm_model import OPTMProgram
 from mechdesign.errors import InfeasibleError
 from mechdesign.search.grid import Grid
-from mechdesign.solvers import CompiledLP, HighsSession, Solution, Status
+from mechdesign.solvers import CompiledLP, HighsSession, Solution
 
 __all__ = ["BoundPoint", "LevelSolver", "default_levels", "grid_bounds", "solve_bounds"]
 
@@ -24,13 +24,14 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoundPoint:
-    """The best point of a bound search: its solution vector, objective, bounds and solver's answer."""
+    """The best point of a bound search: its solution vector, objective, bounds, solver's answer, and objective if not Lemma 1's."""
 
     q: Array
     objective: float
     low: Array
     high: Array
     solution: Solution
+    linearised: tuple[Array, float] | None = None
 
 
 def default_levels() -> Grid:
@@ -115,7 +116,14 @@ class LevelSolver:
 
 
 def solve_bounds(
-    program: OPTMProgram, epsilon: float, low: Array, high: Array, solver: str | None, options: Any
+    program: OPTMProgram,
+    epsilon: float,
+    low: Array,
+    high: Array,
+    solver: str | None,
+    options: Any,
+    *,
+    objective: tuple[Array, float] | None = None,
 ) -> BoundPoint | None:
     """Solve for every row of bounds and return the one of least exact loss; None if all are infeasible.
 
@@ -141,9 +149,9 @@ def solve_bounds(
             return None
         judged = program.judged(np.array([a.objective for a in feasible]), np.array([a.q for a in feasible]))
         return feasible[int(np.argmin(judged))]
-    model = program.model(epsilon, low[best], high[best])
+    model = program.model(epsilon, low[best], high[best], objective=objective)
     try:
         solution = solvers.solve(model, solver or "highs", **options)
     except InfeasibleError:
         return None
-    return BoundPoint(solution.primal["q"], solution.value, low[best], high[best], solution)
+    return BoundPoint(solution.primal["q"], solution.value, low[best], high[best], solution, objective)

@@ -141,4 +141,6 @@ def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
             right = problem.loss(low - middle) > problem.loss(high - middle)
             a, b = np.where(right, a, middle), np.where(right, middle, b)
         turn = (a + b) / 2
+    # A block inside one cell gives the same row wherever it is: no turn of its own.
+    turn = np.where(fill.left == fill.right, -np.inf, turn)
     return np.maximum.accumulate(turn)

@@ -187,13 +187,14 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     ends = np.clip(ends, [u / rho, (1 - v) / rho], [v, 1 - u])
     two = np.zeros(m)
     two[0], two[-1] = ends
+    if m == 2:
+        return two
     C, b = range_constraints(bins, rho, lower, upper)
     best, best_slack = two, -math.inf
     flat = np.full(m, ends.sum() / m)
     for share in (0.9, 0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4, 1e-6):
         a = (1 - share) * two + share * flat
-        slack = float((C @ a - b).min()) if m > 2 else math.inf
-        slack = min(slack, float(a.min()))
+        slack = min(float((C @ a - b).min()), float(a.min()))
         if slack > best_slack:
             best, best_slack = a, slack
     return best

@@ -112,8 +112,11 @@ def raised_into_privacy(masses: Array, *, epsilon: float, **shape: Any) -> CellN
     weights: list[int] = []
     for margin in (1e-13, 1e-12, 1e-10, 1e-8):
         factor = math.exp(-epsilon) * (1 + margin)
-        p = np.maximum(masses, masses.max() * 2.0**-_BITS)
+        p = np.maximum(masses, masses.max() * 2.0**-_BITS)  # a fresh array
         while True:
+            # A repeated cell is private towards its own period only if the period falls outwards.
+            p[:n] = np.maximum.accumulate(p[:n])
+            p[-n:] = np.maximum.accumulate(p[-n:][::-1])[::-1]
             # Tails follow from the outermost periods, so they join in with their decay.
             wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
             raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])

@@ -44,6 +44,8 @@ from mechdesign.solvers import Model
 __all__ = ["NoiseCertificate", "OptimalNoise", "OptimalNoiseResult"]
 
 Array = npt.NDArray[np.float64]
+_SMALLEST_DELTA = 1e-7
+"""Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 _SPIKE = 64
 """The spike is this many times narrower than a cell: a density, at nearly the cost of an atom."""
 
@@ -237,6 +239,17 @@ class OptimalNoise:
     def _delta(self) -> float:
         return self.privacy.delta if isinstance(self.privacy, ApproximateDP) else 0.0
 
+    def _programmed_delta(self, gap: float) -> float:
+        """The δ of the linear programs: 0 where δ is below the solver's reach, or cannot pay.
+
+        Truncated Laplace noise saves the share log(1+r)/r of the Laplace cost. Where that is a small part of the
+        gap asked for, pure noise is as good; its law and its multipliers are judged at the true δ anyway.
+        """
+        if self._delta == 0:
+            return 0.0
+        r = math.expm1(self._epsilon) / (2 * self._delta)
+        return self._delta if self._delta >= _SMALLEST_DELTA and math.log1p(r) / r > gap / 20 else 0.0
+
     def model(self, *, cells: int = 4, reach: float = 3.0) -> Model:
         """Return the whole upper linear program in CVXPY, every row listed: for reading and for checking.
 
@@ -300,14 +313,15 @@ class OptimalNoise:
         if cells is not None and not (int(cells) == cells and cells >= 1):
             raise DesignError.of("cells", cells, "must be a positive integer")
         started = time.perf_counter()
-        window, n = self._first_window(), cells or 0
+        delta = self._programmed_delta(gap if cells is None else 0.0)
+        window, n = self._first_window(delta), cells or 0
         if not n:
             n = min(self._first_cells(gap), max_cells)
         best: _Attempt | None = None
         attempts = 0
         while True:
             attempts += 1
-            found = self._attempt(n, window, grid)
+            found = self._attempt(n, window, grid, delta)
             best = found if best is None else _better(best, found)
             now = float(1 - best.bound / best.value)
             fixed = cells is not None
@@ -324,12 +338,12 @@ class OptimalNoise:
                 n = min(max_cells, max(n + 1, math.ceil(n * min(3.0, math.sqrt(now / (0.85 * gap))))))
         return self._result(best, gap if cells is None else 1.0, attempts, time.perf_counter() - started)
 
-    def _first_window(self) -> float:
+    def _first_window(self, delta: float) -> float:
         """Sensitivities on each side: past the support of truncated Laplace noise."""
-        if self._delta == 0:
+        if delta == 0:
             return 2.0 + 9.0 / self._epsilon
-        support = math.log1p(math.expm1(self._epsilon) / (2 * self._delta)) / self._epsilon
-        return 1.0 + min(1.6 * support, 2.0 + 12.0 / self._epsilon)
+        support = math.log1p(math.expm1(self._epsilon) / (2 * delta)) / self._epsilon
+        return 1.0 + max(support, min(1.6 * support, 2.0 + 12.0 / self._epsilon))
 
     def _first_cells(self, gap: float) -> int:
         """A guess from staircase-like noise: density at 0 over cost, both O(1) factors off."""
@@ -339,7 +353,7 @@ class OptimalNoise:
             absolute = min(absolute, 1 / (4 * self._delta))
         return max(1, min(24, math.ceil(0.3 / (absolute * math.sqrt(gap / 0.01)))))
 
-    def _attempt(self, n: int, window: float, grid: str) -> _Attempt:
+    def _attempt(self, n: int, window: float, grid: str, delta: float) -> _Attempt:
         """Solve both programs on one lattice."""
         width = Fraction(self.sensitivity) / n
         side = max(math.ceil(window * n), n + 1)
@@ -353,15 +367,15 @@ class OptimalNoise:
         scale = max(float(np.median(np.abs(costs))), 1e-300)
         line = _line(costs / scale, n, mirrored, half=False)
         tail = float(min(lower[n], lower[-n - 1])) / scale
-        program = LatticeProgram(line, epsilon=self._epsilon, delta=self._delta, tail_cost=tail)
-        _, _, tail_mass = program.solve(max(2e-4 * self._delta, 1e-9))
+        program = LatticeProgram(line, epsilon=self._epsilon, delta=delta, tail_cost=tail)
+        _, _, tail_mass = program.solve(max(2e-4 * delta, 2e-9))
         multipliers = program.multipliers()
         scaled = [Multiplier(m.shift, m.psi * scale, m.total * scale) for m in multipliers]
         bound = weak_duality(
             lower, scaled, shift=n, epsilon=self._epsilon, delta=self._delta, mirrored=mirrored
         )
         seeds = program.cuts if grid == "centred" else []
-        law, value, upper = self._law(n, side, grid, mirrored, seeds)
+        law, value, upper = self._law(n, side, grid, mirrored, seeds, delta)
         sizes = [p.size for p in (program, upper)]
         return _Attempt(
             law=law,
@@ -376,12 +390,12 @@ class OptimalNoise:
         )
 
     def _law(
-        self, n: int, side: int, grid: str, mirrored: bool, seeds: list[Any]
+        self, n: int, side: int, grid: str, mirrored: bool, seeds: list[Any], delta: float
     ) -> tuple[CellNoise, Fraction, LatticeProgram]:
         """Solve the upper program and repair its answer."""
         half = grid == "edge"
         width = round_width(Fraction(self.sensitivity) / n)
-        if self._delta == 0:
+        if delta == 0:
             side = min(side, 3 * n + 1)
         count = 2 * side if half else 2 * side + 1
         start = -count * width / 2
@@ -392,14 +406,14 @@ class OptimalNoise:
         spike_cost = average_costs(self._loss, [-narrow, narrow])[0]
         costs = np.array([float(c) for c in exact])
         scale = max(float(np.median(np.abs(costs))), 1e-300)
-        if self._delta > 0:
+        if delta > 0:
             line = _line(costs / scale, n, mirrored, half=half)
             allowed = math.inf if half else float(spike_cost) / scale
-            program = LatticeProgram(line, epsilon=self._epsilon, delta=self._delta, spike_cost=allowed)
+            program = LatticeProgram(line, epsilon=self._epsilon, delta=delta, spike_cost=allowed)
             program.adopt(seeds)
-            x, spike, _ = program.solve(1e-7 * self._delta)
+            x, spike, _ = program.solve(max(1e-6 * delta, 2e-9))
             law = mixed_into_privacy(
-                x[line.owner], spike, epsilon=self._epsilon, delta=self._delta, half=half, **shape
+                x[line.owner], spike, epsilon=self._epsilon, delta=delta, half=half, **shape
             )
             edges = [Fraction(law.start) + i * Fraction(width) for i in range(len(law.weights) + 1)]
             exact = average_costs(self._loss, edges) if len(law.weights) != count else exact
@@ -410,7 +424,7 @@ class OptimalNoise:
             tail_floats = (np.array([float(c) for c in tails[0]]), np.array([float(c) for c in tails[1]]))
             line = _geometric_line(costs / scale, tail_floats, scale, n, mirrored, half, float(decay))
             program = LatticeProgram(line, epsilon=self._epsilon, delta=0.0)
-            x, _, _ = program.solve(1e-9)
+            x, _, _ = program.solve(2e-9)
             law = raised_into_privacy(x[line.owner][n:-n], epsilon=self._epsilon, **shape)
             extra = sum((c * w for c, w in zip(tails[0], law.weights[:n])), Fraction(0))
             extra += sum((c * w for c, w in zip(tails[1], law.weights[-n:])), Fraction(0))

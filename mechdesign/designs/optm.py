@@ -213,7 +213,7 @@ class OPTM:
             mechanism, certificate = self._certified(mechanism, point, solver, options)
             certified_value = mechanism.expected_loss(self.prior, self.loss)
             rise, value = (certified_value - value) / value, certified_value
-        notes = [f"the linear program's own objective (an upper bound of the loss): {point.objective:.9g}"]
+        notes = [f"the linear program's own objective: {point.objective:.9g}"]
         if count > 1:
             notes.append(f"best of {count} linear programs, {time.perf_counter() - started:.3g} s in all")
         if self.loss.function is not None:
@@ -270,7 +270,15 @@ class OPTM:
                 else math.log1p(float(ratio / rho - 1))
             )
             epsilon -= max(1.5 * over, 4e-16 * max(1.0, budget))
-            tighter = solve_bounds(self.program, epsilon, point.low[None], point.high[None], solver, options)
+            tighter = solve_bounds(
+                self.program,
+                epsilon,
+                point.low[None],
+                point.high[None],
+                solver,
+                options,
+                objective=point.linearised,
+            )
             if tighter is None:
                 break
             mechanism = self.mechanism(tighter.q)

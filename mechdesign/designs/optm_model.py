@@ -189,6 +189,14 @@ class OPTMProgram:
             total += np.einsum("nl,lr,nr->n", q[:, left], kernel, q[:, right], optimize=True)
         return total
 
+    def gradient(self, q: Array) -> Array:
+        """Derivative of the exact loss at one solution (width,)."""
+        slope = np.zeros(self.width)
+        for left, right, kernel in self._bilinear:
+            slope[left] += kernel @ q[right]
+            slope[right] += q[left] @ kernel
+        return slope
+
     def judged(self, objective: Array, q: Array) -> Array:
         """What points of a search are compared by: their exact loss, or the objective for callable losses."""
         return self.exact_loss(q) if self.loss.polynomial else objective
@@ -214,11 +222,19 @@ class OPTMProgram:
 
     # -- the model ------------------------------------------------------------------------------------
 
-    def model(self, epsilon: float, low: Array, high: Array, *, parametrised: bool = False) -> Model:
+    def model(
+        self,
+        epsilon: float,
+        low: Array,
+        high: Array,
+        *,
+        parametrised: bool = False,
+        objective: tuple[Array, float] | None = None,
+    ) -> Model:
         """Declare the linear program for bounds `low`, `high` of shape (width,).
 
         Parametrised, the privacy coefficients and the bounds are CVXPY parameters; otherwise constants, which
-        compile faster.
+        compile faster. `objective` replaces Lemma 1's (coefficients, constant), as successive bounds do.
         """
         parameters: dict[str, cp.Parameter] = {}
 
@@ -230,7 +246,7 @@ class OPTMProgram:
 
         structure, bounded = self.structure, self.bounded
         q = cp.Variable(self.width, name="q", nonneg=True)
-        cost, constant = self.objective()
+        cost, constant = self.objective() if objective is None else objective
         coefficients = self.privacy_coefficients(epsilon, low, high)
         count = len(structure.pairs.upper)
         families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}
@@ -255,8 +271,8 @@ class OPTMProgram:
             families["order"] = (
                 theorem6_rows(self.bins, *self.input_range, self.families[0], self.width) @ q >= 0
             )
-        objective = leaf("cost", cost) @ q + leaf("constant", np.asarray(constant))
-        problem = cp.Problem(cp.Minimize(objective), list(families.values()))
+        total = leaf("cost", cost) @ q + leaf("constant", np.asarray(constant))
+        problem = cp.Problem(cp.Minimize(total), list(families.values()))
         return Model(problem, {"q": q}, families, parameters)
 
     def unpack(self, q: Array) -> tuple[Array, Array]:

@@ -1,8 +1,9 @@
 r"""Successive bounds: OPTM for more than four bins, where a grid over bounds is exponential.
 
 Start from any mechanism within the budget, put bounds :math:`o = (1-\eta) q, u = (1+\eta) q` around it, solve the
-linear program, move there, repeat; shrink η when nothing improves. Every iterate is private, and the value
-falls monotonically to a local optimum of the exact (bilinear) problem. Theorem 6 has a grid of its own: its three
+linear program, move there, repeat; shrink η when nothing improves. Its objective is the exact (bilinear) loss
+linearised at the current point. Every iterate is private, and the exact loss falls monotonically to a local
+optimum of the bilinear problem. Theorem 6 has a grid of its own: its three
 bounds are searched directly.
 """
 
@@ -20,6 +21,7 @@ from mechdesign.designs.optm_model import OPTMProgram
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.mechanisms.selection import Selection, erm_family, rqm_family
+from mechdesign.solvers import Solution, Status
 
 __all__ = ["improve"]
 
@@ -34,8 +36,15 @@ def improve(
         return _theorem6(program, epsilon, solver, options)
     best, count = None, 0
     for first in _starts(program, epsilon, start):
-        point, solved = _descend(program, epsilon, program.flatten(first.left, first.right), solver, options)
+        q = program.flatten(first.left, first.right)
+        point, solved = _descend(program, epsilon, q, solver, options)
         count += solved
+        if point is None and program.loss.polynomial:  # nothing around it: it stands for itself
+            value = float(program.exact_loss(q[None])[0])
+            kept = Solution(
+                Status.OPTIMAL, value, {"q": q}, {}, "start", 0.0, native_status="the start itself"
+            )
+            point = BoundPoint(q, value, q, q, kept)
         if point is not None and (best is None or _judged(program, point) < _judged(program, best)):
             best = point
     return best, count
@@ -49,14 +58,21 @@ def _descend(
     program: OPTMProgram, epsilon: float, q: Array, solver: str | None, options: Any
 ) -> tuple[BoundPoint | None, int]:
     """Solve with bounds around the current point until nothing improves; the point and the programs solved."""
+    exact = program.loss.polynomial
     best: BoundPoint | None = None
-    value, eta, count = np.inf, 0.5, 0
-    while eta > 1e-4 and count < 60:
+    value = float(program.exact_loss(q[None])[0]) if exact else np.inf
+    eta, count = 0.5, 0
+    while eta > 1e-4 and count < 80:
         low, high = (1 - eta) * q, np.minimum((1 + eta) * q, 1.0)
-        point = solve_bounds(program, epsilon, low[None], high[None], solver, options)
+        objective = None
+        if exact:  # the exact loss, linearised where we are: within the bounds it is nearly linear
+            slope = program.gradient(q)
+            objective = slope, value - float(slope @ q)
+        point = solve_bounds(program, epsilon, low[None], high[None], solver, options, objective=objective)
         count += 1
-        if point is not None and point.objective < value - 1e-7 * abs(point.objective):
-            value, best, q = point.objective, point, np.maximum(point.q, 0.0)
+        judged = np.inf if point is None else _judged(program, point)
+        if point is not None and judged < value - 1e-7 * abs(judged):
+            value, best, q = judged, point, np.maximum(point.q, 0.0)
         else:
             eta *= 0.4
     return best, count

@@ -1,0 +1,1 @@
+"""Noise laws, as scipy.stats distributions, and the additive mechanism that deploys them."""

@@ -198,6 +198,9 @@ class FlippedHuber(stats.rv_continuous):
     def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
         return (b * r,) if b > r else ()
 
+    def _unit_kinks(self, r: float, b: float) -> tuple[float, ...]:
+        return (r / 2, abs(b - r / 2), b + r / 2)
+
 
 flipped_huber = FlippedHuber(name="flipped_huber", shapes="b")
 r"""The flipped Huber law as a `scipy.stats` distribution: ``flipped_huber(b, scale=gamma)``, b = α/γ ≥ 0.

@@ -279,7 +279,7 @@ class OptimalNoise:
         gap: float = 0.01,
         cells: int | None = None,
         grid: str = "centred",
-        max_cells: int = 512,
+        max_cells: int = 256,
     ) -> OptimalNoiseResult:
         """Return a law, its cost, and a proved lower bound.
 

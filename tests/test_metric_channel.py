@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from mechdesign import solvers
 from mechdesign.audit.channel_certificate import ChannelCertificate
 from mechdesign.audit.channel_repair import private_weights
+from mechdesign.designs import metric_channel
 from mechdesign.designs.metric_channel import MetricChannel
 from mechdesign.designs.metric_channel_rows import graph_stretch, greedy_spanner, privacy_rows
 from mechdesign.designs.metric_channel_symmetry import automorphisms, pair_orbits
@@ -98,6 +99,17 @@ def test_equals_the_full_program(design: MetricChannel) -> None:
     assert result.channel.expected_loss(design.losses, design.weights) == pytest.approx(
         result.value, rel=1e-12
     )
+
+
+def test_generated_rows_reach_the_full_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = np.random.default_rng(4).dirichlet(np.ones(20))
+    design = MetricChannel(MetricSpace.grid(4, 5), alpha=0.7, prior=prior)
+    full = design.solve()
+    monkeypatch.setattr(metric_channel, "_MANY", 100)
+    generated = design.solve()
+    assert generated.report.constraints < full.report.constraints
+    assert generated.value == pytest.approx(full.value, rel=1e-7)
+    assert generated.certificate.verify() and generated.gap <= 1e-6
 
 
 @pytest.mark.parametrize("alpha", [8.0, 30.0, 200.0])

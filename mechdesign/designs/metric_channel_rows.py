@@ -12,7 +12,7 @@ on trust: the solution is repaired and verified on *all* pairs in exact arithmet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,27 @@ class PrivacyRows:
     def variables(self) -> int:
         """Number of variables."""
         return int(self.orbits.max()) + 1
+
+    def only(self, kept: NDArray[np.bool_]) -> PrivacyRows:
+        """The same with some rows only."""
+        return replace(
+            self,
+            high=self.high[kept],
+            low=self.low[kept],
+            distance=self.distance[kept],
+            pair=self.pair[kept],
+        )
+
+    def along(self, edges: Ints) -> NDArray[np.bool_]:
+        """Which rows come from these pairs of items, shape (m, 2), in either direction."""
+        labels = np.concatenate(
+            [self.pair_orbits[edges[:, 0], edges[:, 1]], self.pair_orbits[edges[:, 1], edges[:, 0]]]
+        )
+        return np.isin(self.pair, labels)
+
+    def broken(self, values: Array, alpha: float, tolerance: float) -> NDArray[np.bool_]:
+        """Which rows, scaled to ``exp(-α·distance)·v[high] <= v[low]``, the variables break by more."""
+        return values[self.high] * np.exp(-alpha * self.distance) - values[self.low] > tolerance
 
 
 def privacy_rows(space: MetricSpace, orbits: Ints, pairs: Ints, spanner: float | None = None) -> PrivacyRows:

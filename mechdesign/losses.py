@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.serialize import serializable
+from mechdesign.serialize import UnavailableCallable, serializable
 
 __all__ = ["Loss"]
 
@@ -104,7 +104,7 @@ class Loss:
 
         The chord through neighbouring points of a sample of :math:`B_i - x` must lie above the middle one.
         """
-        if self.function is None:
+        if self.function is None or isinstance(self.function, UnavailableCallable):
             return
         x = np.linspace(lower, upper, 65)
         errors = np.unique(np.concatenate([b - x for b in bins] + [np.zeros(1)]))

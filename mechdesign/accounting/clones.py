@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 ROUNDING = 1e-10  # relative error allowed for SciPy's binomial functions (they reach about 1e-13)
+NEGLIGIBLE = 1e-150  # tail of C counted as no clone at all; group privacy may multiply it by e^{kε}
 CELLS = 1024  # blocks of the clone count C; more would not change six digits
 
 
@@ -35,7 +36,7 @@ class Clones:
     weights: NDArray[np.float64]
 
     @classmethod
-    def build(cls, total: int, item_epsilon: float, negligible: float) -> Clones:
+    def build(cls, total: int, item_epsilon: float, negligible: float = NEGLIGIBLE) -> Clones:
         others, share = total - 1, math.exp(-item_epsilon)
         if others == 0 or share == 0.0:
             return cls(np.zeros(1), np.ones(1))

@@ -184,7 +184,8 @@ def cutting_planes(
                 gradients.append(gradient[g])
         return total
 
-    rounds_done = 0
+    rounds_done = stalled = 0
+    narrowest = math.inf
     cut(start, None)
     middle = True
     for rounds_done in range(1, rounds + 1):  # noqa: B007
@@ -201,9 +202,13 @@ def cutting_planes(
             )
         if bound > state["bound"]:
             state["bound"], nu = bound, folding.unfold(np.maximum(fixed, 0.0))
-        if state["value"] - state["bound"] <= gap * abs(state["value"]):
+        distance = state["value"] - state["bound"]
+        stalled = 0 if distance < 0.9 * narrowest else stalled + 1
+        narrowest = min(narrowest, distance)
+        # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
+        if distance <= gap * abs(state["value"]) or stalled > 25:
             break
-        a = np.maximum(alpha, 0.0)[folding.index]
+        a = problem.inside(np.maximum(alpha, 0.0)[folding.index])
         before = state["value"]
         if middle:
             cut((a + best) / 2, None)

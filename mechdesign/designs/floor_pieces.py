@@ -75,7 +75,8 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     """Return the pieces of the best mechanism with these floors."""
     fill = problem.fill(floors)
     lower, upper, bias = problem.lower, problem.upper, problem.bias
-    proper = np.flatnonzero(fill.means[1:] > fill.means[:-1])
+    # While the block stays inside one cell the mean stands still, but for rounding.
+    proper = np.flatnonzero((fill.means[1:] > fill.means[:-1]) & (fill.left < fill.right))
     if proper.size == 0:
         proper = np.arange(len(fill.left))
     if bias == 0.0:

@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.designs.floors import BlockFill, block_fill, range_constraints
+from mechdesign.designs.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.losses import Loss
 from mechdesign.priors import LawPrior, Prior
 
@@ -144,6 +144,20 @@ class FloorProblem:
             return self.prior.pdf(x)
         start, length = self._uniform
         return np.where((x >= start) & (x <= start + length), 1.0 / length, 0.0)
+
+    def inside(self, floors: Array) -> Array:
+        """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
+        C, b = self.constraints
+        miss = C @ floors - b
+        if miss.min() >= 0:
+            return floors
+        centre = interior_floors(self.bins, self.rho, *self.reach)
+        room = C @ centre - b
+        bad = miss < 0
+        if room[bad].min() <= 0:
+            return floors
+        share = min(1.0, 1.01 * float((-miss[bad] / (room[bad] - miss[bad])).max()))
+        return (1 - share) * floors + share * centre
 
     def fill(self, floors: Array) -> BlockFill:
         """The best mechanism with these floors."""

@@ -167,7 +167,7 @@ def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 60) ->
         C, _ = problem.constraints
         bound = max(bound, lower_bound(problem, constant, gradient, np.zeros(len(C)), scale))
         a = np.maximum(np.array(solution.col_value)[: folding.n], 0.0)[folding.index]
-        a = _into(problem, a)
+        a = problem.inside(a)
         where, height = local_maxima(problem, a)
         peak = float(height.max())
         if peak < value:
@@ -183,19 +183,3 @@ def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 60) ->
             break
         x = np.union1d(x, new)
     return FloorSolution(best, value, bound, done, np.zeros(folding.total), np.zeros(0), len(x))
-
-
-def _into(problem: FloorProblem, floors: Array) -> Array:
-    """Move floors that miss the polytope by a solver's tolerance back into it."""
-    from mechdesign.designs.floors import interior_floors
-
-    C, b = problem.constraints
-    if (C @ floors - b).min() >= 0:
-        return floors
-    inside = interior_floors(problem.bins, problem.rho, *problem.reach)
-    room, miss = C @ inside - b, C @ floors - b
-    if room.min() <= 0:
-        return floors
-    bad = miss < 0
-    share = float((-miss[bad] / (room[bad] - miss[bad])).max())
-    return (1 - min(2 * share, 1.0)) * floors + min(2 * share, 1.0) * inside

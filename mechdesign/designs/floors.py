@@ -200,7 +200,9 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     return best
 
 
-def exact_block_fill(bins: Array, floors: Array, epsilon: float, lower: float, upper: float) -> BlockFillLaw:
+def exact_block_fill(
+    bins: Array, floors: Array, epsilon: float, lower: float | Fraction, upper: float | Fraction
+) -> BlockFillLaw:
     r"""Block fill in exact arithmetic of floors close to the given ones: what certificates are made of.
 
     Floors are rounded to multiples of 2⁻⁶⁴ and ρ to a rational of 64 fractional bits below :math:`e^\varepsilon`.
@@ -211,8 +213,8 @@ def exact_block_fill(bins: Array, floors: Array, epsilon: float, lower: float, u
     ----------
     bins, floors : ndarray (m,)
     epsilon : float
-    lower, upper : float
-        The input range.
+    lower, upper : float or Fraction
+        The input range, taken exactly.
 
     Raises
     ------
@@ -229,13 +231,13 @@ def exact_block_fill(bins: Array, floors: Array, epsilon: float, lower: float, u
     unit = 1 << 64
     rho = Fraction(int(exp_lower(float(epsilon)) * unit), unit)
     exact_bins = tuple(Fraction(float(b)) for b in bins)
-    ends = Fraction(float(lower)), Fraction(float(upper))
+    ends = Fraction(lower), Fraction(upper)
     target = np.maximum(np.asarray(floors, dtype=float), 0.0)
     inside: Array | None = None
     failure: InfeasibleError | None = None
     for share in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0):
         if share and inside is None:
-            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), lower, upper)
+            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), float(lower), float(upper))
         mixed = target if inside is None else (1 - share) * target + share * inside
         try:
             return BlockFillLaw(
@@ -246,5 +248,5 @@ def exact_block_fill(bins: Array, floors: Array, epsilon: float, lower: float, u
     assert failure is not None
     raise InfeasibleError(
         f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {failure.reason}",
-        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), lower, upper),
+        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), float(lower), float(upper)),
     )

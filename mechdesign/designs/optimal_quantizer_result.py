@@ -164,7 +164,7 @@ def _biased_law(design: Any, floors: Array) -> RationalTable:
     """Exact law with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
     problem = design.problem()
     table: Pieces = pieces(problem, floors)
-    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, *_covered(table, problem.reach))
+    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, *_covered(table, design))
     budget = Fraction(design.max_bias)
     first, last = base.knots[0], base.knots[-1]
     rows: list[list[tuple[Fraction, ...]]] = [[], []]
@@ -181,13 +181,16 @@ def _biased_law(design: Any, floors: Array) -> RationalTable:
     return RationalTable(base.bins, knots, tuple(rows[0]), tuple(rows[1]))
 
 
-def _covered(table: Pieces, reach: tuple[float, float]) -> tuple[float, float]:
-    """Means that the pieces use, slightly inside what the floors reach."""
+def _covered(table: Pieces, design: Any) -> tuple[Fraction, Fraction]:
+    """Means that the pieces use: a little inside what the floors reach, and all that the budget requires."""
     means = table.fill.means
     inset = 1e-12 * (means[-1] - means[0])
-    low = min(means[0] + inset, reach[0])
-    high = max(means[-1] - inset, reach[1])
-    return float(low), float(high)
+    budget = Fraction(design.max_bias)
+    low, high = (Fraction(v) for v in design.input_range)
+    needed = (low + budget, high - budget) if low + budget <= high - budget else ((low + high) / 2,) * 2
+    return min(Fraction(float(means[0] + inset)), needed[0]), max(
+        Fraction(float(means[-1] - inset)), needed[1]
+    )
 
 
 def _row_at(law: Any, mean: Fraction) -> list[Fraction]:

@@ -237,6 +237,6 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
             value += sign * (rounding + 2 * outside * largest)
             # the logarithms carried relative errors of a few ulps of themselves
             slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
-            finite = max(value, 0.0) * math.exp(tilt.log_chernoff(level)) * slack
+            finite = max(value, 0.0) * math.exp(min(tilt.log_chernoff(level), 700.0)) * slack
     delta = infinite + finite + sign * extra
     return float(min(max(delta, 0.0), 1.0)), tilt

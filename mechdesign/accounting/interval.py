@@ -24,7 +24,7 @@ from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, g
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
-__all__ = ["SMALLEST_DELTA", "DeltaInterval", "delta_interval", "epsilon_bound"]
+__all__ = ["SMALLEST_DELTA", "DeltaInterval", "delta_interval", "epsilon_bound", "upper_delta"]
 
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
@@ -113,12 +113,15 @@ def _plan(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> _Plan:
     coarse = plan.parts(step, pessimistic=True)
     tilt = find_tilt(coarse, epsilon)
     log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else -650.0
-    upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-7 * width / count, _FLOOR)
+    upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-10 * width / count, _FLOOR)
     # Second-order effects of the step on log δ: θ(θ+1)·count·step²/8 in all.
     theta = tilt.theta
     wanted = math.sqrt(4 * width / (max(theta * (theta + 1), 1e-12) * count))
     fine = min(wanted, step * 1.5, math.sqrt(max(tilt.variance, 1e-300)) / 8)
-    fine = max(fine, max(m for _, m in sizes) * 2e-6)
+    # Close to the largest possible loss θ diverges; there the atoms decide, and they are on the grid.
+    fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
+    if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
+        fine = step
     return _Plan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail)
 
 
@@ -229,6 +232,10 @@ def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: fl
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
             break
+        count = sum(c for _, c in plan.losses)
+        if plan.upper_tail * count > 0.01 * gap:  # Chernoff was far off: δ is smaller than the plan thought
+            plan = replace(plan, upper_tail=max(0.01 * width * best.upper / count * 1e-3, _FLOOR))
+            continue
         step = plan.align(step * min(max(math.sqrt(0.6 * width * best.upper / gap), 0.15), 0.7))
         if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > 2**20:
             break
@@ -240,6 +247,12 @@ def _largest(loss: Loss, plan: _Plan) -> float:
         return float(np.abs(loss.values).max())
     x = min(float(loss.isf(plan.upper_tail)) + loss.sensitivity / 2, loss.edge)
     return float(loss.loss(x))
+
+
+def upper_delta(terms: Any, epsilon: float, *, width: float = 1e-3) -> float:
+    """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
+    plan = _plan(as_terms(terms), epsilon, width)
+    return composed_delta(plan.parts(plan.align(plan.step / 2), pessimistic=True), epsilon, guess=plan.theta)[0]
 
 
 def epsilon_bound(

@@ -82,8 +82,6 @@ def subsampled_parts(
         wanted = math.sqrt(2 * width / (max(tilt.theta * (tilt.theta + 1), 1e-9) * rounds))
         step = max(min(wanted, span / 2000), span / 2**21)
         grid = loss.discretise(step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
-        grid = GridLoss(
-            step, grid.start, grid.mass, grid.infinity, grid.slop, grid.pessimistic, base.error
-        )
+        grid = GridLoss(step, grid.start, grid.mass, grid.infinity, grid.slop, grid.pessimistic, base.error)
         out.append([(grid, rounds)])
     return out[0], out[1]

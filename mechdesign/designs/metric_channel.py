@@ -59,7 +59,6 @@ Ints = NDArray[np.int64]
 
 _LARGE = 4_000  # rows above which interior point beats simplex, measured on grids
 _STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
-_VAST = 50_000_000  # rows × variables above which CVXPY's own HiGHS interface compiles the model faster
 _HUGE = 75_000  # rows above which crossover costs more than the digits it adds
 _MANY = 100_000  # rows above which only those that bind are generated
 _SEED, _TOLERANCE = 1.05, 1e-8  # stretch of the first rows' spanner; what counts as broken then
@@ -269,7 +268,8 @@ class MetricChannel:
                 f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
                 "all α-private channels",
             )
-        report = SolveReport.of(main, seconds=main.seconds + (0.0 if bound is main else bound.seconds))
+        seconds = main.seconds + (0.0 if bound is main else bound.seconds)
+        report = SolveReport.of(main, seconds=seconds, requested=solver)
         return ChannelResult(
             design=self,
             mechanism=Channel.from_weights(certificate.weights, self.space),
@@ -354,8 +354,6 @@ def _choice(rows: PrivacyRows, solver: str | None, options: dict[str, Any]) -> t
     if count < _LARGE:
         return "highs", options
     crossover = {"run_crossover": "off"} if count > _HUGE else {}
-    if count * rows.variables > _VAST:
-        return "HIGHS", {"highs_options": {"solver": "ipm", "threads": 1, **crossover}, **options}
     return "highs-ipm", {**crossover, **options}
 
 

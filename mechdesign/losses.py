@@ -57,7 +57,7 @@ class Loss:
                 raise DesignError.of(
                     "loss", spec, 'must be "absolute", "squared", a dict of the two, or a convex callable'
                 )
-            return cls(**{spec: 1.0})
+            return cls(1.0, 0.0) if spec == "absolute" else cls(0.0, 1.0)
         if isinstance(spec, Mapping):
             unknown = set(spec) - {"absolute", "squared"}
             if unknown or not spec:
@@ -67,7 +67,7 @@ class Loss:
                 raise DesignError.of(
                     "loss", dict(spec), "weights must be non-negative, finite and not all zero"
                 )
-            return cls(**weights)
+            return cls(weights.get("absolute", 0.0), weights.get("squared", 0.0))
         if callable(spec):
             return cls(function=spec)
         raise DesignError.of(

@@ -12,7 +12,7 @@ __all__ = ["COLOURS", "STYLE", "figure", "write_figure"]
 # Okabe–Ito: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

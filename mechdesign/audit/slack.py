@@ -41,10 +41,14 @@ def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0
     count = len(mechanism.knots) - 1
     exact = exact and count * len(mechanism.bins) <= 4096
     number: Any = Fraction if exact else float
-    rho = exp_lower(epsilon) if exact else math.exp(epsilon)
-    bins = [number(float(b)) for b in mechanism.bins] if not exact or law is None else list(law.bins)
+    rho: Any = exp_lower(epsilon) if exact else math.exp(epsilon)
+    bins: list[Any] = (
+        [number(float(b)) for b in mechanism.bins] if not exact or law is None else list(law.bins)
+    )
     knots = [float(x) for x in mechanism.knots]
-    rows: list[tuple[str, float, list[Any], Any]] = []
+    rows: list[tuple[str, Any, list[Any]]] = []
+    probabilities: list[Any]
+    x: Any
     for k in range(count):
         for end in (0, 1):
             side = "+" if end == 0 else "-"
@@ -53,14 +57,14 @@ def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0
             else:
                 probabilities = [float(p) for p in (mechanism.ends if end else mechanism.starts)[k]]
                 x = knots[k + end]
-            rows.append((f"x={knots[k + end]:g}{side}", x, probabilities, None))
+            rows.append((f"x={knots[k + end]:g}{side}", x, probabilities))
     floor = [min(r[2][i] for r in rows) for i in range(len(bins))]
     out: list[tuple[str, str, float, float, float, float, bool]] = []
 
     def add(family: str, index: str, lhs: Any, rhs: Any, slack: Any, active: bool) -> None:
         out.append((family, index, float(lhs), float(rhs), _down(slack), math.nan, active))
 
-    for where, x, probabilities, _ in rows:
+    for where, x, probabilities in rows:
         total, mean = sum(probabilities), sum(b * p for b, p in zip(bins, probabilities))
         add("normalisation", where, total, 1.0, -abs(total - 1), True)
         add(

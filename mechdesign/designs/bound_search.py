@@ -51,8 +51,8 @@ def grid_bounds(program: OPTMProgram, grid: Grid | None) -> tuple[Array, Array] 
         if len(rows) == 1:
             grid = default_levels()
         else:
-            levels = np.arange(1, 20) / 20
-            grid = Grid(level=levels, level_right=levels, width=[0.01])
+            steps = np.arange(1, 20) / 20
+            grid = Grid(level=steps, level_right=steps, width=[0.01])
     if "level" not in grid.axes:
         return None
     points = grid.frame()

@@ -118,6 +118,7 @@ class _FamilySearch(ABC):
         exact = replace(exact, starts=begin, ends=end)
         text = ", ".join(f"{k} = {v:.6g}" for k, v in winner.point.items())
         report = SolveReport("grid search", "optimal", time.perf_counter() - started, iterations=tally.count)
+        assert exact.law is not None
         certificate = Certificate(exact.law, self.privacy.epsilon)
         return QuantizerResult(
             self, exact, winner.value, None, report, (f"best parameters: {text}",), certificate

@@ -103,7 +103,8 @@ class MVU:
     @property
     def inputs(self) -> Array:
         """The input grid."""
-        return np.linspace(*self.input_range, 2**self.input_bits)
+        lower, upper = self.input_range
+        return np.linspace(lower, upper, 2**self.input_bits)
 
     def model(self, bins: Any = None, *, epsilon: float | None = None) -> solvers.Model:
         """Return the linear program for a fixed alphabet, which is a CVXPY parameter."""

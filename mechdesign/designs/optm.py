@@ -233,8 +233,8 @@ class OPTM:
             box = np.zeros((1, program.width)), np.ones((1, program.width))
             return solve_bounds(program, epsilon, *box, solver, options), 1
         if isinstance(self.bounds, tuple):
-            box = tuple(program.flatten(b, b)[None] for b in self.bounds)
-            return solve_bounds(program, epsilon, *box, solver, options), 1
+            low, high = (program.flatten(b, b)[None] for b in self.bounds)
+            return solve_bounds(program, epsilon, low, high, solver, options), 1
         grid = grid_bounds(program, self.bounds if isinstance(self.bounds, Grid) else None)
         if grid is not None and self.bounds != "successive":
             return solve_bounds(program, epsilon, *grid, solver, options), len(grid[0])

@@ -155,8 +155,8 @@ def theorem5_pairs(
     all_lower: list[int] = []
 
     def interval(x: float, *, from_left: bool = False) -> int:
-        side = "left" if from_left else "right"
-        return min(max(int(np.searchsorted(bins, x, side=side)), 1), m - 1)
+        before = int(np.sum(bins < x) if from_left else np.sum(bins <= x))
+        return min(max(before, 1), m - 1)
 
     def unit(family: Family, n: int, i: int) -> int:
         coefficients = np.zeros(width)

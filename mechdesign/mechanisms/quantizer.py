@@ -347,7 +347,8 @@ class Quantizer:
                 return self.loss_at(np.clip(x, *self.input_range), loss)[:, None]
 
             return float(prior.integrals(integrand, edges).sum())
-        edges, (a, b, c) = (lambda e, q: (e, q.T))(*self._quadratics(loss))
+        edges, coefficients = self._quadratics(loss)
+        a, b, c = coefficients.T
         m0, m1, m2 = prior.moments(edges).T
         left = edges[:-1]
         return float(np.sum(a * m0 + b * (m1 - left * m0) + c * (m2 - 2 * left * m1 + left * left * m0)))
@@ -375,8 +376,8 @@ class Quantizer:
             inside = optimize.minimize_scalar(
                 negative, bounds=(0, width), method="bounded", options={"xatol": 1e-12}
             )
-            for h in (0.0, float(inside.x), width):
-                best = max(best, (-negative(h), float(edges[k] + h)))
+            for candidate in (0.0, float(inside.x), float(width)):
+                best = max(best, (-negative(candidate), float(edges[k] + candidate)))
         return best
 
     # -- pictures -------------------------------------------------------------------------------------

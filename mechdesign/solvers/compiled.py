@@ -46,7 +46,7 @@ class CompiledLP:
 
     def __init__(self, model: Model) -> None:
         problem = model.problem
-        if problem.parameters() and not problem.is_dcp(dpp=True):
+        if problem.parameters() and not problem.is_dpp():
             raise DesignError(
                 "the model's parameters break CVXPY's DPP rules: products of parameters are not allowed"
             )
@@ -94,7 +94,11 @@ class CompiledLP:
         named = {id(p): name for name, p in self.model.parameters.items()}
         for parameter in self._program.parameters:
             name = named.get(id(parameter))
-            value = values[name] if values is not None and name in values else parameter.value
+            value = (
+                values[name]
+                if values is not None and name is not None and name in values
+                else parameter.value
+            )
             if value is None:
                 raise DesignError(f"the parameter {name or parameter.name()!r} has no value")
             start = self._program.param_id_to_col[parameter.id]

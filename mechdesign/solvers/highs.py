@@ -59,7 +59,7 @@ class HighsSession:
 
     def __init__(self, compiled: CompiledLP, point: Array, **options: Any) -> None:
         self.compiled = compiled
-        self.highs = engine(**options)
+        self.highs: Any = engine(**options)  # its type stubs lack several methods
         matrix, rhs, cost = compiled.coefficients(point)
         self._pass(matrix, rhs, cost)
         self._row = compiled.rows[compiled.varying].astype(np.int32)

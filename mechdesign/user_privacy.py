@@ -174,7 +174,7 @@ class EMDPrivacy:
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
         """The weaker discrete definition: pairs with EMD ≤ r have ε ≤ αr."""
-        return DiscreteEMDPrivacy(self.alpha, radius, self.delta, self.model)
+        return DiscreteEMDPrivacy(self.alpha, radius, self.delta, self.model, self.sizes)
 
 
 @serializable("discrete-emd-privacy")
@@ -190,6 +190,9 @@ class DiscreteEMDPrivacy:
         r > 0, the resolution, in the unit of distance.
     delta : float
     model : {"local", "central"}
+    sizes : {"unbounded", "bounded"}
+        Bounded: pairs of equal size only. Between two datasets of m items there need not be others of m items in
+        steps of at most r, so nothing follows beyond r.
 
     Examples
     --------
@@ -201,6 +204,7 @@ class DiscreteEMDPrivacy:
     radius: float
     delta: float = 0.0
     model: str = "local"
+    sizes: str = "unbounded"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", _positive("alpha", self.alpha))
@@ -208,12 +212,21 @@ class DiscreteEMDPrivacy:
         object.__setattr__(self, "delta", _delta(self.delta))
         if self.model not in MODELS:
             raise DesignError.of("model", self.model, 'must be "local" or "central"')
+        if self.sizes not in SIZES:
+            raise DesignError.of("sizes", self.sizes, 'must be "bounded" or "unbounded"')
 
     def at(self, emd: float) -> tuple[float, float]:
         """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
         ratio = _distance("emd", emd) / self.radius
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
         epsilon = self.alpha * self.radius
+        if steps > 1 and self.sizes == "bounded":
+            raise DesignError.of(
+                "emd",
+                emd,
+                f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; "
+                "ask the mechanism (ItemwiseRelease.loss)",
+            )
         return (epsilon, self.delta) if steps == 1 else group_privacy(epsilon, self.delta, steps)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:

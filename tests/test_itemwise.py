@@ -37,9 +37,19 @@ def test_no_small_release_exceeds_its_guarantee(seed):
     own = multisets(space.size, items)
     rest = rng.integers(space.size, size=(1, (users - 1) * items)).repeat(len(own), axis=0)
     laws = shuffled_laws(release.channel.dense, np.hstack([own, rest]))
+    radius = float(rng.uniform(0.1, 0.6)) * space.diameter
+    near = ItemwiseRelease(space, channel=release.channel, radius=radius, **options)
     distance = emd_multisets(own[:, None], own[None], space)
     guarantee = release.guarantee
     assert divergence(laws[:, None], laws[None], guarantee.alpha * distance).max() <= guarantee.delta + 1e-13
+    # The discrete guarantee of the same channel, and its own word on the farthest pair.
+    within = distance <= radius
+    epsilon, delta = near.guarantee.at(radius)
+    exact = divergence(laws[:, None], laws[None], np.full(distance.shape, epsilon))
+    assert exact[within].max() <= delta + 1e-13
+    i, j = np.unravel_index(distance.argmax(), distance.shape)
+    epsilon, delta = release.loss(distance[i, j])
+    assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-13
 
 
 def test_reports_follow_the_channel_and_forget_the_order():
@@ -73,14 +83,29 @@ def test_calibration_and_its_comparison():
         release = ItemwiseRelease(space, alpha=20.0, accounting=accounting, **options)
         by_accounting[accounting] = release.item_alpha
         assert release.guarantee.alpha <= 20.0
-        table = release.compare().set_index("accounting")
-        assert table.loc[accounting, "item_alpha"] <= release.item_alpha * (1 + 1e-9)
+    table = release.compare().set_index("accounting")["item_alpha"]
+    for accounting, value in by_accounting.items():
+        assert table[accounting] == pytest.approx(value, rel=1e-4)
     assert by_accounting["numerical"] > by_accounting["closed-form"] > by_accounting["composition"]
     assert isinstance(release.channel, ClusteredResponse)
     assert ItemwiseRelease(space, alpha=2.0, accounting="composition", items=3).guarantee.delta == 0
     # Local: 30 items hide little among themselves, the closed form has nothing to say.
     with pytest.raises(DesignError, match='accounting="numerical"'):
         ItemwiseRelease(space, alpha=20.0, delta=1e-6, items=30, model="local", accounting="closed-form")
+
+
+def test_a_radius_buys_a_larger_item_budget():
+    space = LINE.scaled(10.0)
+    options = {"delta": 1e-6, "items": 30, "users": 1000}
+    everywhere = ItemwiseRelease(space, alpha=6.0, **options)
+    near = ItemwiseRelease(space, alpha=6.0, radius=1 / 6, **options)
+    assert near.item_alpha > 1.3 * everywhere.item_alpha
+    assert near.guarantee.at(1 / 6)[0] <= 1.0 and near.guarantee.sizes == "bounded"
+    assert near.loss(1 / 6)[0] <= 1.0 + 1e-9
+    with pytest.raises(DesignError, match="beyond radius"):
+        near.guarantee.at(0.5)
+    with pytest.raises(DesignError, match="radius"):
+        ItemwiseRelease(space, alpha=6.0, radius=-1.0, **options)
 
 
 def test_units_scale_with_the_space():

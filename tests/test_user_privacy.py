@@ -25,7 +25,9 @@ def test_group_privacy_is_the_induction(epsilon, delta, steps):
     for _ in range(steps - 1):
         total_epsilon, total_delta = total_epsilon + epsilon, np.exp(epsilon) * total_delta + delta
     got = group_privacy(epsilon, delta, steps)
-    assert got[0] == pytest.approx(total_epsilon) and got[1] == pytest.approx(total_delta, rel=1e-9, abs=1e-300)
+    assert got[0] == pytest.approx(total_epsilon) and got[1] == pytest.approx(
+        total_delta, rel=1e-9, abs=1e-300
+    )
 
 
 def test_group_privacy_is_reached_by_randomised_response_on_a_path():
@@ -46,7 +48,7 @@ def test_semantics():
 
 
 def test_discrete_privacy_rounds_up_to_steps():
-    discrete = EMDPrivacy(2.0, 1e-6).discrete(0.5)
+    discrete = EMDPrivacy(2.0, 1e-6, sizes="unbounded").discrete(0.5)
     assert discrete == DiscreteEMDPrivacy(2.0, 0.5, 1e-6)
     assert discrete.at(0.0) == discrete.at(0.5) == (1.0, 1e-6)
     assert discrete.at(0.51) == group_privacy(1.0, 1e-6, 2)
@@ -55,7 +57,9 @@ def test_discrete_privacy_rounds_up_to_steps():
     )  # 1.5000000000000002: three steps, not four
     assert discrete.user_level(SPACE).epsilon == 6.0
     with pytest.raises(DesignError, match="lower delta"):
-        EMDPrivacy(20.0, 1e-6).discrete(0.5).user_level(SPACE)
+        EMDPrivacy(20.0, 1e-6, sizes="unbounded").discrete(0.5).user_level(SPACE)
+    with pytest.raises(DesignError, match="beyond radius"):
+        EMDPrivacy(2.0, 1e-6).discrete(0.5).at(0.6)
     assert DiscreteEMDPrivacy(300.0, 1.0, 1e-6).at(3.0)[1] == float("inf")
 
 
@@ -77,6 +81,7 @@ def test_conversions_and_files():
         lambda: EMDPrivacy(1).epsilon(-1),
         lambda: DiscreteEMDPrivacy(1, 0),
         lambda: DiscreteEMDPrivacy(1, 1, model="x"),
+        lambda: DiscreteEMDPrivacy(1, 1, sizes="x"),
         lambda: ItemPrivacy(float("nan")),
         lambda: ItemPrivacy(1).composed(0),
         lambda: group_privacy(1, 0, 0),

@@ -211,6 +211,7 @@ def shuffled_alpha(
     accounting: str = "numerical",
     diameter: float = 1.0,
     item_epsilon: float | None = None,
+    radius: float | None = None,
 ) -> float:
     r"""α of the (α, δ)-EMD-DP that shuffling gives a user with `items` of the `total` shuffled items.
 
@@ -230,6 +231,10 @@ def shuffled_alpha(
     total : int
         N: m in the local model, users × m in the central model.
 
+    radius : float, optional
+        Protect only pairs with EMD ≤ radius, with ε = α · radius: the discrete definition, whose δ is not paid for
+        farther pairs.
+
     Examples
     --------
     >>> kw = dict(items=10, total=10_000, delta=1e-6)
@@ -244,6 +249,15 @@ def shuffled_alpha(
     composed = m * alpha * (1 + 1e-14)
     if accounting == "composition":
         return composed
+    if radius is not None:
+        r = min(_positive("radius", radius), diameter)
+        options: dict[str, Any] = {
+            "accounting": accounting,
+            "diameter": diameter,
+            "item_epsilon": item_epsilon,
+        }
+        reached = amplification(alpha, moved=m * r, positions=m, total=n, delta=delta, **options)
+        return reached.epsilon / float(radius) * (1 + 1e-15)
     _needs_delta(delta)
     unit = alpha * diameter
     step = closed_form_delta(unit, 1.0, m, n, delta)
@@ -294,6 +308,7 @@ def calibrate_item_alpha(
     delta: float,
     accounting: str = "numerical",
     diameter: float = 1.0,
+    radius: float | None = None,
 ) -> float:
     """The largest α₀ found whose shuffled release stays within (`alpha`, `delta`)-EMD-DP.
 
@@ -306,17 +321,25 @@ def calibrate_item_alpha(
     3.657 1.997 0.667
     """
     target = _positive("alpha", alpha)
+    if radius is not None:
+        _positive("radius", radius)
     _choice(accounting)
     m = _count("items", items)
     if accounting != "composition":
         _needs_delta(delta)
 
+    options: dict[str, Any] = {
+        "items": m,
+        "total": total,
+        "delta": delta,
+        "diameter": diameter,
+        "radius": radius,
+    }
+
     def reached(item_alpha: float) -> float:
         """α of this α₀; infinite where the closed form does not apply."""
         try:
-            return shuffled_alpha(
-                item_alpha, items=m, total=total, delta=delta, accounting=accounting, diameter=diameter
-            )
+            return shuffled_alpha(item_alpha, accounting=accounting, **options)
         except DesignError:
             return math.inf
 

@@ -23,13 +23,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from mechdesign.accounting.shuffling import ACCOUNTING, calibrate_item_alpha, shuffled_alpha
+from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.errors import DesignError
 from mechdesign.mechanisms.channel import Channel, Response
 from mechdesign.mechanisms.responses import ClusteredResponse
 from mechdesign.metric import MetricSpace
 from mechdesign.serialize import serializable
-from mechdesign.user_privacy import EMDPrivacy
+from mechdesign.user_privacy import DiscreteEMDPrivacy, EMDPrivacy
 
 __all__ = ["ItemwiseRelease", "equal_sizes"]
 
@@ -75,6 +75,10 @@ class ItemwiseRelease:
     channel : Channel, optional
         Your own channel on the points of `space`; α₀ is its exact metric loss. By default metric randomised
         response on clustered spaces, elsewhere the exponential mechanism of largest α-private slope.
+    radius : float, optional
+        Protect only pairs with EMD ≤ radius, with (α · radius, δ): the discrete definition. With one δ for all
+        pairs, up to the diameter, group privacy over many steps makes shuffling useless once α · diameter is
+        large; a radius says which changes matter. `loss` tells what farther pairs have.
 
     Raises
     ------
@@ -101,6 +105,7 @@ class ItemwiseRelease:
     accounting: str = "numerical"
     item_alpha: float | None = None
     channel: Response | None = None
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
@@ -129,6 +134,7 @@ class ItemwiseRelease:
                 delta=self.delta,
                 accounting=self.accounting,
                 diameter=self.space.diameter,
+                radius=self.radius,
             )
         if channel is None:
             assert item_alpha is not None
@@ -147,25 +153,35 @@ class ItemwiseRelease:
 
     def to_fields(self) -> dict[str, Any]:
         """What a file stores: the channel, from which everything else follows."""
-        names = ("space", "delta", "items", "users", "model", "accounting", "channel")
+        names = ("space", "delta", "items", "users", "model", "accounting", "channel", "radius")
         return {name: getattr(self, name) for name in names}
 
-    def _reached(self) -> float:
-        """α of the channel in hand, from its exact losses."""
-        assert self.channel is not None
+    def _losses(self) -> dict[str, Any]:
+        """α₀ and the largest loss ε₀ of the channel in hand, as the accounting takes them."""
+        assert self.channel is not None and self.item_alpha is not None
         loss = _metric_loss(self.channel, self.space)
-        assert self.item_alpha is not None
-        item_alpha = min(self.item_alpha, loss) if loss > 0 else self.item_alpha
         epsilon = getattr(self.channel, "epsilon", None)
-        return shuffled_alpha(
-            item_alpha,
-            items=self.items,
-            total=self.total,
-            delta=self.delta,
-            accounting=self.accounting,
-            diameter=self.space.diameter,
-            item_epsilon=None if epsilon is None else float(epsilon),
-        )
+        return {
+            "item_alpha": min(self.item_alpha, loss) if loss > 0 else self.item_alpha,
+            "item_epsilon": None if epsilon is None else float(epsilon),
+            "total": self.total,
+            "delta": self.delta,
+            "accounting": self.accounting,
+            "diameter": self.space.diameter,
+        }
+
+    def _reached(self) -> float:
+        return shuffled_alpha(items=self.items, radius=self.radius, **self._losses())
+
+    def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:
+        """(ε, δ) for two datasets of one user at this earth mover's distance, from the channel in hand.
+
+        `positions` is the number of items that change, where it is known (all of them by default). Often far below
+        α · EMD: one level of the clone divergence need not serve all distances.
+        """
+        k = self.items if positions is None else positions
+        got = amplification(moved=self.items * float(emd), positions=k, **self._losses())
+        return got.epsilon, got.delta
 
     @property
     def total(self) -> int:
@@ -173,10 +189,12 @@ class ItemwiseRelease:
         return int(self.items) * int(self.users)
 
     @cached_property
-    def guarantee(self) -> EMDPrivacy:
-        """What the release satisfies."""
+    def guarantee(self) -> EMDPrivacy | DiscreteEMDPrivacy:
+        """What the release satisfies: discrete where a `radius` was given."""
         assert self.alpha is not None
         delta = 0.0 if self.accounting == "composition" else self.delta
+        if self.radius is not None:
+            return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
         return EMDPrivacy(self.alpha, delta, self.model, "bounded")
 
     def __call__(self, datasets: ArrayLike, rng: Any = None) -> Ints:
@@ -210,6 +228,7 @@ class ItemwiseRelease:
     def compare(self) -> pd.DataFrame:
         """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply."""
         keywords: dict[str, Any] = {"items": self.items, "total": self.total, "diameter": self.space.diameter}
+        keywords["radius"] = self.radius
         assert self.alpha is not None and self.item_alpha is not None
         rows = []
         for accounting in ACCOUNTING:

@@ -33,7 +33,7 @@ from mechdesign.errors import DesignError
 from mechdesign.mechanisms.itemwise import ItemwiseRelease
 from mechdesign.mechanisms.linear_release import LinearRelease
 from mechdesign.serialize import serializable
-from mechdesign.user_privacy import DiscreteEMDPrivacy
+from mechdesign.user_privacy import DiscreteEMDPrivacy, EMDPrivacy
 
 __all__ = ["ReducedRelease", "SamplingReduction", "sampling_reduction"]
 
@@ -208,13 +208,17 @@ class ReducedRelease:
             object.__setattr__(self, "samples", self.mechanism.items)
         elif self.samples is None:
             raise DesignError.of("samples", None, "say how many items each user draws")
+        if isinstance(self.mechanism, ItemwiseRelease) and self.mechanism.radius is not None:
+            raise DesignError.of(
+                "mechanism", "radius", "must protect every distance; design it without a radius"
+            )
         _ = self.reduction
 
     @cached_property
     def reduction(self) -> SamplingReduction:
         """The sampling step."""
         bounded, space = self.mechanism.guarantee, _space(self.mechanism)
-        assert self.samples is not None
+        assert self.samples is not None and isinstance(bounded, EMDPrivacy)
         return SamplingReduction(
             bounded.alpha,
             self.radius,

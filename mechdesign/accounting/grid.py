@@ -174,7 +174,7 @@ def contract(
     below that point is paid either by moving the cell one point down, or by all coordinates as slop; the
     cheaper mix is taken (the cost of the moves, weighted by the masses tilted by e^{θL}, against e).
     """
-    alive = p > 0
+    alive = (p > 0) & (q > 0)
     p, q = p[alive], q[alive]
     if p.size == 0:
         return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, False)

@@ -210,7 +210,12 @@ def delta_interval(
 
 
 def _is_normal(law: Any) -> bool:
-    return getattr(law.dist, "name", "") == "norm" and law.mean() == 0
+    """Normal, or a member of a family that contains it (b = 0)."""
+    name = getattr(law.dist, "name", "")
+    if name in ("flipped_huber", "osgt"):
+        shapes, loc, _ = law.dist._parse_args(*law.args, **law.kwds)
+        return float(shapes[0]) == 0 and loc == 0
+    return name == "norm" and law.mean() == 0
 
 
 def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: float | None) -> DeltaInterval:

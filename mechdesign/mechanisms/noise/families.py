@@ -34,6 +34,8 @@ class Family:
         Whether δ = 0 is possible.
     discrete : bool
         Integer noise: sensitivities are whole numbers.
+    normal : (float, float) or None
+        Shape at which the family is Gaussian, and its scale when σ = 1: a member known in closed form.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Family:
     starts: Callable[[float, float, int], tuple[float, ...]] | None = None
     pure: bool = False
     discrete: bool = False
+    normal: tuple[float, float] | None = None
 
 
 def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
@@ -60,10 +63,10 @@ FAMILIES: dict[str, Family] = {
         Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale)),
         Family("laplace", lambda shape, scale, d: stats.laplace(scale=scale), pure=True),
         Family("logistic", lambda shape, scale, d: stats.logistic(scale=scale), pure=True),
-        Family("flipped_huber", lambda b, scale, d: flipped_huber(b, scale=scale), _huber_starts),
-        Family("osgt", lambda b, scale, d: osgt(b, scale=scale), lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0)),
+        Family("flipped_huber", lambda b, scale, d: flipped_huber(b, scale=scale), _huber_starts, normal=(0.0, 1.0)),
+        Family("osgt", lambda b, scale, d: osgt(b, scale=scale), lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0), normal=(0.0, 1.0)),
         Family(
-            "gennorm", lambda p, scale, d: stats.gennorm(p, scale=scale), lambda e, d, k: (1.0, 1.2, 1.5, 2.0, 3.0)
+            "gennorm", lambda p, scale, d: stats.gennorm(p, scale=scale), lambda e, d, k: (1.0, 1.2, 1.5, 2.0, 3.0), normal=(2.0, math.sqrt(2))
         ),
         Family("truncated_laplace", lambda c, scale, d: truncated_laplace(c, scale=scale), _truncated_starts),
         Family(

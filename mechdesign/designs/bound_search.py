@@ -55,10 +55,10 @@ def grid_bounds(program: OPTMProgram, grid: Grid | None) -> tuple[Array, Array] 
             grid = Grid(level=steps, level_right=steps, width=[0.01])
     if "level" not in grid.axes:
         return None
-    points = grid.frame()
-    width = points["width"].to_numpy() if "width" in points else np.full(len(points), 0.01)
-    levels = [points["level"].to_numpy(), points.get("level_right", points["level"]).to_numpy()]
-    low, high = np.zeros((len(points), program.width)), np.ones((len(points), program.width))
+    points = grid.columns()
+    width = points.get("width", np.full(len(grid), 0.01))
+    levels = [points["level"], points.get("level_right", points["level"])]
+    low, high = np.zeros((len(grid), program.width)), np.ones((len(grid), program.width))
     for (start, _), level in zip(rows, levels):
         low[:, start], high[:, start] = level, np.minimum(level + width, 1.0)
         low[:, start + 1], high[:, start + 1] = np.maximum(1.0 - level - width, 0.0), 1.0 - level

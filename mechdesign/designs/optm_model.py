@@ -186,7 +186,7 @@ class OPTMProgram:
         """Exact expected loss of solutions (N, width) for polynomial losses: bilinear in the two families."""
         total = np.zeros(len(q))
         for left, right, kernel in self._bilinear:
-            total += np.einsum("nl,lr,nr->n", q[:, left], kernel, q[:, right], optimize=True)
+            total += np.sum((q[:, left] @ kernel) * q[:, right], axis=1)
         return total
 
     def gradient(self, q: Array) -> Array:

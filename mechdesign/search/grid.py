@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import DesignError
@@ -61,9 +62,14 @@ class Grid:
         inner = ", ".join(f"{k}: {len(v)} from {v[0]:g} to {v[-1]:g}" for k, v in self.axes.items())
         return f"Grid({len(self)} points; {inner})"
 
+    def columns(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The coordinates of all points, an array an axis, in the order of iteration."""
+        mesh = np.meshgrid(*self.axes.values(), indexing="ij")
+        return {name: values.ravel() for name, values in zip(self.axes, mesh)}
+
     def frame(self) -> pd.DataFrame:
         """All points as a table."""
-        return pd.DataFrame(list(self))
+        return pd.DataFrame(self.columns())
 
     def to_fields(self) -> dict[str, Any]:
         return {"axes": {k: list(v) for k, v in self.axes.items()}}

@@ -224,5 +224,6 @@ class _Task:
         if search.judge == "loss":
             judged = program.judged(judged, q[feasible])
         best = int(feasible[np.argmin(judged)])
-        level = [float(v) for v in search.levels.frame()[axes].to_numpy()[best]]
+        columns = search.levels.columns()
+        level = [float(columns[k][best]) for k in axes]
         return level, float(judged.min()), len(feasible), len(objective)

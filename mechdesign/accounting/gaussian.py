@@ -101,8 +101,8 @@ def gaussian_log_profile(epsilon: Any, mu: Any) -> Any:
     out = np.full(e.shape, -np.inf)
     finite = np.isfinite(e)
     out[finite] = _log_positive(e[finite], m[finite])
-    out = out.reshape(shape)
-    return float(out) if out.ndim == 0 else out
+    shaped = out.reshape(shape)
+    return float(shaped) if shaped.ndim == 0 else shaped
 
 
 def gaussian_profile(epsilon: Any, mu: Any) -> Any:

@@ -100,7 +100,9 @@ def discretise(
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
     if last - first > 20_000_000:
-        raise DesignError.of("step", step, f"needs {last - first} grid points for this law; use a larger step")
+        raise DesignError.of(
+            "step", step, f"needs {last - first} grid points for this law; use a larger step"
+        )
     evaluation = 1e-15 * max(1.0, -math.log(max(upper_tail, 1e-308)))
     # P(loss infinite) and P(beyond x_high), both under the query whose loss is looked at
     beyond = float(loss.sf(x_high - half))

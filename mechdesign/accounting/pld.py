@@ -119,7 +119,7 @@ def to_pld(
     --------
     >>> from scipy import stats
     >>> pld = to_pld(stats.laplace(scale=20.0), 1.0, dimension=20, step=1e-4)
-    >>> round(pld.get_delta_for_epsilon(0.8) * 1e6, 3)
+    >>> float(round(pld.get_delta_for_epsilon(0.8) * 1e6, 3))
     3.029
     """
     term = NoiseTerm(law, sensitivity, dimension)

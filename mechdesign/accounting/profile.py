@@ -23,7 +23,7 @@ from mechdesign.accounting.loss import CentredLoss
 from mechdesign.accounting.terms import AtomicLoss, loss_of
 from mechdesign.errors import DesignError
 
-__all__ = ["profile", "profile_epsilon"]
+__all__ = ["privacy_profile", "profile_epsilon"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -48,7 +48,7 @@ def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
     return value + beyond
 
 
-def profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
+def privacy_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
     r"""Return the exact δ(ε) of one coordinate.
 
     Parameters
@@ -73,7 +73,7 @@ def profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
     Examples
     --------
     >>> from scipy import stats
-    >>> round(profile(stats.laplace(scale=1.0), 1.0, 0.5), 6)   # 1 - exp((0.5 - 1)/2)
+    >>> round(privacy_profile(stats.laplace(scale=1.0), 1.0, 0.5), 6)   # 1 - exp((0.5 - 1)/2)
     0.221199
     """
     e = np.asarray(epsilon, dtype=float)
@@ -137,7 +137,7 @@ def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
         raise DesignError.of("delta", delta, "must be in [0, 1)")
 
     def excess(epsilon: float) -> float:
-        return profile(law, sensitivity, epsilon) - delta
+        return privacy_profile(law, sensitivity, epsilon) - delta
 
     if excess(0.0) <= 0:
         return 0.0
@@ -150,7 +150,7 @@ def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
             return math.inf
 
     def log_excess(epsilon: float) -> float:
-        return math.log(max(profile(law, sensitivity, epsilon), 1e-320)) - math.log(delta)
+        return math.log(max(privacy_profile(law, sensitivity, epsilon), 1e-320)) - math.log(delta)
 
     root = optimize.brentq(log_excess, low, high, xtol=1e-14, rtol=1e-14)
     step = 1e-14 * (1 + root)

@@ -118,9 +118,7 @@ def zcdp_delta(privacy: ZeroConcentratedDP, epsilon: float) -> float:
     for _ in range(3):
         a = 1 + grid
         with np.errstate(over="ignore"):
-            log_delta = (
-                grid * (privacy.xi + a * privacy.rho - epsilon) - np.log(grid) + a * np.log1p(-1 / a)
-            )
+            log_delta = grid * (privacy.xi + a * privacy.rho - epsilon) - np.log(grid) + a * np.log1p(-1 / a)
         i = int(np.argmin(log_delta))
         best = min(best, math.exp(min(float(log_delta[i]), 0.0)) * (1 + 1e-12))
         grid = np.linspace(grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)], 401)

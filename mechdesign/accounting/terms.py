@@ -139,7 +139,7 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
             raise DesignError.of("law", dist.name, "must be centred: loc = 0")
         values, mass = dist._loss_atoms(float(sensitivity), float(scale), *shapes)
         return AtomicLoss(np.asarray(values), np.asarray(mass))
-    if getattr(dist, "name", "") == "dlaplace":
+    if dist is not None and dist.name == "dlaplace":
         return _discrete_laplace(float(dist._parse_args(*law.args, **law.kwds)[0][0]), sensitivity)
     return centred_loss(law, sensitivity)
 

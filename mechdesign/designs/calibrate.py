@@ -18,7 +18,13 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.accounting.interval import SMALLEST_DELTA, DeltaInterval, _is_normal, delta_interval, upper_delta
+from mechdesign.accounting.interval import (
+    SMALLEST_DELTA,
+    DeltaInterval,
+    delta_interval,
+    is_gaussian,
+    upper_delta,
+)
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
@@ -31,7 +37,16 @@ from mechdesign.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 __all__ = ["calibrate"]
 
-_NAMES = {"norm", "laplace", "logistic", "flipped_huber", "osgt", "truncated_laplace", "staircase", "dlaplace"}
+_NAMES = {
+    "norm",
+    "laplace",
+    "logistic",
+    "flipped_huber",
+    "osgt",
+    "truncated_laplace",
+    "staircase",
+    "dlaplace",
+}
 _ACCOUNTING = ("exact", "sufficient", "zcdp")
 
 
@@ -43,7 +58,9 @@ def _validate(
     elif hasattr(family, "dist") and hasattr(family.dist, "_logpdf"):
         chosen = _user_family(family)
     else:
-        raise DesignError.of("noise", family, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law")
+        raise DesignError.of(
+            "noise", family, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law"
+        )
     if not isinstance(privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "must be PureDP, ApproximateDP or ZeroConcentratedDP")
     try:
@@ -61,7 +78,9 @@ def _validate(
     if accounting not in _ACCOUNTING:
         raise DesignError.of("accounting", accounting, f"must be one of {_ACCOUNTING}")
     if accounting != "exact" and chosen.name not in ("flipped_huber", "gaussian"):
-        raise DesignError.of("accounting", accounting, 'only flipped Huber noise has it; use accounting="exact"')
+        raise DesignError.of(
+            "accounting", accounting, 'only flipped Huber noise has it; use accounting="exact"'
+        )
     return chosen, value
 
 
@@ -150,7 +169,9 @@ def _pure(family: Family, epsilon: float, sensitivity: float, dimension: int, lo
     """δ = 0: the largest loss, K times that of one coordinate, must be at most ε."""
     if not family.pure:
         able = sorted(f.name for f in FAMILIES.values() if f.pure)
-        raise DesignError.of("delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}")
+        raise DesignError.of(
+            "delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
+        )
     share = epsilon / dimension
     if family.name == "staircase":
         from mechdesign.mechanisms.noise.staircase import staircase_law
@@ -164,14 +185,18 @@ def _pure(family: Family, epsilon: float, sensitivity: float, dimension: int, lo
 
     start = math.log(sensitivity / share)
     if not math.isfinite(excess(start)):
-        raise DesignError.of("delta", 0.0, f"{family.name} noise has unbounded privacy loss: it needs delta > 0")
+        raise DesignError.of(
+            "delta", 0.0, f"{family.name} noise has unbounded privacy loss: it needs delta > 0"
+        )
     root = optimize.brentq(excess, start - 7, start + 7, xtol=1e-13)
     while excess(root) > 0:
         root += 1e-12
     return family.make(0.0, math.exp(root), sensitivity)
 
 
-def _evaluator(family: Family, epsilon: float, sensitivity: float, dimension: int, accounting: str) -> Evaluator:
+def _evaluator(
+    family: Family, epsilon: float, sensitivity: float, dimension: int, accounting: str
+) -> Evaluator:
     if accounting == "sufficient":
         return lambda law: flipped_huber_sufficient(law, sensitivity, dimension, epsilon)
     if accounting == "zcdp":
@@ -180,7 +205,13 @@ def _evaluator(family: Family, epsilon: float, sensitivity: float, dimension: in
 
 
 def _search(
-    family: Family, epsilon: float, delta: float, sensitivity: float, dimension: int, loss: str, accounting: str
+    family: Family,
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    dimension: int,
+    loss: str,
+    accounting: str,
 ) -> Any:
     evaluate = _evaluator(family, epsilon, sensitivity, dimension, accounting)
     # the Gaussian of the same budget is never far: a start for every family's scale
@@ -226,7 +257,7 @@ def _check(
     # laws inverted numerically are checked more coarsely, the grid is dear there
     width = 0.05 if law.dist.name == "gennorm" or law.dist.name not in _NAMES else 7.3e-3
     gridded = delta_interval(term, epsilon, width=width, closed_form=False)
-    if dimension == 1 or _is_normal(law):
+    if dimension == 1 or is_gaussian(law):
         proved = delta_interval(term, epsilon)
         upper = proved.upper
     else:
@@ -243,10 +274,14 @@ def _check(
     return DeltaInterval(min(gridded.lower, upper), min(upper, delta))
 
 
-def _concentrated(family: Family, privacy: ZeroConcentratedDP, sensitivity: float, dimension: int, loss: str) -> Any:
+def _concentrated(
+    family: Family, privacy: ZeroConcentratedDP, sensitivity: float, dimension: int, loss: str
+) -> Any:
     """Zero-concentrated DP: Gaussian and flipped Huber noise have closed forms."""
     if family.name not in ("gaussian", "flipped_huber"):
-        raise DesignError.of("noise", family.name, "has no zCDP calibration here; use gaussian or flipped_huber")
+        raise DesignError.of(
+            "noise", family.name, "has no zCDP calibration here; use gaussian or flipped_huber"
+        )
     least = sensitivity * math.sqrt(dimension / (2 * privacy.rho))
     if family.name == "gaussian" or privacy.xi == 0:
         return family.make(0.0, least, sensitivity)
@@ -259,6 +294,8 @@ def _concentrated(family: Family, privacy: ZeroConcentratedDP, sensitivity: floa
         return flipped_huber(alpha * (1 - 1e-14) / gamma, scale=gamma)
 
     start = math.log(least)
-    found = optimize.minimize_scalar(lambda u: cost_of(law(u), loss), bounds=(start, start + 5), method="bounded")
+    found = optimize.minimize_scalar(
+        lambda u: cost_of(law(u), loss), bounds=(start, start + 5), method="bounded"
+    )
     best = min((start, float(found.x)), key=lambda u: cost_of(law(u), loss))
     return law(best + 1e-15)

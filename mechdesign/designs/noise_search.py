@@ -10,7 +10,7 @@ from scipy import optimize
 
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.interval import _Plan, _plan
-from mechdesign.accounting.profile import profile
+from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.terms import NoiseTerm, loss_of
 from mechdesign.errors import SolverError
 
@@ -35,7 +35,7 @@ class ExactDelta:
 
     def __call__(self, law: Any) -> float:
         if self._dimension == 1:
-            return float(profile(law, self._sensitivity, self._epsilon))
+            return float(privacy_profile(law, self._sensitivity, self._epsilon))
         spread = float(law.std())
         if self._plan is None or abs(spread / self._planned_at - 1) > 0.2:
             term = NoiseTerm(law, self._sensitivity, self._dimension)
@@ -114,12 +114,16 @@ def scale_for(
     while excess(low) <= 0:
         low, width = low - width, 2.5 * width
         if width > 200:
-            raise SolverError("every scale of this law meets the wanted δ", solver="calibrate", status="unbounded")
+            raise SolverError(
+                "every scale of this law meets the wanted δ", solver="calibrate", status="unbounded"
+            )
     width = 0.02
     while excess(high) > 0:
         high, width = high + width, 2.5 * width
         if width > 200:
-            raise SolverError("no scale of this law reaches the wanted δ", solver="calibrate", status="unbounded")
+            raise SolverError(
+                "no scale of this law reaches the wanted δ", solver="calibrate", status="unbounded"
+            )
     root = float(optimize.toms748(excess, low, high, xtol=1e-14 if safe else 1e-9, rtol=1e-14))
     if safe:
         step = 1e-14 * (1 + abs(root))

@@ -11,7 +11,7 @@ from scipy import integrate
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
 from mechdesign.accounting.pld import to_pld
-from mechdesign.accounting.profile import profile, profile_epsilon
+from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -131,7 +131,8 @@ class AdditiveNoise:
         top = float(self.law.support()[1])
         edges = np.unique(np.minimum(edges, top))
         return 2 * sum(
-            float(integrate.quad(self.law.sf, a, b, epsrel=1e-11, limit=200)[0]) for a, b in zip(edges[:-1], edges[1:])
+            float(integrate.quad(self.law.sf, a, b, epsrel=1e-11, limit=200)[0])
+            for a, b in zip(edges[:-1], edges[1:])
         )
 
     @property
@@ -177,7 +178,7 @@ class AdditiveNoise:
             ε ≥ 0.
         """
         if self.dimension == 1:
-            return profile(self.law, self.sensitivity, epsilon)
+            return privacy_profile(self.law, self.sensitivity, epsilon)
         values = np.asarray(epsilon, dtype=float)
         out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
         return float(out) if out.ndim == 0 else out
@@ -194,10 +195,16 @@ class AdditiveNoise:
             return self.dimension * profile_epsilon(self.law, self.sensitivity, 0.0)
         return epsilon_bound(self, delta, **options)
 
-    def pld(self, *, dimension: int | None = None, step: float | None = None, pessimistic: bool = True) -> Any:
+    def pld(
+        self, *, dimension: int | None = None, step: float | None = None, pessimistic: bool = True
+    ) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of this noise, to compose with any other mechanism."""
         return to_pld(
-            self.law, self.sensitivity, dimension=dimension or self.dimension, step=step, pessimistic=pessimistic
+            self.law,
+            self.sensitivity,
+            dimension=dimension or self.dimension,
+            step=step,
+            pessimistic=pessimistic,
         )
 
     # As text and file.

@@ -100,8 +100,8 @@ def discrete_laplace_law(scale: float) -> Any:
     Examples
     --------
     >>> law = discrete_laplace_law(2.0)
-    >>> round(law.pmf(1) / law.pmf(0), 12) == round(math.exp(-0.5), 12)
-    True
+    >>> float(round(law.pmf(1) / law.pmf(0), 6))   # e^{-1/2}
+    0.606531
     """
     if not (math.isfinite(scale) and scale > 0):
         raise DesignError.of("scale", scale, "must be positive and finite")

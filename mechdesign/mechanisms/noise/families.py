@@ -63,10 +63,23 @@ FAMILIES: dict[str, Family] = {
         Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale)),
         Family("laplace", lambda shape, scale, d: stats.laplace(scale=scale), pure=True),
         Family("logistic", lambda shape, scale, d: stats.logistic(scale=scale), pure=True),
-        Family("flipped_huber", lambda b, scale, d: flipped_huber(b, scale=scale), _huber_starts, normal=(0.0, 1.0)),
-        Family("osgt", lambda b, scale, d: osgt(b, scale=scale), lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0), normal=(0.0, 1.0)),
         Family(
-            "gennorm", lambda p, scale, d: stats.gennorm(p, scale=scale), lambda e, d, k: (1.0, 1.2, 1.5, 2.0, 3.0), normal=(2.0, math.sqrt(2))
+            "flipped_huber",
+            lambda b, scale, d: flipped_huber(b, scale=scale),
+            _huber_starts,
+            normal=(0.0, 1.0),
+        ),
+        Family(
+            "osgt",
+            lambda b, scale, d: osgt(b, scale=scale),
+            lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0),
+            normal=(0.0, 1.0),
+        ),
+        Family(
+            "gennorm",
+            lambda p, scale, d: stats.gennorm(p, scale=scale),
+            lambda e, d, k: (1.0, 1.2, 1.5, 2.0, 3.0),
+            normal=(2.0, math.sqrt(2)),
         ),
         Family("truncated_laplace", lambda c, scale, d: truncated_laplace(c, scale=scale), _truncated_starts),
         Family(
@@ -76,7 +89,9 @@ FAMILIES: dict[str, Family] = {
             lambda e, d, k: (1e-3, 0.1, 0.3, 0.5, 0.7),
             pure=True,
         ),
-        Family("discrete_laplace", lambda shape, scale, d: discrete_laplace_law(scale), pure=True, discrete=True),
+        Family(
+            "discrete_laplace", lambda shape, scale, d: discrete_laplace_law(scale), pure=True, discrete=True
+        ),
         Family("discrete_gaussian", lambda shape, scale, d: discrete_gaussian(scale), discrete=True),
     )
 }

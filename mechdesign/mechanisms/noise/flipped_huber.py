@@ -236,7 +236,7 @@ def flipped_huber_law(alpha: float, gamma: float) -> Any:
     Examples
     --------
     >>> law = flipped_huber_law(0.0, 3.0)
-    >>> round(law.var(), 12)
+    >>> float(round(law.var(), 12))
     9.0
     """
     if not (math.isfinite(alpha) and alpha >= 0):

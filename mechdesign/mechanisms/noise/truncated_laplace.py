@@ -109,13 +109,15 @@ def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0
 
     Examples
     --------
-    >>> round(truncated_laplace_law(0.3, 1e-6).var(), 2)
+    >>> float(round(truncated_laplace_law(0.3, 1e-6).var(), 2))
     22.21
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise DesignError.of("epsilon", epsilon, "must be positive and finite")
     if not 0 < delta < 0.5:
-        raise DesignError.of("delta", delta, "must be in (0, 1/2); at delta = 0 use Laplace or staircase noise")
+        raise DesignError.of(
+            "delta", delta, "must be in (0, 1/2); at delta = 0 use Laplace or staircase noise"
+        )
     if not (math.isfinite(sensitivity) and sensitivity > 0):
         raise DesignError.of("sensitivity", sensitivity, "must be positive and finite")
     return truncated_laplace(math.log1p(math.expm1(epsilon) / (2 * delta)), scale=sensitivity / epsilon)

@@ -183,7 +183,7 @@ def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "abso
     Examples
     --------
     >>> float(round(staircase_law(1.0, loss="squared").var(), 3))
-    1.919
+    1.918
     """
     for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
         if not (math.isfinite(value) and value > 0):

@@ -31,6 +31,7 @@ from scipy import linalg
 from mechdesign.designs.floor_atoms import AtomBlock, AtomStep
 from mechdesign.designs.floor_value import Continuum, FloorProblem
 from mechdesign.designs.floors import interior_floors
+from mechdesign.designs.one_thread import one_thread
 
 __all__ = ["FloorSolution", "lower_bound", "newton"]
 
@@ -345,7 +346,10 @@ def newton(
     value, bound, floors = math.inf, -math.inf, path.floors
     nu, slopes = path.folding.unfold(path.nu), np.zeros(len(problem.atoms[0]))
     count = stalled = 0
-    with np.errstate(all="ignore"):  # the last steps divide by what has become zero; results are checked
+    with (
+        one_thread(),
+        np.errstate(all="ignore"),
+    ):  # the last steps divide by what has become zero; results are checked
         for count in range(1, iterations + 1):  # noqa: B007
             new_value, new_bound, part = path.assess()
             if not (math.isfinite(new_value) and math.isfinite(new_bound)):

@@ -1,13 +1,13 @@
-r"""Least worst-case loss: exchange of inputs, with a least favourable prior as the proof.
+r"""Least worst-case loss: cuts at the worst inputs, with a least favourable prior as the proof.
 
-.. math:: \min_{a} \max_{x \in [lo, hi]} V(x; a)
+.. math:: \min_{a \in A} \max_{x \in [lo, hi]} V(x; a)
 
-For finitely many inputs x_r this is a small linear program over a, the rows p_r and the epigraph value z. Its
-multipliers ω_r ≥ 0, Σω_r = 1 of "z ≥ loss at x_r" are a prior on those inputs, and together with the rows'
-duals they bound the *expected* loss of every mechanism under that prior from below, hence the worst case too:
-the same bound as in `floor_value`, exact for the continuum. In the other direction, V(·; a) of the block fill is
-a quadratic on each piece (polynomial losses), so its maximum over all inputs is found exactly, and the local
-maxima join the inputs of the next round (Remez). Few rounds suffice.
+V(·; a) of the block fill is a quadratic on each piece (polynomial losses), so all its local maxima are found exactly.
+Each one gives a plane below the maximum, :math:`z \ge \lambda + \mu x - b|\mu| + \sum_k a_k h(c_k)`, for a linear program
+over (a, z) that HiGHS keeps warm: an exchange of worst inputs as in Remez's algorithm, with the floors as the only
+variables. The multipliers ω ≥ 0, Σω = 1 of the planes are a prior on finitely many inputs, and the planes averaged
+with them bound the *expected* loss of every mechanism under that prior from below, hence the worst case too: the same
+bound as in `floor_value`, exact for the continuum. A handful of rounds suffices, whatever the number of outputs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import math
 import highspy
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from mechdesign.designs.floor_newton import FloorSolution, Folding, lower_bound
 from mechdesign.designs.floor_pieces import pieces
 from mechdesign.designs.floor_value import FloorProblem
+from mechdesign.designs.floors import interior_floors
 from mechdesign.errors import SolverError
 
 __all__ = ["local_maxima", "worst_case"]
@@ -62,47 +62,75 @@ def local_maxima(problem: FloorProblem, floors: Array) -> tuple[Array, Array]:
     return xs[best, column], vs[best, column]
 
 
-def _program(problem: FloorProblem, folding: Folding, x: Array, costs: Array) -> highspy.HighsLp:
-    m, n, R = folding.m, folding.n, len(x)
-    rho, bins, bias = problem.rho, problem.bins, problem.bias
-    width = n + 1 + R * m
-    p = n + 1 + np.arange(R * m)
-    a = np.tile(folding.index, R)
-    row = np.arange(R * m)
-    one = np.ones(R * m)
-    point = np.repeat(np.arange(R), m)
-    entries = [
-        (row, p, one),
-        (row, a, -one),
-        (R * m + row, a, rho * one),
-        (R * m + row, p, -one),
-        (2 * R * m + point, p, one),
-        (2 * R * m + R + point, p, np.tile(bins, R)),
-        (2 * R * m + 2 * R + point, p, -costs.ravel()),
-        (2 * R * m + 2 * R + np.arange(R), np.full(R, n), np.ones(R)),
-    ]
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries))
-    height = 2 * R * m + 3 * R
-    matrix = sparse.csc_matrix((values, (rows, columns)), shape=(height, width))
-    inf = highspy.kHighsInf
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = width, height
-    cost = np.zeros(width)
-    cost[n] = 1.0
-    lp.col_cost_ = cost
-    lower = np.zeros(width)
-    lower[n] = -inf
-    lp.col_lower_, lp.col_upper_ = lower, np.full(width, inf)
-    lp.row_lower_ = np.concatenate([np.zeros(2 * R * m), np.ones(R), x - bias, np.zeros(R)])
-    lp.row_upper_ = np.concatenate([np.full(2 * R * m, inf), np.ones(R), x + bias, np.full(R, inf)])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data
-    return lp
+class _Planes:
+    """The linear program over (a, z) and the planes in it."""
+
+    def __init__(self, problem: FloorProblem) -> None:
+        from mechdesign.solvers.highs import engine
+
+        self.problem, self.folding = problem, Folding(problem)
+        span = float(problem.bins[-1] - problem.bins[0])
+        self.scale = float(np.max(problem.loss(np.array([span, -span]))))
+        self.highs = engine()
+        n, inf = self.folding.n, highspy.kHighsInf
+        for _ in range(n):
+            self.highs.addVar(0.0, 1.0)
+        self.highs.addVar(-1e6 * self.scale, inf)
+        self.highs.changeColCost(n, 1.0)
+        self.index = np.arange(n + 1, dtype=np.int32)
+        for row, rhs in zip(self.folding.C, self.folding.b):
+            self.highs.addRow(float(rhs), inf, n, self.index[:n], row)
+        self.constants: list[float] = []
+        self.gradients: list[Array] = []
+
+    def add(self, floors: Array, above: float) -> float:
+        """Add the planes at the local maxima above a level; return the largest value."""
+        problem = self.problem
+        where, height = local_maxima(problem, floors)
+        keep = height > above
+        if problem.symmetric:
+            keep &= where >= -1e-12 * problem.upper
+        x = np.unique(where[keep])
+        if x.size:
+            table = pieces(problem, floors)
+            at = table.at(x)
+            lam, mu = problem.slopes(x, table.left[at], table.right[at])
+            constants = lam + mu * x - problem.bias * np.abs(mu)
+            gradients = problem.reduced(x, lam, mu)
+            for constant, gradient, folded in zip(constants, gradients, self.folding.fold(gradients)):
+                row = np.append(-folded, 1.0)
+                self.highs.addRow(float(constant), highspy.kHighsInf, len(row), self.index, row)
+                self.constants.append(float(constant))
+                self.gradients.append(gradient)
+        return float(height.max())
+
+    def solve(self) -> tuple[Array, float, float]:
+        """Return the program's floors, its z, and the proved bound."""
+        self.highs.run()
+        status = self.highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            self.highs.clearSolver()
+            self.highs.run()
+            status = self.highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            word = self.highs.modelStatusToString(status)
+            raise SolverError(f"the worst-case program ended {word}", solver="highs", status=word)
+        solution = self.highs.getSolution()
+        x, dual = np.array(solution.col_value), np.array(solution.row_dual)
+        fixed = len(self.folding.b)
+        omega = np.maximum(dual[fixed:], 0.0)
+        total = float(omega.sum())
+        bound = -math.inf
+        if total > 0:
+            omega = omega / total
+            constant, gradient = float(omega @ self.constants), omega @ np.array(self.gradients)
+            multipliers = self.folding.unfold(dual[:fixed])
+            bound = lower_bound(self.problem, constant, gradient, multipliers, self.scale)
+        floors = self.problem.inside(np.maximum(x[:-1], 0.0)[self.folding.index])
+        return floors, float(x[-1]), bound
 
 
-def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 60) -> FloorSolution:
+def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 300) -> FloorSolution:
     """Minimise the worst-case loss over all inputs.
 
     Parameters
@@ -112,12 +140,12 @@ def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 60) ->
     gap : float
         Relative gap to stop at.
     rounds : int
-        Most exchanges.
+        Most programs.
 
     Returns
     -------
     FloorSolution
-        ``iterations`` counts exchanges, ``cuts`` inputs of the last program.
+        ``iterations`` counts programs, ``cuts`` the planes of the last one.
 
     Examples
     --------
@@ -132,54 +160,22 @@ def worst_case(problem: FloorProblem, *, gap: float = 1e-6, rounds: int = 60) ->
     >>> round(worst_case(problem).value - A, 9)
     0.0
     """
-    from mechdesign.solvers.highs import engine
-
-    folding = Folding(problem)
-    bins, m = problem.bins, folding.m
-    span = float(bins[-1] - bins[0])
-    scale = float(np.max(problem.loss(np.array([span, -span]))))
-    inside = bins[(bins > problem.lower) & (bins < problem.upper)]
-    count = int(np.clip(2 * m + 1, 17, 65))
-    x = np.concatenate([np.linspace(problem.lower, problem.upper, count), inside])
-    half = max(0.0, problem.lower) if problem.symmetric else problem.lower
-    x = np.unique(x[x >= half])
-    value, bound = math.inf, -math.inf
-    best = np.zeros(m)
-    done = 0
-    for done in range(1, rounds + 1):  # noqa: B007
-        costs = problem.loss(bins - x[:, None])
-        highs = engine()
-        highs.passModel(_program(problem, folding, x, costs))
-        highs.run()
-        status = highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            word = highs.modelStatusToString(status)
-            raise SolverError(f"the exchange program ended {word}", solver="highs", status=word)
-        solution = highs.getSolution()
-        R = len(x)
-        dual = np.array(solution.row_dual)[2 * R * m :]
-        lam, mu, omega = dual[:R], dual[R : 2 * R], np.maximum(dual[2 * R :], 0.0)
-        total = omega.sum()
-        lam, mu, omega = lam / total, mu / total, omega / total
-        c = omega[:, None] * costs - lam[:, None] - mu[:, None] * bins
-        gradient = np.minimum(c, problem.rho * c).sum(axis=0)
-        constant = float(lam.sum() + mu @ x - problem.bias * np.abs(mu).sum())
-        C, _ = problem.constraints
-        bound = max(bound, lower_bound(problem, constant, gradient, np.zeros(len(C)), scale))
-        a = np.maximum(np.array(solution.col_value)[: folding.n], 0.0)[folding.index]
-        a = problem.inside(a)
-        where, height = local_maxima(problem, a)
-        peak = float(height.max())
-        if peak < value:
-            value, best = peak, a
-        if value - bound <= gap * abs(value):
+    planes = _Planes(problem)
+    best = interior_floors(problem.bins, problem.rho, *problem.reach)
+    value, bound, narrowest = planes.add(best, -math.inf), -math.inf, math.inf
+    count = stalled = 0
+    for count in range(1, rounds + 1):  # noqa: B007
+        floors, z, proved = planes.solve()
+        bound = max(bound, proved)
+        distance = value - bound
+        stalled = 0 if distance < 0.9 * narrowest else stalled + 1
+        narrowest = min(narrowest, distance)
+        if distance <= gap * abs(value) or stalled > 25:
             break
-        # All pieces' maxima that stick out above the program's value.
-        new = where[height > bound + 0.1 * (peak - bound)]
-        new = np.unique(new[new >= half])
-        distance = np.abs(new[:, None] - x[None, :]).min(axis=1) if new.size else new
-        new = new[distance > 1e-12 * (problem.upper - problem.lower)]
-        if new.size == 0:
-            break
-        x = np.union1d(x, new)
-    return FloorSolution(best, value, bound, done, np.zeros(folding.total), np.zeros(0), len(x))
+        # Between the best floors and the program's: steadier than the program's alone.
+        for point in ((floors + best) / 2, floors):
+            peak = planes.add(point, z)
+            if peak < value:
+                value, best = peak, point
+    nu = np.zeros(planes.folding.total)
+    return FloorSolution(best, value, bound, count, nu, np.zeros(0), len(planes.constants))

@@ -38,7 +38,7 @@ class OptimalQuantizerResult(QuantizerResult):
     multipliers : ndarray
         Of the constraints on the floors (1/ρ ≤ Σa ≤ 1, then the range's upper and lower end).
     cuts : int
-        Cuts, or inputs of the exchange; 0 for Newton.
+        Planes in the last linear program; 0 for Newton.
     search : DataFrame, optional
         Bins that a search tried, with their values.
     any_outputs_bound : float, optional
@@ -63,7 +63,7 @@ class OptimalQuantizerResult(QuantizerResult):
 
     @property
     def iterations(self) -> int:
-        """Newton steps, rounds of cuts, or exchanges."""
+        """Newton steps, or rounds of cuts."""
         return int(self.report.iterations or 0)
 
     @property

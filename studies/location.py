@@ -18,13 +18,13 @@ from mechdesign.plotting import COLOURS, figure
 from mechdesign.report import Report, study
 
 USERS, DAYS, EPSILON, DELTA = 1000, 30, 1.0, 1e-6
-SIDE, SPAN = 6, 0.09  # cells per side; half the side of the city in degrees of latitude
+SIDE, SPAN = 7, 0.09  # cells per side; half the side of the city in degrees of latitude
 CENTRE = (45.0, 5.0)
 REPEATS = 200
 
 
 def city() -> md.MetricSpace:
-    """Centres of a SIDE × SIDE grid of about 3.3 km cells, with great-circle distances."""
+    """Centres of a SIDE × SIDE grid of 3.3 km cells, with great-circle distances."""
     latitude = CENTRE[0] + np.linspace(-SPAN, SPAN, SIDE)
     longitude = CENTRE[1] + np.linspace(-SPAN, SPAN, SIDE) / np.cos(np.radians(CENTRE[0]))
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")

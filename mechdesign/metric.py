@@ -25,6 +25,8 @@ from mechdesign.metric_geometry import (
     check_distances,
     check_distinct,
     haversine,
+    positive_count,
+    positive_length,
     topological_order,
     tree_distances,
 )
@@ -167,8 +169,8 @@ class MetricSpace:
 
         `metric` is ``"euclidean"`` or ``"manhattan"``.
         """
-        rows, columns = _count("rows", rows), _count("columns", columns)
-        spacing = _length("spacing", spacing)
+        rows, columns = positive_count("rows", rows), positive_count("columns", columns)
+        spacing = positive_length("spacing", spacing)
         if metric not in ("euclidean", "manhattan"):
             raise DesignError.of("metric", metric, 'must be "euclidean" or "manhattan"')
         i, j = np.divmod(np.arange(rows * columns), columns)
@@ -196,8 +198,8 @@ class MetricSpace:
 
         Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
         """
-        clusters, size = _count("clusters", clusters), _count("size", size)
-        across, within = _length("across", across), _length("within", within)
+        clusters, size = positive_count("clusters", clusters), positive_count("size", size)
+        across, within = positive_length("across", across), positive_length("within", within)
         if within > across:
             raise DesignError.of("within", within, f"must not exceed across = {across}")
         return cls(kind="clustered", unit=unit, shape=(clusters, size), within=within, across=across)
@@ -295,7 +297,7 @@ class MetricSpace:
 
         α per old unit is α/factor per new unit: α·d is what stays.
         """
-        factor = _length("factor", factor)
+        factor = positive_length("factor", factor)
         unit = self.unit if unit is None else unit
         if self.kind == "clustered":
             return replace(self, within=self.within * factor, across=self.across * factor, unit=unit)
@@ -396,16 +398,3 @@ class MetricSpace:
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
         return array / total
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DesignError.of(name, value, "must be a positive integer")
-    return int(value)
-
-
-def _length(name: str, value: Any) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be positive and finite")
-    return number

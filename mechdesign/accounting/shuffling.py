@@ -56,7 +56,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.clones import (
@@ -68,14 +67,29 @@ from mechdesign.accounting.clones import (
     step_weight,
     weight_slope,
 )
+from mechdesign.accounting.shuffling_arguments import (
+    ACCOUNTING,
+    beyond_condition,
+    check_accounting,
+    check_count,
+    check_delta,
+    check_positive,
+    largest_loss,
+)
 from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
-__all__ = ["Amplification", "amplification", "calibrate_item_alpha", "clone_divergence", "shuffled_alpha"]
+__all__ = [
+    "ACCOUNTING",
+    "Amplification",
+    "amplification",
+    "calibrate_item_alpha",
+    "clone_divergence",
+    "shuffled_alpha",
+]
 
 CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffled_alpha` takes a new level
-ACCOUNTING = ("numerical", "closed-form", "composition")
 
 
 @serializable("amplification")
@@ -121,7 +135,7 @@ def clone_divergence(u: float, *, total: int, item_epsilon: float) -> float:
     """
     if not u >= 1:
         raise DesignError.of("u", u, "must be at least 1")
-    return Clones.build(_count("total", total), item_epsilon).divergence(u)
+    return Clones.build(check_count("total", total), item_epsilon).divergence(u)
 
 
 def amplification(
@@ -171,11 +185,11 @@ def amplification(
     >>> print(f"{result.epsilon:.4f} {closed.epsilon:.4f}")
     0.0166 0.0791
     """
-    alpha = _positive("item_alpha", item_alpha)
-    diameter = _positive("diameter", diameter)
-    tau = _positive("moved", moved)
-    k, n = _count("positions", positions), _count("total", total)
-    _choice(accounting)
+    alpha = check_positive("item_alpha", item_alpha)
+    diameter = check_positive("diameter", diameter)
+    tau = check_positive("moved", moved)
+    k, n = check_count("positions", positions), check_count("total", total)
+    check_accounting(accounting)
     if k > n:
         raise DesignError.of("positions", k, f"must not exceed total = {n}")
     if tau > k * diameter * (1 + 1e-12):
@@ -183,13 +197,13 @@ def amplification(
     plain = Amplification(alpha * tau * (1 + 1e-14), 0.0, "composition")
     if accounting == "composition":
         return plain
-    _needs_delta(delta)
+    check_delta(delta)
     closed = _closed_amplification(alpha * diameter, tau / diameter, k, n, delta)
     if accounting == "closed-form":
         if closed is None:
-            raise _too_large(alpha, diameter, n, delta)
+            raise beyond_condition(alpha, diameter, n, delta)
         return closed
-    loss = _loss(alpha * diameter, item_epsilon)
+    loss = largest_loss(alpha * diameter, item_epsilon)
     clones = Clones.build(n, loss)
     failure = _failure(alpha * diameter, tau / diameter / k, k, clones)
     s = smallest_level(failure, delta)
@@ -241,16 +255,16 @@ def shuffled_alpha(
     >>> print(*(f"{shuffled_alpha(1.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
     0.651 2.869 10.000
     """
-    alpha, diameter = _positive("item_alpha", item_alpha), _positive("diameter", diameter)
-    m, n = _count("items", items), _count("total", total)
-    _choice(accounting)
+    alpha, diameter = check_positive("item_alpha", item_alpha), check_positive("diameter", diameter)
+    m, n = check_count("items", items), check_count("total", total)
+    check_accounting(accounting)
     if m > n:
         raise DesignError.of("items", m, f"must not exceed total = {n}")
     composed = m * alpha * (1 + 1e-14)
     if accounting == "composition":
         return composed
     if radius is not None:
-        r = min(_positive("radius", radius), diameter)
+        r = min(check_positive("radius", radius), diameter)
         options: dict[str, Any] = {
             "accounting": accounting,
             "diameter": diameter,
@@ -258,15 +272,15 @@ def shuffled_alpha(
         }
         reached = amplification(alpha, moved=m * r, positions=m, total=n, delta=delta, **options)
         return reached.epsilon / float(radius) * (1 + 1e-15)
-    _needs_delta(delta)
+    check_delta(delta)
     unit = alpha * diameter
     step = closed_form_delta(unit, 1.0, m, n, delta)
     closed = math.inf if step is None else m * alpha * closed_form_gamma(unit, n, step) / 2 * (1 + 1e-12)
     if accounting == "closed-form":
         if step is None:
-            raise _too_large(alpha, diameter, n, delta)
+            raise beyond_condition(alpha, diameter, n, delta)
         return closed
-    clones = Clones.build(n, _loss(unit, item_epsilon))
+    clones = Clones.build(n, largest_loss(unit, item_epsilon))
     return min(_numerical_alpha(unit, m, clones, delta, composed * diameter) / diameter, closed, composed)
 
 
@@ -320,13 +334,13 @@ def calibrate_item_alpha(
     >>> print(*(f"{calibrate_item_alpha(20.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
     3.657 1.997 0.667
     """
-    target = _positive("alpha", alpha)
+    target = check_positive("alpha", alpha)
     if radius is not None:
-        _positive("radius", radius)
-    _choice(accounting)
-    m = _count("items", items)
+        check_positive("radius", radius)
+    check_accounting(accounting)
+    m = check_count("items", items)
     if accounting != "composition":
-        _needs_delta(delta)
+        check_delta(delta)
 
     options: dict[str, Any] = {
         "items": m,
@@ -351,7 +365,7 @@ def calibrate_item_alpha(
         while reached(low) > target:
             low /= 2
             if low < 1e-9 * start:
-                raise _too_large(target / m, diameter, _count("total", total), delta)
+                raise beyond_condition(target / m, diameter, check_count("total", total), delta)
     high = 2 * low
     while reached(high) <= target:
         low, high = high, 2 * high
@@ -375,53 +389,3 @@ def _closed_amplification(unit: float, tau: float, k: int, total: int, delta: fl
     assert g is not None
     level = math.log1p(closed_form_gamma(unit, total, step))
     return Amplification(k * g, min(delta, step * geometric(g, k)), "closed-form", level)
-
-
-# ---------------------------------------------------------------------- arguments
-
-
-def _loss(unit: float, item_epsilon: float | None) -> float:
-    if item_epsilon is None:
-        return unit
-    value = float(item_epsilon)
-    if not value >= 0:
-        raise DesignError.of("item_epsilon", item_epsilon, "must be non-negative")
-    return min(unit, value)
-
-
-def _needs_delta(delta: Any) -> None:
-    if not (isinstance(delta, (int, float, np.floating)) and 0 < delta < 1):
-        raise DesignError.of(
-            "delta",
-            delta,
-            'a shuffling bound needs 0 < delta < 1; for delta = 0 use accounting="composition"',
-        )
-
-
-def _too_large(alpha: float, diameter: float, total: int, delta: float) -> DesignError:
-    room = total / (16 * math.log(2 / delta))
-    limit = math.log(room) / diameter if room > 1 else 0.0
-    return DesignError.of(
-        "item_alpha",
-        alpha,
-        f"the closed form needs item_alpha <= log(N / (16 log(2/δ'))) / diameter, at most {limit:.4g} here; "
-        'use accounting="numerical", which has no such condition',
-    )
-
-
-def _choice(accounting: Any) -> None:
-    if accounting not in ACCOUNTING:
-        raise DesignError.of("accounting", accounting, f"must be one of {', '.join(map(repr, ACCOUNTING))}")
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DesignError.of(name, value, "must be a positive integer")
-    return int(value)
-
-
-def _positive(name: str, value: Any) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be positive and finite")
-    return number

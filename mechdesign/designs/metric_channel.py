@@ -60,7 +60,7 @@ Ints = NDArray[np.int64]
 _LARGE = 4_000  # rows above which interior point beats simplex, measured on grids
 _STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
 _HUGE = 75_000  # rows above which crossover costs more than the digits it adds
-_MANY = 100_000  # rows above which only those that bind are generated
+_MANY = 10_000  # rows above which only those that bind are generated, measured on grids
 _SEED, _TOLERANCE = 1.05, 1e-8  # stretch of the first rows' spanner; what counts as broken then
 
 
@@ -284,7 +284,7 @@ class MetricChannel:
         """Solve the program with these rows; with very many, generate those that bind.
 
         Rows along a thin spanner come first, then all that the solution breaks, until none is broken: on
-        grids nine rows in ten never enter. Duals of the rows left out are 0.
+        grids most rows never enter. Duals of the rows left out are 0.
         """
         if len(rows.high) <= _MANY:
             return self._solve_rows(rows, alpha, solver, options)

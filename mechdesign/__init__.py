@@ -24,6 +24,7 @@ from mechdesign.designs.disparity import disparity, gini, layer_profile, majoriz
 from mechdesign.designs.family_search import ERM, RQM
 from mechdesign.designs.frontier import Frontier, frontier
 from mechdesign.designs.metric_channel import MetricChannel
+from mechdesign.designs.metric_channel_result import ChannelResult
 from mechdesign.designs.metric_quantizer import MetricQuantizer
 from mechdesign.designs.metric_quantizer_result import MetricQuantizerResult
 from mechdesign.designs.mvu import MVU
@@ -39,7 +40,13 @@ from mechdesign.mechanisms.biased import BiasedQuantizer
 from mechdesign.mechanisms.cell_noise import CellNoise
 from mechdesign.mechanisms.channel import Channel
 from mechdesign.mechanisms.continuous_ldp import HybridMechanism, PiecewiseMechanism, duchi
-from mechdesign.mechanisms.frequency import FrequencyEstimate, LaplaceHistogram, simplex_projection
+from mechdesign.mechanisms.frequency import (
+    FrequencyEstimate,
+    FrequencyFit,
+    LaplaceHistogram,
+    simplex_projection,
+)
+from mechdesign.mechanisms.frequency_bounds import emd_error_bound, metric_response_error_bound
 from mechdesign.mechanisms.hadamard import HadamardResponse
 from mechdesign.mechanisms.itemwise import ItemwiseRelease
 from mechdesign.mechanisms.knorm import KNormNoise
@@ -88,6 +95,7 @@ __all__ = [
     "CellNoise",
     "Certificate",
     "Channel",
+    "ChannelResult",
     "ClusteredResponse",
     "CorrelatedGaussian",
     "DeltaInterval",
@@ -95,6 +103,7 @@ __all__ = [
     "DiscreteEMDPrivacy",
     "EMDPrivacy",
     "FrequencyEstimate",
+    "FrequencyFit",
     "Frontier",
     "Grid",
     "HadamardResponse",
@@ -146,6 +155,7 @@ __all__ = [
     "disparity",
     "duchi",
     "emd",
+    "emd_error_bound",
     "emd_multisets",
     "epsilon_bound",
     "flipped_huber",
@@ -160,6 +170,7 @@ __all__ = [
     "layer_profile",
     "load",
     "majorizes",
+    "metric_response_error_bound",
     "opendp_sample",
     "osgt",
     "planar_laplace",

@@ -146,6 +146,8 @@ class MVU:
         """
         started = time.perf_counter()
         alphabet, count = (np.array(self.bins), 1) if self.bins is not None else self._search(starts)
+        if self.bins is None:
+            alphabet = self._inside(alphabet, solver)
         solution = solvers.solve(self.model(alphabet), solver or "highs")
 
         def table(epsilon: float) -> Array:
@@ -160,6 +162,18 @@ class MVU:
             f"{count} linear programs over alphabets, {seconds:.3g} s in all; a local search of a non-convex problem",
         )
         return QuantizerResult(self, mechanism, value, None, SolveReport.of(solution), notes, certificate)
+
+    def _inside(self, alphabet: Array, solver: str | None) -> Array:
+        """Widen a searched alphabet by the hair that its search left it outside the feasible ones, and a hair more."""
+        centre = sum(self.input_range) / 2
+        for widening in (0.0, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7):
+            wider = centre + (alphabet - centre) * (1 + widening)
+            try:
+                solvers.solve(self.model(wider, epsilon=self.privacy.epsilon * (1 - 1e-13)), solver or "highs")
+            except InfeasibleError:
+                continue
+            return wider
+        return alphabet
 
     def _search(self, starts: int) -> tuple[Array, int]:
         """Minimise the program's value over alphabets that mirror about the centre of the range."""

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from mechdesign.designs.floor_cuts import planes
 from mechdesign.designs.floor_newton import FloorSolution
 from mechdesign.designs.floor_pieces import pieces
 from mechdesign.designs.floor_value import FloorProblem
@@ -33,11 +32,7 @@ Solve = Callable[[FloorProblem, float], FloorSolution]
 
 def expected(problem: FloorProblem, floors: Array) -> float:
     """F(a), with the bias budget of the problem."""
-    if problem.bias == 0:
-        return problem.value(floors)
-    edges = np.array([problem.lower, problem.upper])
-    constant, gradient = planes(problem, pieces(problem, floors), edges)
-    return float(constant[0] + gradient[0] @ floors)
+    return problem.value(floors) if problem.bias == 0 else pieces(problem, floors).expected_loss(problem)
 
 
 def capped(

@@ -74,11 +74,17 @@ def planes(problem: FloorProblem, table: Pieces, edges: Array) -> tuple[Array, A
         np.add.at(gradients, group, h)
     points, weights = problem.atoms
     if points.size:
-        piece = table.at(points)
-        lam, mu = problem.slopes(points, table.left[piece], table.right[piece])
-        group = np.clip(np.searchsorted(edges, points, side="right") - 1, 0, groups - 1)
-        np.add.at(constants, group, weights * (lam + mu * points - bias * np.abs(mu)))
-        np.add.at(gradients, group, weights[:, None] * problem.reduced(points, lam, mu))
+        chunk = max(1, 1_000_000 // m)
+        for first in range(0, len(points), chunk):
+            x, w = points[first : first + chunk], weights[first : first + chunk]
+            piece = table.at(x)
+            lam, mu = problem.slopes(x, table.left[piece], table.right[piece])
+            group = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, groups - 1)
+            np.add.at(constants, group, w * (lam + mu * x - bias * np.abs(mu)))
+            reduced = w[:, None] * problem.reduced(x, lam, mu)
+            # Points are sorted, so groups are runs.
+            runs = np.flatnonzero(np.diff(group, prepend=-1))
+            gradients[group[runs]] += np.add.reduceat(reduced, runs, axis=0)
     return constants, gradients
 
 
@@ -171,9 +177,10 @@ def cutting_planes(
     def cut(floors: Array, theta: Array | None) -> float:
         """Add the planes at `floors` that exceed θ; return F there."""
         nonlocal best
-        constant, gradient = planes(problem, pieces(problem, floors), edges)
+        table = pieces(problem, floors)
+        constant, gradient = planes(problem, table, edges)
         heights = constant + gradient @ floors
-        total = float(heights.sum())
+        total = table.expected_loss(problem)
         if total < state["value"]:
             state["value"], best = total, floors
         folded = folding.fold(gradient)

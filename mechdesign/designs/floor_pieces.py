@@ -66,6 +66,46 @@ class Pieces:
             out.append(fill.rows(np.clip(mean, low, high), segment))
         return out[0], out[1]
 
+    def expected_loss(self, problem: FloorProblem) -> float:
+        """Expected loss of the rows themselves (of the duals, only a bound is known)."""
+        bins, loss = problem.bins, problem.loss
+        start, end = self.rows()
+        width = np.diff(self.edges)
+
+        def rows(x: Array) -> Array:
+            at = self.at(x)
+            t = ((x - self.edges[at]) / width[at])[:, None]
+            return (1 - t) * start[at] + t * end[at]
+
+        total = 0.0
+        if problem.has_density:
+            inside = bins[(bins > problem.lower) & (bins < problem.upper)]
+            cells = np.unique(np.concatenate([self.edges, inside]))
+            middle = (cells[:-1] + cells[1:]) / 2
+            if loss.polynomial:
+                at = self.at(middle)
+                beta = (end[at] - start[at]) / width[at][:, None]
+                alpha = start[at] - beta * self.edges[at][:, None]
+                sign = np.where(bins >= middle[:, None], 1.0, -1.0)
+                table = problem.moments(cells)
+                m0, m1, m2 = table[:, :1], table[:, 1:2], table[:, 2:]
+                part = loss.absolute * sign * (alpha * bins * m0 + (beta * bins - alpha) * m1 - beta * m2)
+                # The cubic term has the factor Σβ = 0.
+                square = alpha * bins * bins * m0 + (beta * bins - 2 * alpha) * bins * m1
+                part = part + loss.squared * (square + (alpha - 2 * beta * bins) * m2)
+                total += float(part.sum())
+            else:
+                whole = problem.prior.continuous_integrals(
+                    lambda x: np.sum(rows(x) * loss(bins - x[:, None]), axis=1)[:, None], cells
+                )
+                total += float(whole.sum())
+        points, weights = problem.atoms
+        chunk = max(1, 1_000_000 // len(bins))
+        for first in range(0, len(points), chunk):
+            x, w = points[first : first + chunk], weights[first : first + chunk]
+            total += float(w @ np.sum(rows(x) * loss(bins - x[:, None]), axis=1))
+        return total
+
     def at(self, x: Array) -> Index:
         """The piece each input is in."""
         return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)

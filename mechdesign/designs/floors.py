@@ -120,11 +120,11 @@ def block_fill(bins: Array, floors: Array, rho: float) -> BlockFill:
     W = 1.0 - a.sum()
     last = max(S[m] - W, 0.0)
     inner = S[1:m]
-    # A left event moves the block's start into the next cell, a right event its end.
-    events = np.concatenate([inner, inner - W])
+    # A right event moves the block's end into the next cell, a left event its start; the end goes first on ties.
+    events = np.concatenate([inner - W, inner])
     order = np.argsort(events, kind="stable")
     events = events[order]
-    is_left = order < m - 1
+    is_left = order >= m - 1
     i = np.concatenate([[0], np.cumsum(is_left)])
     j = np.concatenate([[0], np.cumsum(~is_left)])
     first = int(np.searchsorted(events, 0.0, side="right"))

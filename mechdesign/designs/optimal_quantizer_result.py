@@ -16,6 +16,7 @@ from mechdesign.designs.floor_pieces import Pieces, pieces
 from mechdesign.designs.floors import exact_block_fill
 from mechdesign.designs.quantizer_result import QuantizerResult
 from mechdesign.errors import InfeasibleError
+from mechdesign.losses import Loss
 from mechdesign.mechanisms.exact_law import RationalTable
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.results import SolveReport
@@ -130,7 +131,11 @@ def deploy(
     if design.objective == "worst":
         value = mechanism.worst_case_loss(design.loss)[0]
     else:
-        value = mechanism.expected_loss(design.prior, design.loss)
+        # As a callable the loss is integrated by vectorised quadrature: for laws without closed-form moments.
+        loss = Loss(function=design.loss) if problem.smooth and design.loss.polynomial else design.loss
+        value = mechanism.expected_loss(design.prior, loss)
+    if problem.smooth:
+        notes.append("the prior has no closed-form moments: its integrals are adaptive quadratures to 1e-12")
     if not design.loss.polynomial:
         notes.append(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
@@ -164,7 +169,15 @@ def _biased_law(design: Any, floors: Array) -> RationalTable:
     """Exact law with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
     problem = design.problem()
     table: Pieces = pieces(problem, floors)
-    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, *_covered(table, design))
+    low, high = _covered(table, design)
+    if high - low < 1e-9 * (problem.bins[-1] - problem.bins[0]):
+        # The budget allows a mechanism that hardly depends on its input: take one that does not.
+        row = [Fraction(max(float(a), 0.0)) for a in floors]
+        constant = tuple(a / sum(row, Fraction(0)) for a in row)
+        ends = tuple(Fraction(v) for v in design.input_range)
+        bins = tuple(Fraction(float(b)) for b in problem.bins)
+        return RationalTable(bins, ends, (constant,), (constant,))
+    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, low, high)
     budget = Fraction(design.max_bias)
     first, last = base.knots[0], base.knots[-1]
     rows: list[list[tuple[Fraction, ...]]] = [[], []]

@@ -78,7 +78,7 @@ class BlockFillLaw(ExactLaw):
             )
         base = sum((v * b for v, b in zip(a, B)), Fraction(0))
         last = S[m] - W
-        events = sorted([(S[k], 0) for k in range(1, m)] + [(S[k] - W, 1) for k in range(1, m)])
+        events = sorted([(S[k] - W, 0) for k in range(1, m)] + [(S[k], 1) for k in range(1, m)])
         i = j = 0
         start = Fraction(0)
         places: list[tuple[int, int, Fraction]] = []
@@ -106,7 +106,7 @@ class BlockFillLaw(ExactLaw):
                 start = stop
             if position >= last:
                 break
-            i, j = (i + 1, j) if kind == 0 else (i, j + 1)
+            i, j = (i, j + 1) if kind == 0 else (i + 1, j)
         if len(knots) < 2 or knots[0] != self.lower or knots[-1] != self.upper:
             span = f"[{float(min(reach)):.17g}, {float(max(reach)):.17g}]" if reach else "nothing"
             raise InfeasibleError(

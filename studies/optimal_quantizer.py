@@ -194,7 +194,8 @@ def draw(report: Report, table: pd.DataFrame) -> None:
             axis.plot(best.columns, best.loc[name] / optimum, "o-", color=colour, label=name, markersize=3)
         axis.set(xscale="log", yscale="log", xlabel="ε", title=f"{loss} loss over the optimum's")
         axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-    axes[1].legend(fontsize=7)
+        axis.minorticks_off()
+    axes[1].legend(fontsize=7, frameon=False)
     report.figure(
         "over-optimum",
         fig,
@@ -216,7 +217,7 @@ def draw(report: Report, table: pd.DataFrame) -> None:
                 markersize=3,
             )
         axis.set(xlabel="bits", title=f"optimum, {loss} loss, relative to 8 bits", yscale="log")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, frameon=False)
     report.figure(
         "bits", fig, caption="What more bits bring: the certified optimum against the number of bits"
     )
@@ -309,7 +310,7 @@ def vectors(report: Report) -> None:
             axis.errorbar(part["epsilon per coordinate"], part["mean error"], part["deviation"], fmt="o-", color=colour,
                           label=mechanism, capsize=2, markersize=3)  # fmt: skip
         axis.set(title=title, xlabel="ε per coordinate", ylabel="Euclidean error")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, frameon=False)
     report.figure("figure4", fig, caption="Figures 4a and 4b: mean and deviation over 10,000 trials")
 
 

@@ -231,7 +231,7 @@ def figures(report: Report, made: dict[tuple[float, str], md.Quantizer]) -> None
                 axis.plot(x, mechanism.loss_at(x), label=name, color=colour)
         axis.set(title=f"ε = {epsilon}", xlabel="input x")
     axes[0].set_ylabel("E |M(x) − x|")
-    axes[1].legend()
+    axes[1].legend(frameon=False)
     report.figure("figure3", fig, caption="Figure 3: mean absolute error at every input, same privacy")
 
 

@@ -156,7 +156,7 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
         raise DesignError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
 
     def tensor(array: Any, dtype: Any = kind) -> Any:
-        return torch.as_tensor(np.ascontiguousarray(array), dtype=dtype, device=x.device)
+        return torch.tensor(np.array(array), dtype=dtype, device=x.device)
 
     knots = tensor(mechanism.knots)
     last = len(mechanism.knots) - 2

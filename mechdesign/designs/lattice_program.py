@@ -25,6 +25,7 @@ from mechdesign.errors import SolverError
 __all__ = ["LatticeProgram", "Line", "Multiplier"]
 
 Array = npt.NDArray[np.float64]
+Cells = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Line:
         Whether the line is its own mirror image, so that positive shifts suffice.
     """
 
-    owner: npt.NDArray[np.int64]
+    owner: Cells
     factor: Array
     mass: Array
     cost: Array
@@ -107,7 +108,7 @@ class LatticeProgram:
         self._cuts: list[
             tuple[int, int, Array, bool]
         ] = []  # row, shift, cells in the set, whether the tail is
-        self._blocks: list[tuple[int, int, Array, int]] = []  # first row, shift, cells of its rows, sum row
+        self._blocks: list[tuple[int, int, Cells, int]] = []  # first row, shift, cells of its rows, sum row
         self._pairs: set[tuple[int, int]] = set()
         self.iterations = 0
         self.rounds = 0
@@ -133,19 +134,19 @@ class LatticeProgram:
         empty = np.zeros(k, dtype=np.int32)
         self._highs.addCols(k, costs, np.zeros(k), upper, 0, empty, np.zeros(0, np.int32), np.zeros(0))
 
-    def _add_row(self, low: float, high: float, columns: npt.NDArray[np.int64], values: Array) -> int:
-        dense = np.bincount(columns, weights=values)
+    def _add_row(self, low: float, high: float, columns: Cells, values: Array) -> int:
+        dense = np.bincount(columns, weights=values).astype(float)
         used = np.flatnonzero(dense)
         self._highs.addRow(low, high, len(used), used.astype(np.int32), dense[used])
         return int(self._highs.getNumRow()) - 1
 
-    def _pair(self, a: int, b: int) -> tuple[npt.NDArray[np.int64], Array]:
+    def _pair(self, a: int, b: int) -> tuple[Cells, Array]:
         """Columns and values of p_a - e^ε p_b."""
         line = self.line
         columns = np.array([line.owner[a], line.owner[b]])
         return columns, np.array([line.factor[a], -self.growth * line.factor[b]])
 
-    def _group(self, s: int) -> tuple[npt.NDArray[np.int64], Array]:
+    def _group(self, s: int) -> tuple[Cells, Array]:
         """Columns and values of the mass that a shift sends into the tail, less e^ε times the tail's."""
         _, _, lost, tail = self._ends(s)
         columns, values = self.line.owner[lost], self.line.factor[lost]
@@ -262,11 +263,11 @@ class LatticeProgram:
             self._cuts.append((row, s, np.zeros(0, dtype=np.int64), True))
 
     @property
-    def cuts(self) -> list[tuple[int, npt.NDArray[np.int64], bool]]:
+    def cuts(self) -> list[tuple[int, Cells, bool]]:
         """Shift, cells and tail flag of every cut so far."""
         return [(s, cells, group) for _, s, cells, group in self._cuts]
 
-    def adopt(self, cuts: list[tuple[int, npt.NDArray[np.int64], bool]]) -> None:
+    def adopt(self, cuts: list[tuple[int, Cells, bool]]) -> None:
         """Start with the cuts of another program on the same cells: they hold here too, and save rounds."""
         for s, cells, group in cuts:
             first = self._ends(s)[0]
@@ -286,19 +287,18 @@ class LatticeProgram:
         psi: dict[int, Array] = {}
         total: dict[int, float] = {}
 
-        def add(s: int, cells: npt.NDArray[np.int64], group: bool, weight: Array | float) -> None:
+        def add(s: int, cells: Cells, weight: Array | float, group: float) -> None:
             current = psi.setdefault(s, np.zeros(length))
             current[cells] += weight
-            if group:
-                current[self._ends(s)[2]] += weight if np.isscalar(weight) else 0.0
+            current[self._ends(s)[2]] += group
 
         for row, s, cells, group in self._cuts:
             if dual[row] > 0:
-                add(s, cells, group, float(dual[row]))
+                add(s, cells, float(dual[row]), float(dual[row]) if group else 0.0)
                 total[s] = total.get(s, 0.0) + float(dual[row])
         for start, s, cells, sum_row in self._blocks:
-            add(s, cells, False, dual[start : start + len(cells)])
-            if sum_row >= 0 or self.tailed:
-                add(s, np.zeros(0, dtype=np.int64), True, float(dual[start + len(cells)]))
+            grouped = sum_row >= 0 or self.tailed
+            group_dual = float(dual[start + len(cells)]) if grouped else 0.0
+            add(s, cells, dual[start : start + len(cells)], group_dual)
             total[s] = total.get(s, 0.0) + (float(dual[sum_row]) if sum_row >= 0 else 0.0)
         return [Multiplier(s, v, total.get(s, 0.0)) for s, v in sorted(psi.items()) if v.any()]

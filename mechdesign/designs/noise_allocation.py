@@ -14,25 +14,24 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
 from mechdesign.designs.allocation_closed_form import Separable, power, weighted_moment
 from mechdesign.designs.allocation_model import AllocationModel, allocation_model
-from mechdesign.designs.disparity import check_profile, disparity, gini
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.designs.allocation_result import AllocationResult
+from mechdesign.designs.disparity import check_profile
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.mechanisms.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
-from mechdesign.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.results import SolveReport
 from mechdesign.serialize import serializable
-from mechdesign.solvers import Model, Solution
+from mechdesign.solvers import Model, Solution, Status
 
 __all__ = ["AllocationResult", "NoiseAllocation"]
 
@@ -40,118 +39,6 @@ Array = npt.NDArray[np.float64]
 
 _DOWN = 1 - 8 * 2.0**-53
 """Rounds a budget down past the few roundings it took to compute it."""
-
-
-@serializable("allocation-result")
-@dataclass(frozen=True, eq=False)
-class AllocationResult(Result):
-    """Scales per coordinate with their cost, and how the privacy budget is split."""
-
-    @property
-    def scales(self) -> Array:
-        """σ_i or β_i, shape (K,)."""
-        return self.mechanism.scales
-
-    @cached_property
-    def spent(self) -> Array:
-        r"""Share of the privacy budget each coordinate takes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or
-        :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1."""
-        lam = self.design.sensitivities
-        ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
-        return power(ratio, self.design._spend) / self.design.budget
-
-    @property
-    def mse(self) -> float:
-        """E‖T‖₂²."""
-        return self.mechanism.mse()
-
-    def compare(self, *, overall: float | None = None) -> pd.DataFrame:
-        """Compare with identical noise and with scale-perturb-rescale.
-
-        Parameters
-        ----------
-        overall : float, optional
-            The ℓ₂ (Gaussian) or ℓ₁ (Laplace) sensitivity of the whole query, for the i.i.d. row. Leaving it
-            out states that the coordinates are decoupled: it is then the norm of the profile.
-
-        Returns
-        -------
-        DataFrame
-            Rows "i.i.d.", "scale-perturb-rescale", "optimal"; columns mechanism, scales (arrays of shape
-            (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
-        """
-        design = self.design
-        lam, m, budget = design.sensitivities, design._spend, design.budget
-        norm = float(np.linalg.norm(lam, m))
-        if overall is not None and not 0 < overall <= norm * (1 + 1e-12):
-            raise DesignError.of(
-                "overall", overall, f"must be positive and at most the profile's norm {norm:g}"
-            )
-        level = (norm if overall is None else float(overall)) / budget ** (1 / m)
-        laws = {
-            "i.i.d.": IndependentNoise(noise=design.noise, scales=np.full(len(lam), level)),
-            "scale-perturb-rescale": IndependentNoise(
-                noise=design.noise, scales=lam * (len(lam) / budget) ** (1 / m)
-            ),
-            "optimal": self.mechanism,
-        }
-        rows = []
-        for name, law in laws.items():
-            rows.append({"mechanism": name, "scales": law.scales, "MSE": law.mse(), "loss": design.cost(law)})
-        frame = pd.DataFrame(rows)
-        with np.errstate(divide="ignore"):
-            frame["dB"] = 10 * np.log10(frame["MSE"].iloc[0] / frame["MSE"])
-            frame["loss dB"] = 10 * np.log10(frame["loss"].iloc[0] / frame["loss"])
-        return frame[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row per coordinate."""
-        lam = self.design.sensitivities
-        return pd.DataFrame(
-            {
-                "coordinate": np.arange(len(lam)),
-                "sensitivity": lam,
-                "scale": self.scales,
-                "variance": self.mechanism.variance(),
-                "spent": self.spent,
-            }
-        )
-
-    def exact_spent(self) -> Fraction:
-        r"""Return :math:`\sum \lambda_i^2/\sigma_i^2` or :math:`\sum \lambda_i/\beta_i` in rational arithmetic."""
-        m = self.design._spend
-        total = Fraction(0)
-        for lam, scale in zip(self.design.sensitivities.tolist(), self.scales.tolist()):
-            if lam:
-                total += (Fraction(lam) / Fraction(scale)) ** m
-        return total
-
-    def _audit(self) -> pd.DataFrame:
-        design = self.design
-        # Exact while that is quick; beyond, the sum rounded up.
-        if len(self.scales) <= 2000:
-            slack = float(Fraction(design.budget) - self.exact_spent())
-        else:
-            slack = design.budget * (1 - float(self.spent.sum()) * (1 + 1e-14))
-        rows = [("privacy", 0, design.budget - slack, design.budget, slack, float("nan"), True)]
-        for name, sign in (("lower", 1), ("upper", -1)):
-            limit = getattr(design, name)
-            if limit is not None:
-                for i, (scale, bound) in enumerate(zip(self.scales, limit)):
-                    if math.isfinite(bound):
-                        gap = sign * (scale - bound)
-                        rows.append(
-                            (name, i, scale, bound, gap, float("nan"), gap <= 1e-9 * max(bound, 1e-300))
-                        )
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-
-    def _evidence(self) -> list[str]:
-        lam = self.design.sensitivities
-        return [
-            f"{len(lam)} coordinates, disparity ν {disparity(lam):.4g}, Gini {gini(lam):.4g}",
-            f"budget {self.design.budget:.9g}, spent {float(self.spent.sum()):.15g} of it",
-            f"MSE: {self.mse:.9g}",
-        ]
 
 
 @serializable("noise-allocation")
@@ -339,17 +226,17 @@ class NoiseAllocation:
         return Separable(lam, weight, float(self.loss), m, self.budget, lower, upper), needs
 
     def _check_feasible(self, problem: Separable, needs: npt.NDArray[np.bool_] | None) -> None:
-        least, worst = problem.least_budget()
-        if least <= self.budget:
+        least, group = problem.least_budget()
+        if problem.upper is None or least <= self.budget:
             return
-        worst = worst if needs is None else int(np.flatnonzero(needs)[worst])
+        worst = group if needs is None else int(np.flatnonzero(needs)[group])
         where = f"coordinate {worst}" if self.groups is None else f"group {worst}"
         epsilon = self._smallest_epsilon(least)
         what = "μ² " if self.noise == "gaussian" else "a total ε "
         hint = "" if epsilon is None else f"; with these limits the smallest epsilon is {epsilon:.6g}"
         raise InfeasibleError(
             f"the upper limits force a budget of {what}of at least {least:.6g}, and {self.budget:.6g} is allowed; "
-            f"{where} takes most of it (upper = {problem.upper[np.argmax(problem.sensitivity / problem.upper)]:.6g})"
+            f"{where} takes most of it (upper = {problem.upper[group]:.6g})"
             f"{hint}",
             smallest_epsilon=epsilon,
             least=least,
@@ -410,17 +297,8 @@ class NoiseAllocation:
             if solver == "closed-form":
                 raise DesignError.of("solver", solver, 'limits have no closed form; use "clarabel" or "scs"')
             self._check_feasible(problem, needs)
-            built = allocation_model(problem)
-            if solver in (None, "clarabel"):
-                # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
-                options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
-            solution = solvers.solve(built.model, solver or "clarabel", **options)
-            scales = built.scales(np.ravel(solution.primal["log_scales"]))
-            # The solver meets the budget to its tolerance; give back what it left, then make it safe.
-            spent = problem.spent(problem.clip(scales))
-            scales = scales * (spent / problem.budget) ** (1 / problem.spend)
-            scales = problem.made_safe(scales)
             bound = problem.lower_bound()
+            solution, scales = self._solve_model(problem, bound, solver, options)
         else:
             scales, optimum = problem.unlimited()
             scales = problem.made_safe(scales)
@@ -449,6 +327,33 @@ class NoiseAllocation:
             report=report,
             notes=self._notes(),
         )
+
+    def _solve_model(
+        self, problem: Separable, bound: float, solver: str | None, options: dict[str, Any]
+    ) -> tuple[Solution, Array]:
+        """Solve the convex model; hand over to the next solver only if the proved gap is not closed."""
+        built = allocation_model(problem)
+        name = solver or "clarabel"
+        if name == "clarabel":
+            # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
+            options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
+        for fallback in (False, True):
+            try:
+                solution = solvers.solve(built.model, name, fallback=fallback, **options)
+            except SolverError:
+                if fallback:
+                    raise
+                continue
+            scales = built.scales(np.ravel(solution.primal["log_scales"]))
+            # The solver meets the budget to its tolerance; give back what it left, then make it safe.
+            spent = problem.spent(problem.clip(scales))
+            scales = problem.made_safe(scales * (spent / problem.budget) ** (1 / problem.spend))
+            if solution.status is Status.OPTIMAL:
+                break
+            if problem.loss(scales) <= bound * (1 + 1e-8):  # it gave up, but its answer is proved good
+                solution = solution.tagged(status=Status.OPTIMAL, fallbacks=())
+                break
+        return solution, scales
 
     def _spread(self, scales: Array, needs: npt.NDArray[np.bool_] | None) -> Array:
         """Scales of the groups as scales of the coordinates; what needs no noise gets its lower limit."""

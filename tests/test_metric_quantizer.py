@@ -211,7 +211,7 @@ def test_infeasible_names_the_smallest_epsilon():
         ({"bins": [-0.5, 0.5]}, "cover"),
         ({"loss": lambda t: -np.abs(t)}, "not convex"),
     ],
-    ids=lambda v: str(v)[:40],
+    ids=lambda v: str(v).split(" at 0x")[0][:40],
 )
 def test_bad_designs(changes, words):
     with pytest.raises(DesignError, match=words):

@@ -115,7 +115,7 @@ def test_best_mechanism_is_below_the_selection_families():
             "input_range": (-1, 1),
         },
     ],
-    ids=str,
+    ids=lambda v: str(v).split(" at 0x")[0],
 )
 def test_options_against_the_program(changes):
     wanted = design(**changes)
@@ -206,7 +206,7 @@ def test_frontiers():
 # -- files, audit, import cost ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=lambda v: str(v).split(" at 0x")[0])
 def test_results_survive_files(tmp_path, changes):
     result = design(**changes).solve()
     result.save(tmp_path / "r.json")
@@ -261,7 +261,7 @@ def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):
         ({"prior": [0.1, math.nan]}, "samples"),
         ({"bins": Alphabet(0.5, 0.1)}, "cover the input range"),
     ],
-    ids=lambda v: str(v)[:40],
+    ids=lambda v: str(v).split(" at 0x")[0][:40],
 )
 def test_bad_designs(changes, words):
     with pytest.raises(DesignError, match=words):
@@ -277,7 +277,7 @@ def test_bad_designs(changes, words):
         ({"solver": "exchange"}, "exchange"),
         ({"solver": "newton", "knots": 5}, "options"),
     ],
-    ids=str,
+    ids=lambda v: str(v).split(" at 0x")[0],
 )
 def test_bad_solves(options, words):
     with pytest.raises(DesignError, match=words):

@@ -135,7 +135,7 @@ def run(report: Report) -> None:
         lambda: (users + noise.laplace(0, flat, users.shape)).mean(axis=0),
     )
     uniform = np.full(space.size, 1 / space.size)
-    rows.append({"model": "", "release": "no data: uniform", "emd_km": md.emd(uniform, truth, space)})
+    rows.append({"model": "none", "release": "no data: uniform", "emd_km": md.emd(uniform, truth, space)})
     table = pd.DataFrame(rows)
     report.table(
         "visit_histogram",

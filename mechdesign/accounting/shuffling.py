@@ -286,19 +286,25 @@ def shuffled_alpha(
 
 def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: float) -> float:
     """α of `shuffled_alpha` for diameter 1; gives up (infinite) once it is past `enough`."""
-    worst, level = 0.0, math.inf
+    found = smallest_level(_failure(unit, 1.0, m, clones), delta)
+    if found is None:
+        return math.inf
+    level, worst = found, 0.0
     edges = [*CELLS_OF_T, 0.0]
     for far, near in zip(edges, edges[1:]):
-        failure = _failure(unit, far, m, clones)
-        found = smallest_level(failure, delta) if math.isinf(level) else lower_level(failure, delta, level)
-        if found is None:
-            return math.inf
-        level = found
-        slope = step_epsilon(level, unit * near) / near if near else unit * math.tanh(level / 2)
-        worst = max(worst, m * slope * (1 + 1e-12))
+        # A level that fits farther pairs fits these; look for a lower one only where it would matter.
+        if _cell(level, unit, near, m) > worst:
+            level = lower_level(_failure(unit, far, m, clones), delta, level)
+            worst = max(worst, _cell(level, unit, near, m))
         if worst > enough:
             return math.inf
     return worst
+
+
+def _cell(s: float, unit: float, near: float, m: int) -> float:
+    """m f_u(t)/t at the near end of a cell, its largest value there; m f_u'(0) at 0."""
+    slope = step_epsilon(s, unit * near) / near if near else unit * math.tanh(s / 2)
+    return m * slope * (1 + 1e-12)
 
 
 def _failure(unit: float, t: float, k: int, clones: Clones) -> Callable[[float], float]:
@@ -326,7 +332,8 @@ def calibrate_item_alpha(
 ) -> float:
     """The largest α₀ found whose shuffled release stays within (`alpha`, `delta`)-EMD-DP.
 
-    A root of `shuffled_alpha`, to about 10⁻⁵ relative, from below: the guarantee was evaluated at the value returned.
+    A root of `shuffled_alpha` from below, rounded down to five digits so that it does not hang on the last bits of
+    a root: a smaller α₀ is only more private.
 
     Examples
     --------
@@ -374,7 +381,8 @@ def calibrate_item_alpha(
         root, step = optimize.brentq(excess, low, high, xtol=1e-6 * high, rtol=1e-6), 1e-6
         while reached(root * (1 - step)) > target:
             step *= 4
-        return max(low, root * (1 - step))
+        unit = 10.0 ** (math.floor(math.log10(root)) - 4)
+        return max(low, math.floor(root * (1 - step) / unit) * unit)
     while high - low > 1e-6 * low:
         middle = (low + high) / 2
         low, high = (middle, high) if reached(middle) <= target else (low, middle)

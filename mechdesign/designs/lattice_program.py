@@ -106,7 +106,7 @@ class LatticeProgram:
         masses = np.concatenate([line.mass, np.full(tails, tail_mass), [1.0]])
         self._add_row(1.0, 1.0, np.arange(self._columns), masses)
         self._cuts: list[
-            tuple[int, int, Array, bool]
+            tuple[int, int, Cells, bool]
         ] = []  # row, shift, cells in the set, whether the tail is
         self._blocks: list[tuple[int, int, Cells, int]] = []  # first row, shift, cells of its rows, sum row
         self._pairs: set[tuple[int, int]] = set()
@@ -292,9 +292,9 @@ class LatticeProgram:
             current[cells] += weight
             current[self._ends(s)[2]] += group
 
-        for row, s, cells, group in self._cuts:
+        for row, s, cells, grouped in self._cuts:
             if dual[row] > 0:
-                add(s, cells, float(dual[row]), float(dual[row]) if group else 0.0)
+                add(s, cells, float(dual[row]), float(dual[row]) if grouped else 0.0)
                 total[s] = total.get(s, 0.0) + float(dual[row])
         for start, s, cells, sum_row in self._blocks:
             grouped = sum_row >= 0 or self.tailed

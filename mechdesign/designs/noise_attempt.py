@@ -76,6 +76,8 @@ def attempt(
     side = max(math.ceil(window * n), n + 1)
     if loss.function is not None:
         check_loss(loss, float(width) * np.arange(-side - n - 1, side + n + 2))
+        if programmed == 0:  # say so at once if no tails of pure noise can carry this loss
+            tail_costs(loss, [j * width for j in range(-n, n + 1)], n, outward_decay(epsilon))
     lower = lower_costs(loss, -side - n - 1, side + n + 1, width)
     inner = lower[n + 1 : -n - 1]
     mirrored = inner == inner[::-1]

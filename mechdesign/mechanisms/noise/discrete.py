@@ -77,7 +77,7 @@ class DiscreteGaussian(stats.rv_discrete):
         return (shift * (shift + 2 * k)) / (2 * float(sigma) ** 2), mass
 
 
-discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", shapes="sigma")
+discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", a=-np.inf, shapes="sigma")
 r"""The discrete Gaussian as a `scipy.stats` distribution: ``discrete_gaussian(sigma)``.
 
 Examples

@@ -187,7 +187,7 @@ class FlippedHuber(stats.rv_continuous):
         v2 = (r + 2 * b) * r / 2
         out = np.where(w < v1, np.sqrt(2 * (w + b * r)) - r / 2 - b, w / r)
         out = np.where((w >= v1) & (w <= v2), np.sqrt(2 * np.maximum(w - b * r, 0)) - r / 2 + b, out)
-        if b > 0:
+        if b > r / 2:
             out = np.where(w < min(2 * b - r, r) * b, w / (2 * b), out)
         if b < r / 2:
             out = np.where(w < (r - 2 * b) * r / 2, w / r, out)

@@ -69,6 +69,10 @@ def average_costs(loss: Loss, edges: list[Fraction]) -> list[Fraction]:
         values = np.asarray(loss.function(nodes), dtype=float)
         mean = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2
         mean += _SLACK * np.abs(values).max(axis=1)
+        if not np.all(np.isfinite(mean)):
+            raise DesignError.of(
+                "loss", loss.name, f"must be finite; it is not on [{knots[0]:g}, {knots[-1]:g}]"
+            )
         out = [c + extra for c, extra in zip(out, _fractions(mean))]
     return out
 

@@ -50,9 +50,12 @@ def _callable_tail(loss: Loss, bounds: list[Fraction], step: Fraction, decay: Fr
     r, power, previous = float(decay), 1.0, None
     for k in range(1, 200_000):
         power *= r
-        term = power * np.array([float(c) for c in average_costs(only, [e + k * step for e in bounds])])
-        if not np.all(np.isfinite(term)):
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = average_costs(only, [e + k * step for e in bounds])
+        except DesignError:  # beyond what doubles hold
             break
+        term = power * np.array([float(c) for c in costs])
         total += term
         if previous is not None:
             ratio = float(np.max(term / np.maximum(previous, 1e-300)))

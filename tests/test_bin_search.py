@@ -101,6 +101,17 @@ def test_alphabet_bound_holds_for_any_outputs(seed, step):
     assert fine.any_outputs_bound <= some.solve(gap=1e-6).value * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(("loss", "epsilon"), [("absolute", 1.0), ("squared", 1.0), ("absolute", 4.0)])
+def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
+    coarse = design(Alphabet(3.0, 0.75), epsilon, loss=loss).solve()
+    fine = design(Alphabet(3.0, 0.05), epsilon, loss=loss).solve()
+    assert coarse.any_outputs_bound <= fine.lower_bound
+    assert fine.value < coarse.lower_bound
+    worst = design(Alphabet(3.0, 0.75), epsilon, loss=loss, objective="worst").solve()
+    better = design(Alphabet(3.0, 0.1), epsilon, loss=loss, objective="worst").solve()
+    assert worst.any_outputs_bound <= better.value
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

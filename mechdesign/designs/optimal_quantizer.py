@@ -302,20 +302,23 @@ def _minimise(
         value = problem.value(floors)
         margin = 64 * np.finfo(float).eps * max(1.0, abs(value))
         return FloorSolution(floors, value, value - margin, 0, nothing, np.zeros(len(problem.atoms[0])))
-    # Rows at very many samples would fill the memory; the planes take them group by group.
-    crowded = len(problem.atoms[0]) * m > 1_000_000 and method is None
-    if problem.bias > 0 or method == "cutting-planes" or crowded:
+    atoms = len(problem.atoms[0])
+    # Many point masses make F piecewise linear: planes fit it better than Newton's quadratics, and need less memory.
+    many = atoms > 30
+    if problem.bias > 0 or method == "cutting-planes":
         return cutting_planes(problem, gap=gap, start=start)
-    best = newton(problem, gap=gap)
-    if method == "newton" or best.gap <= gap or m > 128:
+    if method == "newton":
+        return newton(problem, gap=gap)
+    best = cutting_planes(problem, gap=gap, start=start) if many else newton(problem, gap=gap)
+    if best.gap <= gap or (m > 512 and not many) or (many and atoms * m > 1_000_000):
         return best
     begin = best.floors if math.isfinite(best.value) else start
-    more = cutting_planes(problem, gap=gap, start=begin)
+    more = newton(problem, gap=gap) if many else cutting_planes(problem, gap=gap, start=begin)
     return replace(
         more if more.lower_bound > best.lower_bound else best,
         floors=more.floors if more.value < best.value else best.floors,
         value=min(more.value, best.value),
         lower_bound=max(more.lower_bound, best.lower_bound),
         iterations=best.iterations + more.iterations,
-        cuts=more.cuts,
+        cuts=max(more.cuts, best.cuts),
     )

@@ -206,7 +206,9 @@ def test_frontiers():
 # -- files, audit, import cost ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=lambda v: str(v).split(" at 0x")[0])
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=lambda v: str(v).split(" at 0x")[0]
+)
 def test_results_survive_files(tmp_path, changes):
     result = design(**changes).solve()
     result.save(tmp_path / "r.json")
@@ -217,8 +219,10 @@ def test_results_survive_files(tmp_path, changes):
 
 
 def test_audit_finds_nothing_violated():
-    table = design().solve().audit()
-    assert table["slack"].min() >= -1e-15
+    for changes in ({}, {"max_bias": 0.1}, {"objective": "worst"}):
+        table = design(**changes).solve().audit()
+        assert table["slack"].min() >= -1e-15
+        assert set(table["family"]) >= {"privacy", "normalisation", "unbiased"}
 
 
 def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):

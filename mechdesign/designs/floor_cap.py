@@ -68,9 +68,12 @@ def capped(
     if above[2] <= cap:
         return free
     least = solve(square, inner)
+    if least.lower_bound <= cap < least.value:
+        # Too close to call at this gap.
+        least = solve(square, 1e-12)
     if least.value > cap:
         raise InfeasibleError(
-            f"max_mse = {cap:g} is below the least possible mean squared error {least.value:.9g} "
+            f"max_mse = {cap:.9g} is below the least possible mean squared error {least.value:.9g} "
             "(at this epsilon, with these outputs and this range)",
             least=least.value,
         )

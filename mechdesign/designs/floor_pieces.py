@@ -141,7 +141,9 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     middle = (edges[:-1] + edges[1:]) / 2
     q = np.searchsorted(turn, middle, side="right")  # knot of the fill where s_0 sits
     free_mean = fill.means[q]
-    up, down = free_mean > middle + bias, free_mean < middle - bias
+    # Within rounding of the budget a row counts as free: its own dual is the one that is tight.
+    near = bias + 1e-14 * (abs(lower) + abs(upper) + float(np.abs(fill.bins).max()))
+    up, down = free_mean > middle + near, free_mean < middle - near
     shift = np.where(up, bias, np.where(down, -bias, 0.0))
     segment = _segment(fill, proper, middle + shift)
     tied = up | down

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.audit.certificate import Certificate
+from mechdesign.audit.slack import quantizer_slack
 from mechdesign.designs.floor_newton import FloorSolution
 from mechdesign.designs.floor_pieces import Pieces, pieces
 from mechdesign.designs.floors import exact_block_fill
@@ -94,6 +95,10 @@ class OptimalQuantizerResult(QuantizerResult):
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
         return Certificate(law, self.design.privacy.epsilon, self.design.max_bias)
+
+    def _audit(self) -> pd.DataFrame:
+        design = self.design
+        return quantizer_slack(self.mechanism, design.privacy.epsilon, max_bias=design.max_bias)
 
     def _evidence(self) -> list[str]:
         lines = [

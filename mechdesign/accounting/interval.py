@@ -144,6 +144,7 @@ def delta_interval(
     rounds: int = 1,
     sampling: float = 1.0,
     closed_form: bool = True,
+    points: int = 2**20,
 ) -> DeltaInterval:
     r"""Bound δ(ε) of independent additive noise from both sides.
 
@@ -163,11 +164,13 @@ def delta_interval(
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless rounds are sampled.
+    points : int
+        Largest grid; refinement stops there, with an interval that is proved but wider.
 
     Returns
     -------
     DeltaInterval
-        Proved bounds; wider than asked only where refinement would exceed 2^20 grid points.
+        Proved bounds; wider than asked only where refinement would exceed `points`.
 
     Raises
     ------
@@ -199,7 +202,7 @@ def delta_interval(
             delta = privacy_profile(terms[0].law, terms[0].sensitivity, epsilon)
             return DeltaInterval(max(delta * (1 - 1e-8) - 1e-290, 0.0), min(delta * (1 + 1e-8) + 1e-290, 1.0))
         plan = _plan(terms, epsilon, width)
-        return _refine(plan, epsilon, width, rounds, None)
+        return _refine(plan, epsilon, width, rounds, None, points)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
     plan = _plan(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
@@ -208,7 +211,7 @@ def delta_interval(
     )
     step = min(plan.step, max(sampled[0][0][0].step, plan.step / 200))
     plan = replace(plan, step=plan.align(step), upper_tail=plan.upper_tail * 1e-3)
-    return _refine(plan, epsilon, width, rounds, sampling)
+    return _refine(plan, epsilon, width, rounds, sampling, points)
 
 
 def is_gaussian(law: Any) -> bool:
@@ -220,7 +223,9 @@ def is_gaussian(law: Any) -> bool:
     return name == "norm" and law.mean() == 0
 
 
-def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: float | None) -> DeltaInterval:
+def _refine(
+    plan: _Plan, epsilon: float, width: float, rounds: int, sampling: float | None, points: int
+) -> DeltaInterval:
     step = plan.step
     best = DeltaInterval(0.0, 1.0)
     for _ in range(9):
@@ -246,7 +251,7 @@ def _refine(plan: _Plan, epsilon: float, width: float, rounds: int, sampling: fl
             plan = replace(plan, upper_tail=max(0.01 * width * best.upper / count * 1e-3, _FLOOR))
             continue
         step = plan.align(step * min(max(math.sqrt(0.6 * width * best.upper / gap), 0.15), 0.7))
-        if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > 2**20:
+        if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > points:
             break
     return best
 

@@ -169,9 +169,13 @@ def least_cost(
     values = [value(s) for s in starts]
     i = min(range(len(starts)), key=values.__getitem__)
     state["spread"] = float(make(starts[i], known[starts[i]][1]).std())
-    low, high = starts[max(i - 1, 0)], starts[min(i + 1, len(starts) - 1)]
+    # shapes range over decades: log(1 + shape) is the natural variable
+    low, high = math.log1p(starts[max(i - 1, 0)]), math.log1p(starts[min(i + 1, len(starts) - 1)])
     optimize.minimize_scalar(
-        value, bounds=(low, high), method="bounded", options={"xatol": 2e-4 * (high - low), "maxiter": 14}
+        lambda u: value(math.expm1(u)),
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 2e-4 * (high - low), "maxiter": 14},
     )
     shape = min(known, key=lambda s: known[s][0])
     return shape, known[shape][1]

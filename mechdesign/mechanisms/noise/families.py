@@ -72,7 +72,7 @@ FAMILIES: dict[str, Family] = {
         Family(
             "osgt",
             lambda b, scale, d: osgt(b, scale=scale),
-            lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0),
+            lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0, 3000.0),
             normal=(0.0, 1.0),
         ),
         Family(

@@ -49,6 +49,9 @@ def test_moments_by_quadrature(dist, shapes):
     if dist is staircase and shapes[0] < 0.1:
         pytest.skip("thousands of steps; the closed form is tested through the sums below")
     assert integral(law.pdf, law) == pytest.approx(1, rel=1e-10)
+    assert integral(lambda t: abs(t) * law.pdf(t), law) == pytest.approx(
+        AdditiveNoise(law, 1.0).absolute_error, rel=1e-9
+    )
     assert integral(lambda t: t * t * law.pdf(t), law) == pytest.approx(law.var(), rel=1e-9)
     kurtosis = integral(lambda t: t**4 * law.pdf(t), law) / law.var() ** 2 - 3
     assert kurtosis == pytest.approx(float(law.stats("k")), rel=1e-8, abs=1e-8)

@@ -111,13 +111,11 @@ def _laplace(r: float) -> tuple[Any, Any, tuple[float, ...]]:
 
 def _logistic(r: float) -> tuple[Any, Any, tuple[float, ...]]:
     # log density -2 log 2cosh(t/2): loss 2 log cosh(t/2 + r/4)/cosh(t/2 - r/4), bounded by r
-    def log_cosh(x: Any) -> Any:
-        x = np.abs(x)
-        return x + np.log1p(np.exp(-2 * x))
-
+    # log 2cosh(x) = |x| + log(1 + e^{-2|x|}); the difference of the |x| is t, cut off at ±r/2
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)
-        return 2 * (log_cosh(t / 2 + r / 4) - log_cosh(t / 2 - r / 4))
+        plus, minus = np.log1p(np.exp(-np.abs(t + r / 2))), np.log1p(np.exp(-np.abs(t - r / 2)))
+        return 2 * (np.clip(t, -r / 2, r / 2) + (plus - minus))
 
     def inverse(v: Any) -> Any:
         # tanh(t/2)·tanh(r/4) = tanh(v/4), written with expm1 as tanh saturates:

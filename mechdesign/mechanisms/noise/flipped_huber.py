@@ -123,6 +123,9 @@ class FlippedHuber(stats.rv_continuous):
     def _munp(self, n: int, b: Any) -> Any:
         return 0.0 if n % 2 else _absolute_moment(n, b)
 
+    def _mean_absolute(self, b: float) -> float:
+        return float(_absolute_moment(1, b))
+
     def _entropy(self, b: Any) -> Any:
         # log κ + E ρ; E ρ over the centre is b E|T|1{|T| ≤ b}, over the tails (T² + b²)/2.
         safe = np.maximum(b, _EMPTY)

@@ -82,6 +82,9 @@ class OffsetSymmetricGaussian(stats.rv_continuous):
             return 0.0
         return _absolute_moment(n, b)
 
+    def _mean_absolute(self, b: float) -> float:
+        return float(_absolute_moment(1, b))
+
     def _stats(self, b: Any) -> Any:
         variance = _absolute_moment(2, b)
         return 0.0, variance, 0.0, _absolute_moment(4, b) / variance**2 - 3

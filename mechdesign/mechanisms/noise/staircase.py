@@ -140,6 +140,10 @@ class Staircase(stats.rv_continuous):
         b = np.exp(-epsilon)
         return _raw_moment(n, b, gamma) / _mass(b, gamma)
 
+    def _mean_absolute(self, epsilon: float, gamma: float) -> float:
+        b = math.exp(-epsilon)
+        return float(_raw_moment(1, b, gamma) / _mass(b, gamma))
+
     def _stats(self, epsilon: Any, gamma: Any) -> Any:
         variance = self._munp(2, epsilon, gamma)
         return 0.0, variance, 0.0, self._munp(4, epsilon, gamma) / variance**2 - 3

@@ -65,6 +65,9 @@ class TruncatedLaplace(stats.rv_continuous):
             return 0.0
         return special.gamma(n + 1) * special.gammainc(n + 1, c) / -np.expm1(-c)
 
+    def _mean_absolute(self, c: float) -> float:
+        return float(special.gammainc(2, c) / -math.expm1(-c))
+
     def _stats(self, c: Any) -> Any:
         variance = self._munp(2, c)
         return 0.0, variance, 0.0, self._munp(4, c) / variance**2 - 3

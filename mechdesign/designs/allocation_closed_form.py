@@ -44,6 +44,9 @@ def power(x: Array, exponent: float, out: Array | None = None) -> Array:
         return out
     if exponent == 2:
         return np.multiply(x, x, out=out)
+    if exponent == 3 and out is not x:
+        np.multiply(x, x, out=out)
+        return np.multiply(out, x, out=out)
     if exponent == 4:
         np.multiply(x, x, out=out)
         return np.multiply(out, out, out=out)

@@ -185,8 +185,8 @@ def test_exact_sampler_uses_the_certified_weights() -> None:
             weights = sampler.integer_weights(segment, end)
             assert [Fraction(w, sum(weights)) for w in weights] == law.row(segment, end)
     for (segment, end), cumulative in sampler.weights.items():
-        steps = [b - a for a, b in zip([Fraction(0), *cumulative], cumulative)]
-        assert steps == law.row(segment, end) and cumulative[-1] == 1
+        steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
+        assert steps == law.row(segment, end)
 
 
 def test_exact_comparisons_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +196,9 @@ def test_exact_comparisons_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None
     third = Fraction(1, 3)
     word = int(third * 2**64)
     monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\x00" * n)
-    assert sampling._below(word, third) and sampling._locate(word, [third, Fraction(1)]) == 0
+    assert sampling._below(word, third) and sampling._locate(word, [1, 3]) == 0
     monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\xff" * n)
-    assert not sampling._below(word, third) and sampling._locate(word, [third, Fraction(1)]) == 1
+    assert not sampling._below(word, third) and sampling._locate(word, [1, 3]) == 1
 
 
 def test_sampling_is_reproducible_and_keeps_shapes() -> None:

@@ -12,6 +12,8 @@ system's.
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -179,35 +181,31 @@ class ExactSampler:
 
     Attributes
     ----------
-    weights : list of list of Fraction
-        Cumulative probabilities of the rows that have been used; for inspection.
+    weights : dict of (segment, end) to list of int
+        Cumulative integer weights of the rows that have been used; for inspection.
     """
 
     def __init__(self, law: ExactLaw) -> None:
         self.law = law
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
-        self.weights: dict[tuple[int, int], list[Fraction]] = {}
-
-    def _cumulative(self, segment: int, end: int) -> list[Fraction]:
-        key = (segment, end)
-        if key not in self.weights:
-            total, sums = Fraction(0), []
-            for p in self.law.row(segment, end):
-                total += p
-                sums.append(total)
-            if total != 1:
-                raise DesignError(f"row {key} of the exact law sums to {total}, not 1")
-            self.weights[key] = sums
-        return self.weights[key]
+        self.weights: dict[tuple[int, int], list[int]] = {}
 
     def integer_weights(self, segment: int, end: int) -> list[int]:
         """The row's probabilities as integers over their least common denominator."""
-        from math import lcm
-
         row = self.law.row(segment, end)
-        common = lcm(*(p.denominator for p in row))
-        return [int(p * common) for p in row]
+        common = math.lcm(*{p.denominator for p in row})
+        weights = [p.numerator * (common // p.denominator) for p in row]
+        if sum(weights) != common:
+            raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
+        return weights
+
+    def _cumulative(self, segment: int, end: int) -> list[int]:
+        """Running sums of the integer weights; the last one is their common denominator."""
+        key = (segment, end)
+        if key not in self.weights:
+            self.weights[key] = list(itertools.accumulate(self.integer_weights(segment, end)))
+        return self.weights[key]
 
     def draw(self, x: Array) -> Array:
         """One output for every input."""
@@ -251,7 +249,8 @@ class ExactSampler:
     def _invert(self, segment: int, end: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
         """Index i with C_{i-1} ≤ U < C_i, U having the given leading 64 bits."""
         cumulative = self._cumulative(segment, end)
-        floors = np.array([min(int(c * 2**64), 2**64 - 1) for c in cumulative[:-1]], dtype=np.uint64)
+        total = cumulative[-1]
+        floors = np.array([min((c << 64) // total, 2**64 - 1) for c in cumulative[:-1]], dtype=np.uint64)
         index = np.searchsorted(floors, words, side="right")
         # U in the 64-bit cell of some C_i: undecided unless C_i is itself a multiple of 2^-64.
         for i in np.flatnonzero(np.isin(words, floors)):
@@ -279,13 +278,12 @@ def _below(word: int, threshold: Fraction) -> bool:
         word, bits = _more(word, bits)
 
 
-def _locate(word: int, cumulative: list[Fraction]) -> int:
-    """Index of the cell of [0, 1) that holds U, drawing more bits while a boundary is inside U's cell."""
-    bits = 64
+def _locate(word: int, cumulative: list[int]) -> int:
+    """Index i with C_{i-1} ≤ U·C < C_i, C the last sum, drawing more bits while a boundary is inside U's cell."""
+    bits, total = 64, cumulative[-1]
     while True:
-        unit = 1 << bits
-        low = sum(c * unit <= word for c in cumulative)
-        high = sum(c * unit < word + 1 for c in cumulative)
+        low = sum((c << bits) <= word * total for c in cumulative)
+        high = sum((c << bits) < (word + 1) * total for c in cumulative)
         if low == high:
             return low
         word, bits = _more(word, bits)

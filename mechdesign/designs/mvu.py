@@ -169,7 +169,9 @@ class MVU:
         for widening in (0.0, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7):
             wider = centre + (alphabet - centre) * (1 + widening)
             try:
-                solvers.solve(self.model(wider, epsilon=self.privacy.epsilon * (1 - 1e-13)), solver or "highs")
+                solvers.solve(
+                    self.model(wider, epsilon=self.privacy.epsilon * (1 - 1e-13)), solver or "highs"
+                )
             except InfeasibleError:
                 continue
             return wider

@@ -146,7 +146,7 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
 
     if rng is not None and not isinstance(rng, (int, torch.Generator)):
         raise DesignError.of("rng", rng, "must be a seed or a torch.Generator for tensor inputs")
-    generator = rng
+    generator: Any = rng
     if isinstance(rng, int):
         generator = torch.Generator(device=x.device).manual_seed(rng)
     kind = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32

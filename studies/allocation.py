@@ -260,7 +260,7 @@ def private_pca(report: Report, trials: int = 20) -> None:
         "settings the paper states we do **not** reproduce its Table III. The i.n.i.d. scales presuppose that every entry of x xᵀ "
         "is clipped to 1/√K or 1/√(2K), about the typical size of an entry: the clipped matrix is biased (rows *clipped*), which "
         "costs more than the smaller noise saves. Rows *as it is* show the noise alone, without the clipping that its privacy "
-        "needs; there the Gaussian errors come within a sixth of the printed ones, and with the printed ratio between i.i.d. and "
+        "needs; there the Gaussian errors come within a sixth of the printed ones, with nearly their ratio between i.i.d. and "
         "i.n.i.d. For Laplace noise Δ₁ = (M + 1)/2 = 50.5, and the noise buries the signal (eigenvalues N/r = 100) at these ε; the "
         "printed errors need noise about ten times smaller. Which sensitivity was used there the paper does not say."
     )

@@ -87,7 +87,15 @@ def scale_for(
     scale, slope : float
     """
 
+    seen: dict[float, float] = {}
+
     def excess(u: float) -> float:
+        # remembered: a search's evaluator re-plans as laws change, and a bracket must not change its signs
+        if u not in seen:
+            seen[u] = fresh(u)
+        return seen[u]
+
+    def fresh(u: float) -> float:
         # log(δ/target) above the target, δ/target − 1 below: smooth, and bounded where δ falls to zero
         ratio = evaluate(make(math.exp(u))) / delta
         return math.log(ratio) if ratio > 1 else ratio - 1

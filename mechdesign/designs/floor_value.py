@@ -146,7 +146,9 @@ class FloorProblem:
         ends = np.array([self.lower, self.upper])
         exact = float(self.prior.continuous_moments(ends)[0, 0])
         with np.errstate(all="ignore"):
-            mass = float(self.prior.continuous_integrals(_powers, np.linspace(self.lower, self.upper, 17))[:, 0].sum())
+            mass = float(
+                self.prior.continuous_integrals(_powers, np.linspace(self.lower, self.upper, 17))[:, 0].sum()
+            )
         return abs(mass - exact) < 1e-11
 
     def moments(self, edges: Array) -> Array:

@@ -26,7 +26,15 @@ from mechdesign.errors import DesignError
 from mechdesign.mechanisms.exact_law import SelectionLaw
 from mechdesign.serialize import serializable
 
-__all__ = ["Selection", "check_bins", "check_range", "erm_family", "mirrored_bins", "rqm_family", "symmetric_bins"]
+__all__ = [
+    "Selection",
+    "check_bins",
+    "check_range",
+    "erm_family",
+    "mirrored_bins",
+    "rqm_family",
+    "symmetric_bins",
+]
 
 Array = npt.NDArray[np.float64]
 _WEIGHT_BITS = 72

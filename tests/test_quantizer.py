@@ -275,3 +275,12 @@ def test_tensors(seed: int) -> None:
     assert stats.chisquare(counts, mechanism.probabilities(0.3) * len(x)).pvalue > 1e-6
     with pytest.raises(md.DesignError, match="clip=True"):
         mechanism.sample(x * 10, seed)
+
+
+def test_pictures() -> None:
+    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
+    assert mechanism.describe([0.0, 1.0]).count("x = ") == 2
+    fig = mechanism.plot([-1.0, 0.0, 1.0])
+    assert len(fig.axes) == 3
+    heights = [bar.get_height() for bar in fig.axes[1].patches]
+    np.testing.assert_allclose(heights, mechanism.probabilities(0.0))

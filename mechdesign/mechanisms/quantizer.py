@@ -21,7 +21,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError
 from mechdesign.exact import log_upper
 from mechdesign.losses import Loss
-from mechdesign.mechanisms import sampling
+from mechdesign.mechanisms import pictures, sampling
 from mechdesign.mechanisms.exact_law import ExactLaw
 from mechdesign.mechanisms.selection import Selection, check_bins, check_range, erm_family, rqm_family
 from mechdesign.priors import Prior
@@ -394,28 +394,8 @@ class Quantizer:
                1  0.2917 ########
                2  0.2083 ######
         """
-        lines = []
-        for value in np.atleast_1d(np.asarray(x, dtype=float)):
-            row = self.probabilities(value)
-            lines.append(f"x = {value:g}")
-            lines += [
-                f"{b:>8.4g}  {p:.4f} {'#' * round(width * p / max(row.max(), 0.3))}".rstrip()
-                for b, p in zip(self.bins, row)
-            ]
-        return "\n".join(lines)
+        return pictures.bars(self, x, width=width)
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""
-        from mechdesign.plotting import COLOURS, figure
-
-        values = np.atleast_1d(np.asarray(x, dtype=float))
-        fig, axes = figure(
-            1, len(values), width=3.2 * len(values), height=2.6, squeeze=False, sharey=True, **options
-        )
-        span = float(np.diff(self.bins).min())
-        for axis, value in zip(axes[0], values):
-            axis.bar(self.bins, self.probabilities(value), width=0.6 * span, color=COLOURS[0])
-            axis.axvline(value, color=COLOURS[1], linestyle="--", linewidth=1)
-            axis.set(title=f"x = {value:g}", xlabel="output", xticks=self.bins)
-        axes[0][0].set_ylabel("probability")
-        return fig
+        return pictures.panels(self, x, **options)

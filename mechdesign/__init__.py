@@ -63,6 +63,7 @@ from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.mechanisms.reduction import ReducedRelease, SamplingReduction, sampling_reduction
 from mechdesign.mechanisms.responses import ClusteredResponse, KaryResponse
 from mechdesign.mechanisms.vector import VectorQuantizer
+from mechdesign.mechanisms.vector_noise import CorrelatedGaussianNoise, IndependentNoise
 from mechdesign.metric import MetricSpace
 from mechdesign.priors import Prior, clipped, truncated
 from mechdesign.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
@@ -98,6 +99,7 @@ __all__ = [
     "ChannelResult",
     "ClusteredResponse",
     "CorrelatedGaussian",
+    "CorrelatedGaussianNoise",
     "DeltaInterval",
     "DesignError",
     "DiscreteEMDPrivacy",
@@ -108,6 +110,7 @@ __all__ = [
     "Grid",
     "HadamardResponse",
     "HybridMechanism",
+    "IndependentNoise",
     "InfeasibleError",
     "ItemPrivacy",
     "ItemwiseRelease",

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import joblib
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -72,22 +73,29 @@ def study_check(
     names: Annotated[list[str], typer.Argument(help="Studies to check, or 'all'.")],
     kept: Annotated[Path, typer.Option(help="Folder with the committed results.")] = Path("results"),
     data_dir: DataDir = None,
-    jobs: Jobs = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Studies regenerated at a time.")] = 1,
 ) -> None:
     """Regenerate studies elsewhere and compare with committed results, within each table's stated tolerances."""
-    chosen = all_studies().values() if names == ["all"] else [get_study(n) for n in names]
+    chosen = list(all_studies()) if names == ["all"] else [get_study(n).name for n in names]
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as fresh:
-        for study in chosen:
-            folder = run_study(study, Path(fresh), data_dir=data_dir, jobs=jobs)
-            found = check_study(folder, kept / study.name)
+        # Studies are independent: one a process, the longest of them decides.
+        work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
+            joblib.delayed(_regenerate)(name, Path(fresh), data_dir) for name in chosen
+        )
+        for name, folder in work:
+            found = check_study(folder, kept / name)
             problems += found
             seconds = json.loads((folder / "manifest.json").read_text())["seconds"]
-            typer.echo(f"{study.name}: {'differs' if found else 'as committed'} ({seconds:.1f} s)")
+            typer.echo(f"{name}: {'differs' if found else 'as committed'} ({seconds:.1f} s)")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _regenerate(name: str, out: Path, data_dir: Path | None) -> tuple[str, Path]:
+    return name, run_study(get_study(name), out, data_dir=data_dir)
 
 
 @app.command()

@@ -234,7 +234,7 @@ def _refine(
             parts = plan.parts(step, pessimistic=pessimistic)
             if sampling is None:
                 bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
-                if not pessimistic and any(isinstance(a, CentredLoss) and a.atoms for a, _ in plan.losses):
+                if not pessimistic and _near_atoms(plan, epsilon):
                     parts = plan.parts(step, pessimistic=False, exact=True)
                     bounds[1] = max(bounds[1], composed_delta(parts, epsilon, guess=plan.theta)[0])
             else:
@@ -254,6 +254,13 @@ def _refine(
         if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > points:
             break
     return best
+
+
+def _near_atoms(plan: _Plan, epsilon: float) -> bool:
+    """Whether δ may hang on all losses being at their atoms and barely passing ε."""
+    if not all(isinstance(loss, CentredLoss) and loss.atoms for loss, _ in plan.losses):
+        return False
+    return abs(sum(loss.atoms[0] * count for loss, count in plan.losses) / max(epsilon, 1e-300) - 1) < 0.05
 
 
 def _largest(loss: Loss, plan: _Plan) -> float:

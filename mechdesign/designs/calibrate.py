@@ -148,7 +148,7 @@ def calibrate(
     if delta < SMALLEST_DELTA:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
     if family.name == "gaussian" and accounting == "exact":
-        law = family.make(0.0, math.sqrt(k) * value / gaussian_mu(epsilon, delta), value)
+        law = family.make(0.0, math.sqrt(k) * value / _normal_mu(epsilon, delta), value)
     else:
         law = _search(family, epsilon, delta, value, k, loss, accounting)
     certificate = _check(law, value, k, epsilon, delta, exact=accounting == "exact")
@@ -233,7 +233,7 @@ def _search(
     if family.normal is not None and accounting != "zcdp":
         # the Gaussian member costs nothing to know exactly, so the family is never worse
         shape, unit = family.normal
-        gaussian = make(shape, unit * math.sqrt(dimension) * sensitivity / gaussian_mu(epsilon, delta))
+        gaussian = make(shape, unit * math.sqrt(dimension) * sensitivity / _normal_mu(epsilon, delta))
         if cost_of(gaussian, loss) <= cost_of(found, loss):
             return gaussian
     return found
@@ -256,9 +256,14 @@ def _check(
         proved_upper = delta_interval(term, epsilon).upper if is_gaussian(law) else upper_delta(term, epsilon)
         low, upper = other.lower, min(proved_upper, other.upper)
     # A closed-form sufficient condition is its own proof; there the evaluation only must not contradict it.
-    if low > delta or (exact and upper > delta * (1 + 3e-8)):
+    if low > delta or (exact and upper > delta):
         raise _failed(low, upper, delta)
-    return DeltaInterval(min(low, upper, delta), min(upper, delta))
+    return DeltaInterval(min(low, upper), upper if exact else min(upper, delta))
+
+
+def _normal_mu(epsilon: float, delta: float) -> float:
+    """μ a hair inside the root, so that the profile's evaluation, which rounds up, stays within δ too."""
+    return gaussian_mu(epsilon, delta * (1 - 1e-10))
 
 
 def _failed(low: float, upper: float, delta: float) -> SolverError:

@@ -174,11 +174,13 @@ def least_cost(
         known[shape] = (cost(law), scale)
         return known[shape][0]
 
-    values = [value(s) for s in starts]
-    i = min(range(len(starts)), key=values.__getitem__)
-    state["spread"] = float(make(starts[i], known[starts[i]][1]).std())
+    for start in starts:
+        value(start)
+    shapes = sorted(known)
+    i = min(range(len(shapes)), key=lambda j: known[shapes[j]][0])
+    state["spread"] = float(make(shapes[i], known[shapes[i]][1]).std())
     # shapes range over decades: log(1 + shape) is the natural variable
-    low, high = math.log1p(starts[max(i - 1, 0)]), math.log1p(starts[min(i + 1, len(starts) - 1)])
+    low, high = math.log1p(shapes[max(i - 1, 0)]), math.log1p(shapes[min(i + 1, len(shapes) - 1)])
     optimize.minimize_scalar(
         lambda u: value(math.expm1(u)),
         bounds=(low, high),

@@ -175,6 +175,9 @@ class AdditiveNoise:
     def privacy_profile(self, epsilon: Any) -> Any:
         """δ(ε): exact in one dimension, the upper end of the certified interval in several.
 
+        From the ε it was calibrated for on, the certificate's proved δ holds too (δ falls with ε), and the
+        smaller of the two upper bounds is returned.
+
         Parameters
         ----------
         epsilon : float or ndarray
@@ -183,8 +186,15 @@ class AdditiveNoise:
         if self.dimension == 1:
             return privacy_profile(self.law, self.sensitivity, epsilon)
         values = np.asarray(epsilon, dtype=float)
-        out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
+        out = np.array([self._upper(float(e)) for e in values.ravel()]).reshape(values.shape)
         return float(out) if out.ndim == 0 else out
+
+    def _upper(self, epsilon: float) -> float:
+        upper = self.delta_interval(epsilon).upper
+        calibrated = getattr(self.privacy, "epsilon", math.inf)
+        if self.certificate is not None and epsilon >= calibrated:
+            return min(upper, self.certificate.upper)
+        return upper
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Proved interval for δ(ε); options as in `mechdesign.delta_interval` (width, rounds, sampling)."""

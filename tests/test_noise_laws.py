@@ -43,11 +43,10 @@ def integral(f, law):
     )
 
 
-@pytest.mark.parametrize(("dist", "shapes"), SHAPES)
+# A staircase of thousands of steps is no work for quadrature; its closed form is tested through sums below.
+@pytest.mark.parametrize(("dist", "shapes"), [s for s in SHAPES if not (s[0] is staircase and s[1][0] < 0.1)])
 def test_moments_by_quadrature(dist, shapes):
     law = dist(*shapes, scale=1.7)
-    if dist is staircase and shapes[0] < 0.1:
-        pytest.skip("thousands of steps; the closed form is tested through the sums below")
     assert integral(law.pdf, law) == pytest.approx(1, rel=1e-10)
     assert integral(lambda t: abs(t) * law.pdf(t), law) == pytest.approx(
         AdditiveNoise(law, 1.0).absolute_error, rel=1e-9

@@ -32,12 +32,11 @@ def test_gap_and_certificate(seed: int) -> None:
     assert abs(result.rise) <= 1e-9
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+# Two outputs leave nothing to optimise.
+@pytest.mark.parametrize("seed", [s for s in SEEDS if len(random_design(s).bins) > 2])
 def test_two_methods_agree(seed: int) -> None:
     """Interior point and cutting planes share only the block fill: each one's bound must not exceed the other's value."""
     problem = random_design(seed).problem()
-    if len(problem.bins) == 2:
-        pytest.skip("two outputs leave nothing to optimise")
     one, two = newton(problem, gap=1e-7), cutting_planes(problem, gap=1e-7)
     assert one.lower_bound <= two.value
     assert two.lower_bound <= one.value

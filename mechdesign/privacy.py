@@ -18,20 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mechdesign.checks import positive
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
-
-
-def _positive(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise DesignError.of(name, value, "must be a positive, finite number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be a positive, finite number")
-    return number
 
 
 @serializable("pure-dp")
@@ -53,7 +44,7 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
 
 
 @serializable("approximate-dp")
@@ -78,7 +69,7 @@ class ApproximateDP:
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         try:
             delta = float(self.delta)
         except (TypeError, ValueError):
@@ -105,7 +96,7 @@ class ZeroConcentratedDP:
     xi: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _positive("rho", self.rho))
+        object.__setattr__(self, "rho", positive("rho", self.rho))
         xi = float(self.xi)
         if not (math.isfinite(xi) and xi >= 0):
             raise DesignError.of("xi", self.xi, "must be non-negative and finite")
@@ -131,7 +122,7 @@ class MetricDP:
     metric: str | Callable[[Any, Any], Any] = "absolute"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         if not callable(self.metric) and self.metric not in ("absolute", "squared"):
             raise DesignError.of("metric", self.metric, 'must be "absolute", "squared" or a callable d(x, y)')
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
+from mechdesign.checks import positive
 from mechdesign.designs.bin_slopes import bin_slopes
 from mechdesign.designs.floors import smallest_epsilon
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Alphabet", "BinSearch", "any_outputs_bound", "search_bins", "solve_alphabet"]
 
 Array = npt.NDArray[np.float64]
-
-
-def _positive(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise DesignError.of(name, value, "must be a positive, finite number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be a positive, finite number")
-    return number
 
 
 @serializable("alphabet")
@@ -73,8 +64,8 @@ class Alphabet:
     step: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_abs", _positive("max_abs", self.max_abs))
-        object.__setattr__(self, "step", _positive("step", self.step))
+        object.__setattr__(self, "max_abs", positive("max_abs", self.max_abs))
+        object.__setattr__(self, "step", positive("step", self.step))
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
         if self.size > 4097:
@@ -126,7 +117,7 @@ class BinSearch:
         if int(self.starts) != self.starts or self.starts < 1:
             raise DesignError.of("starts", self.starts, "must be a positive integer")
         object.__setattr__(self, "m", int(self.m))
-        object.__setattr__(self, "max_abs", _positive("max_abs", self.max_abs))
+        object.__setattr__(self, "max_abs", positive("max_abs", self.max_abs))
 
 
 def any_outputs_bound(design: OptimalQuantizer, bound: float) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate
 
-from mechdesign.errors import DesignError
+from mechdesign.checks import positive
 from mechdesign.losses import Loss
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.priors import Prior
@@ -43,12 +43,6 @@ def duchi(epsilon: float) -> Quantizer:
     return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 
 
-def _checked(epsilon: float) -> float:
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise DesignError.of("epsilon", epsilon, "must be positive and finite")
-    return float(epsilon)
-
-
 @dataclass(frozen=True)
 class PiecewiseMechanism:
     r"""Density :math:`p_{high}` on [l(x), l(x) + C − 1], :math:`p_{high} e^{-\varepsilon}` elsewhere on [−C, C].
@@ -70,7 +64,7 @@ class PiecewiseMechanism:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _checked(self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
 
     @property
     def reach(self) -> float:
@@ -150,7 +144,7 @@ class HybridMechanism:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _checked(self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
 
     @property
     def share(self) -> float:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import mechdesign as md
 
@@ -48,6 +50,30 @@ def test_solve_and_audit(tmp_path: Path) -> None:
     assert (
         broken.returncode == 1 and "edited or damaged" in broken.stderr and "Traceback" not in broken.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda: md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve(),
+        lambda: md.OptimalQuantizer(np.linspace(-2, 2, 65), md.PureDP(3.0), stats.uniform(-1, 2)).solve(),
+        lambda: md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+        lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=md.PureDP(1.0)).solve(),
+        lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2), sensitivity=1.0).solve(gap=0.02),
+        lambda: md.CorrelatedGaussian(vectors=np.eye(3), privacy=md.ApproximateDP(0.5, 1e-6)).solve(),
+    ],
+    ids=["quantizer", "many outputs", "channel", "allocation", "noise", "correlated"],
+)
+def test_every_kind_of_result_is_audited(tmp_path: Path, result, capsys) -> None:
+    """Saved, read back to the same bytes, audited without complaint."""
+    from mechdesign.cli import audit
+
+    path = tmp_path / "r.json"
+    result().save(path)
+    md.load(path).save(tmp_path / "again.json")
+    assert path.read_bytes() == (tmp_path / "again.json").read_bytes()
+    audit(path, rows=2, csv=None)
+    assert "every constraint of the definition holds" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

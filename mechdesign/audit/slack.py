@@ -22,7 +22,7 @@ from mechdesign.mechanisms.exact_law import ExactLaw
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.results import AUDIT_COLUMNS
 
-__all__ = ["quantizer_slack"]
+__all__ = ["is_exact", "quantizer_slack"]
 
 _ACTIVE = 1e-9
 
@@ -33,13 +33,17 @@ def _down(value: Fraction | float) -> float:
     return math.nextafter(near, -math.inf) if Fraction(near) > value else near
 
 
+def is_exact(mechanism: Quantizer) -> bool:
+    """Whether `quantizer_slack` works in fractions: there is an exact law, and not so large that it takes seconds."""
+    cells = (len(mechanism.knots) - 1) * len(mechanism.bins)
+    return isinstance(mechanism.law, ExactLaw) and cells <= 4096
+
+
 def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0.0) -> pd.DataFrame:
     """Return the audit table of a quantizer: family, index, lhs, rhs, slack, dual, active."""
     law = mechanism.law
-    exact = isinstance(law, ExactLaw)
-    # Large tables stay in floats: fractions there cost seconds and change nothing but the last digit.
+    exact = is_exact(mechanism)
     count = len(mechanism.knots) - 1
-    exact = exact and count * len(mechanism.bins) <= 4096
     number: Any = Fraction if exact else float
     rho: Any = exp_lower(epsilon) if exact else math.exp(epsilon)
     bins: list[Any] = (

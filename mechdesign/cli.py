@@ -134,8 +134,8 @@ def audit(
     _console().print(shown)
     # Rows of the solver's model are evidence, not the definition: they are floats and carry its tolerance.
     definition = table[~table["family"].astype(str).str.startswith("model:")]
-    certified = getattr(loaded, "certificate", None)
-    if hasattr(certified, "verify") and not certified.verify():
+    certified = loaded.certificate
+    if certified is not None and hasattr(certified, "verify") and not certified.verify():
         raise MechdesignError(f"{result}: the certificate does not verify")
     # Tables of small exact quantizers are computed in fractions; all others in floats, to rounding.
     mechanism = loaded.mechanism

@@ -69,7 +69,8 @@ def test_random_designs_are_private_and_certified(seed: int, m: int, loss: str) 
     try:
         result = design.solve()
     except md.InfeasibleError as error:
-        assert "Theorem 5" in str(error)
+        # Beyond four bins a mechanism is found wherever there is any; Theorem 5 is only sufficient.
+        assert "Theorem 5" in str(error) if m == 4 else error.smallest_epsilon > epsilon
         return
     assert check_selection_law(result.mechanism.law, exp_lower(epsilon))
     assert result.value == pytest.approx(result.mechanism.expected_loss(prior, loss), rel=1e-12)
@@ -117,7 +118,7 @@ def test_duals_are_the_sensitivity_of_the_optimum() -> None:
 
 
 def test_theorem_5_with_more_bins_and_theorem_6() -> None:
-    """Successive bounds from RQM or ERM improve on their start; the compact program gives § 3's 3.73 and 0.508."""
+    """Successive linearisation improves on its start; the compact program gives § 3's 3.73 and 0.508."""
     bins, privacy = np.linspace(-2, 2, 8), md.PureDP(2.0)
     start = (
         md.RQM(8, privacy, UNIFORM, grid=md.Grid(delta=[1.0], q=np.linspace(0.05, 0.9, 18)))

@@ -1,34 +1,34 @@
 r"""OPTM: the optimal randomized quantization mechanism of the selection family.
 
 Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. The linear
-program is in `mechdesign.designs.optm_model`; this module says what is wanted, searches the bounds that
-linearise the program, and certifies what comes out.
+program is in `mechdesign.designs.optm_model`; this module says what is wanted, has the bounds that linearise the program
+searched (`bound_search`) or, beyond four bins, the bilinear problem followed down (`successive`), and certifies
+what comes out.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.audit.certificate import Certificate
-from mechdesign.designs.bound_search import BoundPoint, grid_bounds, solve_bounds
+from mechdesign.designs.bound_search import BoundPoint, grid_bounds, search_theorem6, solve_bounds
 from mechdesign.designs.optm_model import OPTMProgram
 from mechdesign.designs.quantizer_result import QuantizerResult, exceeds
-from mechdesign.designs.successive import improve
+from mechdesign.designs.selection_blocks import SelectionBlocks
+from mechdesign.designs.successive import LinearisedPoint, improve, spread
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.exact import exp_lower
 from mechdesign.losses import Loss
 from mechdesign.mechanisms.quantizer import Quantizer
-from mechdesign.mechanisms.selection import Selection, check_bins, check_range, mirrored_bins, symmetric_bins
+from mechdesign.mechanisms.selection import check_bins, check_range, mirrored_bins, symmetric_bins
 from mechdesign.priors import Prior
 from mechdesign.privacy import PureDP
 from mechdesign.results import SolveReport
@@ -55,8 +55,8 @@ class OPTM:
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         Law of the input.
     loss : "absolute", "squared", dict of weights, or convex callable
-        The program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables); the value
-        reported is the exact loss.
+        With bounds, the program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables);
+        "successive" minimises the exact loss. The value reported is always the exact loss.
     input_range : (float, float), optional
         Defaults to the prior's support.
     constraints : {"theorem5", "theorem6", "across-outputs"}
@@ -66,8 +66,9 @@ class OPTM:
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     bounds : Grid or (lower, upper) or "successive" or None
         How products are linearised: a `Grid` with the axis ``level`` (and ``width``, one value; for separate
-        families also ``level_right``), a pair of triangular arrays, or successive bounds around the best mechanism so
-        far. None takes the paper's grid where the program has one free bound, successive bounds elsewhere.
+        families also ``level_right``), a pair of triangular arrays, or "successive": no bounds, but loss and
+        privacy linearised again and again at the current mechanism, down to a local optimum of the exact problem. None
+        takes the paper's grid up to four bins and "successive" beyond.
 
     Raises
     ------
@@ -171,11 +172,6 @@ class OPTM:
         )
         return self.program.model(self.privacy.epsilon, flat_low, flat_high)
 
-    def mechanism(self, q: Array) -> Quantizer:
-        """The quantizer of a solution vector."""
-        left, right = self.program.unpack(q)
-        return Quantizer.of_selection(Selection(np.array(self.bins), left, right), self.input_range)
-
     # -- solve ----------------------------------------------------------------------------------------
 
     def solve(
@@ -184,6 +180,7 @@ class OPTM:
         *,
         certify: bool = True,
         start: Quantizer | None = None,
+        outputs: int = 64,
         **options: Any,
     ) -> QuantizerResult:
         """Search the bounds, certify the best mechanism, and return it with its evidence.
@@ -195,7 +192,10 @@ class OPTM:
         certify : bool
             Return a rational mechanism proved inside the budget (default), or the solver's floats.
         start : Quantizer, optional
-            A selection mechanism with these bins within the budget, to start successive bounds from.
+            A selection mechanism with these bins within the budget: "successive" ends no higher.
+        outputs : int
+            "successive" draws from at most that many of the bins, chosen evenly; the others only divide the
+            inputs. Costs little accuracy, and keeps programs with hundreds of bins small.
 
         Raises
         ------
@@ -203,32 +203,69 @@ class OPTM:
             No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
         """
         started = time.perf_counter()
-        point, count = self._best_point(self.privacy.epsilon, solver, start, options)
+        if not isinstance(outputs, (int, np.integer)) or outputs < 4:
+            raise DesignError.of("outputs", outputs, "must be an integer of at least 4")
+        point: BoundPoint | LinearisedPoint | None
+        lower_bound = None
+        if self._successive:
+            point, count, lower_bound = self._follow(solver, start, outputs, options)
+        else:
+            point, count = self._best_point(self.privacy.epsilon, solver, options)
         if point is None:
             raise self._infeasible(solver, options)
-        mechanism = self.mechanism(point.q)
+        mechanism = Quantizer.of_selection(point.selection(), self.input_range)
         value = mechanism.expected_loss(self.prior, self.loss)
         certificate, rise = None, 0.0
         if certify:
-            mechanism, certificate = self._certified(mechanism, point, solver, options)
+            mechanism, certificate = self._certified(point, solver, options)
             certified_value = mechanism.expected_loss(self.prior, self.loss)
             rise, value = (certified_value - value) / value, certified_value
-        notes = [f"the linear program's own objective: {point.objective:.9g}"]
-        if count > 1:
-            notes.append(f"best of {count} linear programs, {time.perf_counter() - started:.3g} s in all")
-        if self.loss.function is not None:
-            notes.append(
-                "the program minimised the absolute loss's bound; the value is the callable's exact mean"
-            )
+        seconds = time.perf_counter() - started
+        if isinstance(point, LinearisedPoint):
+            notes = [
+                f"a local optimum, after {count} linearised programs, {seconds:.3g} s in all",
+                "the lower bound is that of all unbiased mechanisms with these outputs",
+            ]
+            lower_bound = None if lower_bound is None else min(lower_bound, value)
+        else:
+            notes = [f"the linear program's own objective: {point.objective:.9g}"]
+            if count > 1:
+                notes.append(f"best of {count} linear programs, {seconds:.3g} s in all")
+            if self.loss.function is not None:
+                notes.append(
+                    "the program minimised the absolute loss's bound; the value is the callable's exact mean"
+                )
         return QuantizerResult(
-            self, mechanism, value, None, SolveReport.of(point.solution), tuple(notes), certificate,
-            self._model_audit(mechanism, point), rise,
+            self, mechanism, value, lower_bound, SolveReport.of(point.solution), tuple(notes), certificate,
+            point.audit(mechanism.selection or point.selection(), self.privacy.epsilon), rise,
         )  # fmt: skip
 
-    def _best_point(
-        self, epsilon: float, solver: str | None, start: Quantizer | None, options: Any
-    ) -> tuple[BoundPoint | None, int]:
+    @property
+    def _successive(self) -> bool:
+        if self.constraints == "theorem6" or isinstance(self.bounds, (tuple, Grid)):
+            return False
+        return self.bounds == "successive" or len(self.bins) > 4
+
+    def _follow(
+        self, solver: str | None, start: Quantizer | None, outputs: int, options: Any
+    ) -> tuple[LinearisedPoint | None, int, float | None]:
+        """Successive linearisation: the point, the programs solved, a bound of all mechanisms with these bins."""
+        bins = np.array(self.bins)
+        usable = spread(len(bins), outputs)
+        if start is not None and start.selection is not None and len(start.bins) == len(bins):
+            left, right = start.selection.left.sum(axis=0), start.selection.right.sum(axis=0)[::-1]
+            usable = np.union1d(usable, np.flatnonzero(np.append(left, 0.0) + np.append(0.0, right)))
+        blocks = SelectionBlocks(
+            bins, self.input_range, self.prior, self.loss,
+            mirrored=self.families == "symmetric", shared_floor=self.constraints == "across-outputs", usable=usable,
+        )  # fmt: skip
+        return improve(blocks, self.prior, self.loss, self.privacy.epsilon, start, solver, options)
+
+    def _best_point(self, epsilon: float, solver: str | None, options: Any) -> tuple[BoundPoint | None, int]:
+        """The best of the bounds asked for, and the number of linear programs solved."""
         program = self.program
+        if self.constraints == "theorem6":
+            return search_theorem6(program, epsilon, solver, options)
         if len(program.bounded) == 0:
             box = np.zeros((1, program.width)), np.ones((1, program.width))
             return solve_bounds(program, epsilon, *box, solver, options), 1
@@ -236,16 +273,14 @@ class OPTM:
             low, high = (program.flatten(b, b)[None] for b in self.bounds)
             return solve_bounds(program, epsilon, low, high, solver, options), 1
         grid = grid_bounds(program, self.bounds if isinstance(self.bounds, Grid) else None)
-        if grid is not None and self.bounds != "successive":
-            return solve_bounds(program, epsilon, *grid, solver, options), len(grid[0])
-        if isinstance(self.bounds, Grid):
+        if grid is None:
             raise DesignError.of(
                 "bounds", self.bounds, "a grid needs the axis level, and at most two free bounds"
             )
-        return improve(program, epsilon, start, solver, options)
+        return solve_bounds(program, epsilon, *grid, solver, options), len(grid[0])
 
     def _certified(
-        self, mechanism: Quantizer, point: BoundPoint, solver: str | None, options: Any
+        self, point: BoundPoint | LinearisedPoint, solver: str | None, options: Any
     ) -> tuple[Quantizer, Certificate]:
         """Make the mechanism rational; where rounding or the solver's tolerance broke the budget, tighten and re-solve.
 
@@ -256,11 +291,11 @@ class OPTM:
         rho = exp_lower(budget)
         epsilon = budget
         for _ in range(12):
-            assert mechanism.selection is not None
-            law = mechanism.selection.exact(self.input_range)
+            selection = point.selection()
+            law = selection.exact(self.input_range)
             ratio = law.ratio()
             if not exceeds(ratio, rho):
-                exact = replace(Quantizer.of_law(law), selection=mechanism.selection)
+                exact = replace(Quantizer.of_law(law), selection=selection)
                 return exact, Certificate(law, budget)
             over = (
                 math.inf
@@ -270,18 +305,10 @@ class OPTM:
                 else math.log1p(float(ratio / rho - 1))
             )
             epsilon -= max(1.5 * over, 4e-16 * max(1.0, budget))
-            tighter = solve_bounds(
-                self.program,
-                epsilon,
-                point.low[None],
-                point.high[None],
-                solver,
-                options,
-                objective=point.linearised,
-            )
+            tighter = point.tighter(epsilon, solver, options)
             if tighter is None:
                 break
-            mechanism = self.mechanism(tighter.q)
+            point = tighter
         raise InfeasibleError(
             f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger epsilon"
         )
@@ -289,18 +316,23 @@ class OPTM:
     def _infeasible(self, solver: str | None, options: Any) -> InfeasibleError:
         """Say why, and find the smallest feasible ε by bisection within a second."""
         budget, deadline = self.privacy.epsilon, time.perf_counter() + 0.9
+        count = len(self.bins)
+        if self._successive:
+            return InfeasibleError(
+                f"no selection mechanism with these {count} bins was found within epsilon = {budget:g}: raise it a little"
+            )
         # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
         high = budget
         found = False
         while time.perf_counter() < deadline and high < 64:
             high *= 2
-            if self._best_point(high, solver, None, options)[0] is not None:
+            if self._best_point(high, solver, options)[0] is not None:
                 found = True
                 break
         low = high / 2
         while found and high - low > 1e-6 * high and time.perf_counter() < deadline:
             middle = (low + high) / 2
-            if self._best_point(middle, solver, None, options)[0] is None:
+            if self._best_point(middle, solver, options)[0] is None:
                 low = middle
             else:
                 high = middle
@@ -309,45 +341,9 @@ class OPTM:
             "theorem6": "Theorem 6",
             "across-outputs": "the across-outputs program",
         }[self.constraints]
-        reason = f"{name} is infeasible at epsilon = {budget:g} for these bins (m = {len(self.bins)})"
-        if self.constraints == "theorem6" and len(self.bins) == 4:
+        reason = f"{name} is infeasible at epsilon = {budget:g} for these bins (m = {count})"
+        if self.constraints == "theorem6" and count == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4"
         if found:
             reason += f"; the smallest feasible epsilon found is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
-
-    def _model_audit(self, mechanism: Quantizer, point: BoundPoint) -> pd.DataFrame:
-        """The linear program's constraints evaluated at the final mechanism, with the solver's duals."""
-        assert mechanism.selection is not None
-        program = self.program
-        q = program.flatten(mechanism.selection.left, mechanism.selection.right)
-        rows: list[tuple[str, str, float, float, float, float, bool]] = []
-        active = 1e-9
-
-        def add(family: str, labels: list[str], lhs: Array, rhs: Array, dual: Array | None) -> None:
-            dual = np.full(len(lhs), np.nan) if dual is None else np.ravel(dual)
-            for label, a, b, y in zip(labels, lhs.tolist(), rhs.tolist(), dual.tolist()):
-                rows.append((f"model: {family}", label, a, b, b - a, y, b - a <= active))
-
-        duals: Callable[[str], Any] = point.solution.dual.get
-        pairs = program.structure.pairs
-        if pairs.upper:
-            factor_high = np.array([1.0 if f.bound < 0 else point.high[f.bound] for f in pairs.forms])
-            factor_low = np.array([1.0 if f.bound < 0 else point.low[f.bound] for f in pairs.forms])
-            value = np.array([f.coefficients @ q for f in pairs.forms])
-            lhs = (factor_high * value)[pairs.upper]
-            rhs = math.exp(self.privacy.epsilon) * (factor_low * value)[pairs.lower]
-            add("privacy", pairs.labels(), lhs, rhs, duals("privacy"))
-        bigger, smaller = program.dominance()
-        add(
-            "dominance",
-            [f"q[{b}] >= q[{s}]" for b, s in zip(bigger, smaller)],
-            q[smaller],
-            q[bigger],
-            duals("dominance"),
-        )
-        bounded = program.bounded
-        names = [f"q[{k}]" for k in bounded]
-        add("lower bounds", names, point.low[bounded], q[bounded], duals("lower bounds"))
-        add("upper bounds", names, q[bounded], point.high[bounded], duals("upper bounds"))
-        return pd.DataFrame(rows, columns=["family", "index", "lhs", "rhs", "slack", "dual", "active"])

@@ -189,14 +189,6 @@ class OPTMProgram:
             total += np.sum((q[:, left] @ kernel) * q[:, right], axis=1)
         return total
 
-    def gradient(self, q: Array) -> Array:
-        """Derivative of the exact loss at one solution (width,)."""
-        slope = np.zeros(self.width)
-        for left, right, kernel in self._bilinear:
-            slope[left] += kernel @ q[right]
-            slope[right] += q[left] @ kernel
-        return slope
-
     def judged(self, objective: Array, q: Array) -> Array:
         """What points of a search are compared by: their exact loss, or the objective for callable losses."""
         return self.exact_loss(q) if self.loss.polynomial else objective
@@ -229,12 +221,11 @@ class OPTMProgram:
         high: Array,
         *,
         parametrised: bool = False,
-        objective: tuple[Array, float] | None = None,
     ) -> Model:
         """Declare the linear program for bounds `low`, `high` of shape (width,).
 
         Parametrised, the privacy coefficients and the bounds are CVXPY parameters; otherwise constants, which
-        compile faster. `objective` replaces Lemma 1's (coefficients, constant), as successive bounds do.
+        compile faster.
         """
         parameters: dict[str, cp.Parameter] = {}
 
@@ -246,7 +237,7 @@ class OPTMProgram:
 
         structure, bounded = self.structure, self.bounded
         q = cp.Variable(self.width, name="q", nonneg=True)
-        cost, constant = self.objective() if objective is None else objective
+        cost, constant = self.objective()
         coefficients = self.privacy_coefficients(epsilon, low, high)
         count = len(structure.pairs.upper)
         families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}

@@ -1,159 +1,205 @@
-r"""Successive bounds: OPTM for more than four bins, where a grid over bounds is exponential.
+r"""Successive linearisation: OPTM for more than four bins, where a grid over bounds is exponential.
 
-Start from any mechanism within the budget, put bounds :math:`o = (1-\eta) q, u = (1+\eta) q` around it, solve the
-linear program, move there, repeat; shrink η when nothing improves. Its objective is the exact (bilinear) loss
-linearised at the current point. Every iterate is private, and the exact loss falls monotonically to a local
-optimum of the bilinear problem. Theorem 6 has a grid of its own: its three
-bounds are searched directly.
+Loss and probabilities are bilinear (`SelectionBlocks`). Linearise both at the current point, solve the linear program
+for a step within a trust region, and take it if the exact penalty :math:`E\ell + \text{price} \cdot \text{excess}` falls:
+sequential linear programming (Fletcher and Sainz de la Maza 1989), which ends at a local optimum of the exact
+problem. Products need no bounds, so nothing is given away to a relaxation, and points outside the budget are allowed on
+the way, so that the search can begin at the optimum over *all* unbiased mechanisms: its law at the middle of every
+interval is that of a selection mechanism. At the end the point is moved inside the budget, and its exact loss decides.
 """
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from mechdesign import solvers
-from mechdesign.designs.bound_search import BoundPoint, solve_bounds
-from mechdesign.designs.optm_model import OPTMProgram
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.designs.optimal_quantizer import OptimalQuantizer
+from mechdesign.designs.selection_blocks import SelectionBlocks
+from mechdesign.errors import DesignError
+from mechdesign.losses import Loss
 from mechdesign.mechanisms.quantizer import Quantizer
-from mechdesign.mechanisms.selection import Selection, erm_family, rqm_family
-from mechdesign.solvers import Solution, Status
+from mechdesign.mechanisms.selection import Selection
+from mechdesign.priors import Prior
+from mechdesign.privacy import PureDP
+from mechdesign.solvers import Sequence, Solution
 
-__all__ = ["improve"]
+__all__ = ["LinearisedPoint", "improve", "spread"]
 
 Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+_PROGRAMS = 80  # linear programs a start; the last ones rarely gain a part in 1e4
+_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss
+# Steps and by how much the budget is made smaller, until the point is inside the real one.
+_APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
+    (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
+]
+_NOISE = 1e-9  # an output less likely than that is not used
+
+
+@dataclass(frozen=True)
+class LinearisedPoint:
+    """A selection mechanism within the budget, and the program it was last a solution of."""
+
+    blocks: SelectionBlocks
+    q: Array
+    solution: Solution
+
+    @property
+    def objective(self) -> float:
+        """The exact loss: this program has no other objective."""
+        return self.blocks.loss(self.q)
+
+    def selection(self) -> Selection:
+        """The mechanism's selection probabilities."""
+        return self.blocks.selection(self.q)
+
+    def tighter(self, epsilon: float, solver: str | None, options: Any) -> LinearisedPoint | None:
+        """The same mechanism moved inside a smaller budget."""
+        return _inside(self.blocks, self.q, epsilon, Sequence(solver, **options))
+
+    def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame | None:
+        """The program has no constraints but the definition's."""
+        return None
+
+
+def spread(m: int, count: int) -> Index:
+    """Choose `count` of m bins evenly, the outermost among them, symmetrically.
+
+    >>> spread(8, 4)
+    array([0, 3, 4, 7])
+    """
+    if count >= m:
+        return np.arange(m)
+    half = np.round(np.linspace(0, m // 2 - 1, max(1, count // 2))).astype(np.intp)
+    middle = [m // 2] if m % 2 and count % 2 else []
+    return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))
 
 
 def improve(
-    program: OPTMProgram, epsilon: float, start: Quantizer | None, solver: str | None, options: Any
-) -> tuple[BoundPoint | None, int]:
-    """Return the best point found and the number of linear programs solved."""
-    if program.constraints == "theorem6":
-        return _theorem6(program, epsilon, solver, options)
-    best, count = None, 0
-    for first in _starts(program, epsilon, start):
-        q = program.flatten(first.left, first.right)
-        point, solved = _descend(program, epsilon, q, solver, options)
-        count += solved
-        if point is None and program.loss.polynomial:  # nothing around it: it stands for itself
-            value = float(program.exact_loss(q[None])[0])
-            kept = Solution(
-                Status.OPTIMAL, value, {"q": q}, {}, "start", 0.0, native_status="the start itself"
-            )
-            point = BoundPoint(q, value, q, q, kept)
-        if point is not None and (best is None or _judged(program, point) < _judged(program, best)):
-            best = point
-    return best, count
+    blocks: SelectionBlocks,
+    prior: Prior,
+    loss: Loss,
+    epsilon: float,
+    start: Quantizer | None,
+    solver: str | None,
+    options: Any,
+) -> tuple[LinearisedPoint | None, int, float | None]:
+    """Return the best point found within the budget, the number of linear programs solved, and a lower bound.
 
+    The bound holds for every unbiased mechanism with the bins, of this family or not.
 
-def _judged(program: OPTMProgram, point: BoundPoint) -> float:
-    return float(program.judged(np.array([point.objective]), point.q[None])[0])
-
-
-def _descend(
-    program: OPTMProgram, epsilon: float, q: Array, solver: str | None, options: Any
-) -> tuple[BoundPoint | None, int]:
-    """Solve with bounds around the current point until nothing improves; the point and the programs solved."""
-    exact = program.loss.polynomial
-    best: BoundPoint | None = None
-    value = float(program.exact_loss(q[None])[0]) if exact else np.inf
-    eta, count = 0.5, 0
-    while eta > 1e-4 and count < 80:
-        low, high = (1 - eta) * q, np.minimum((1 + eta) * q, 1.0)
-        objective = None
-        if exact:  # the exact loss, linearised where we are: within the bounds it is nearly linear
-            slope = program.gradient(q)
-            objective = slope, value - float(slope @ q)
-        point = solve_bounds(program, epsilon, low[None], high[None], solver, options, objective=objective)
-        count += 1
-        judged = np.inf if point is None else _judged(program, point)
-        if point is not None and judged < value - 1e-7 * abs(judged):
-            value, best, q = judged, point, np.maximum(point.q, 0.0)
-        else:
-            eta *= 0.4
-    return best, count
-
-
-def _starts(program: OPTMProgram, epsilon: float, start: Quantizer | None) -> list[Selection]:
-    """Selections within the budget: the caller's, and the most accurate RQM and ERM members at several losses.
-
-    One that spends the whole budget may leave no room for bounds around it, so some spend less.
+    Raises
+    ------
+    InfeasibleError
+        No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
     """
-    bins = program.bins
-    found: list[Selection] = []
-    if start is not None:
-        if (
-            start.selection is None
-            or len(start.bins) != len(bins)
-            or not np.allclose(start.bins, bins, rtol=1e-12, atol=0)
-        ):
-            raise DesignError.of(
-                "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
-            )
-        if start.privacy_loss() > epsilon:
-            raise DesignError.of(
-                "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
-            )
-        found.append(Selection(bins, start.selection.left, start.selection.right))
-    m = len(bins)
-    families = [(rqm_family(m, q), rqm_family(m, q)) for q in np.linspace(0.02, 0.9, 45)]
-    families += [(erm_family(bins, g), erm_family(-bins[::-1], g)) for g in np.geomspace(1e-3, 60, 40)]
-    members = []
-    for left, right in families:
-        family = Selection(bins, left, right)
-        mechanism = Quantizer.of_selection(family, program.input_range)
-        members.append(
-            (mechanism.privacy_loss(), mechanism.expected_loss(program.prior, program.loss), family)
+    sequence = Sequence(solver, **options)
+    given = None if start is None else blocks.unknowns(_checked(start, blocks, epsilon))
+    wanted = OptimalQuantizer(
+        blocks.bins[blocks.usable], PureDP(epsilon), prior, loss, input_range=blocks.input_range
+    )
+    optimum = wanted.solve(gap=1e-4)
+    bound = optimum.lower_bound
+    if len(blocks.usable) < len(blocks.bins):
+        bound = wanted.at(bins=blocks.bins).solve(gap=1e-4).lower_bound
+    starts = [blocks.imitate(optimum.mechanism.probabilities)]
+    if given is not None:
+        starts.append(given)
+    found = [_descend(blocks, q, epsilon, sequence) for q in starts]
+    if not any(found):
+        found.append(_descend(blocks, _outermost(blocks), epsilon, sequence))
+    if (
+        given is not None and sequence.last is not None
+    ):  # it may be better than what is a hair inside the budget
+        found.append(LinearisedPoint(blocks, given, replace(sequence.last, native_status="the start itself")))
+    best = min((p for p in found if p is not None), key=lambda p: p.objective, default=None)
+    if best is not None:
+        best = replace(best, solution=sequence.total(best.solution))
+    return best, sequence.count, bound
+
+
+def _outermost(blocks: SelectionBlocks) -> Array:
+    """Always the outermost bins: the mechanism of least privacy loss."""
+    q = np.zeros(blocks.size)
+    for b in blocks.blocks:
+        q[b.u[0]] = q[b.v[-1]] = 1.0
+    return q
+
+
+def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
+    """Follow linearised programs down from q, then move inside the budget; None where that fails."""
+    value = blocks.loss(q)
+    price, radius = 50.0 * value, 0.1
+    merit = value + price * blocks.excess(q, epsilon)
+    for _ in range(_PROGRAMS):
+        lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
+        solution = sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+        promised = merit - value - solution.value
+        if promised <= _TOLERANCE * value or radius < 1e-7:
+            if price * blocks.excess(q, epsilon) <= _TOLERANCE * value or price > 1e8 * value:
+                break
+            price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
+            radius = max(radius, 1e-3)
+            merit = value + price * blocks.excess(q, epsilon)
+            continue
+        step = solution.primal["step"]
+        trial = np.maximum(q + step, 0.0)
+        reached = blocks.loss(trial)
+        gained = merit - (reached + price * blocks.excess(trial, epsilon))
+        if gained > 0.1 * promised:
+            q, value, merit = trial, reached, merit - gained
+            radius = min(1.0, radius * (2.0 if gained > 0.7 * promised else 1.0))
+        else:
+            radius = 0.35 * min(radius, float(np.abs(step).max()))
+    return _inside(blocks, q, epsilon, sequence)
+
+
+def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
+    """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
+
+    A step of length r leaves an error of about r²: the steps shrink faster than the budget does. Outputs that are not
+    used are dropped, so that no input alone can reach one.
+    """
+    q = _without_noise(blocks, q)
+    price = 1e3 * blocks.loss(q)
+    for radius, margin in _APPROACH:
+        free = np.where(q > 0, radius, 0.0)
+        lower, upper = -np.minimum(q, free), np.minimum(1.0 - q, free)
+        solution = sequence.solve(blocks.model(q, epsilon - margin * max(1.0, epsilon), lower, upper, price))
+        q = _without_noise(blocks, np.maximum(q + solution.primal["step"], 0.0))
+        mechanism = Quantizer.of_selection(blocks.selection(q), blocks.input_range)
+        if mechanism.privacy_loss() <= epsilon:
+            return LinearisedPoint(blocks, q, solution)
+    return None
+
+
+def _without_noise(blocks: SelectionBlocks, q: Array) -> Array:
+    """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
+    q = np.where(q > 1e-13, q, 0.0)
+    if blocks.floors > 1 or len(blocks.usable) == 1:
+        _, high = blocks.extremes(q)
+        unused = high < _NOISE
+        q[blocks.outer[unused[blocks.output]]] = 0.0
+    return blocks.normalised(q)
+
+
+def _checked(start: Quantizer, blocks: SelectionBlocks, epsilon: float) -> Selection:
+    bins = blocks.bins
+    if (
+        start.selection is None
+        or len(start.bins) != len(bins)
+        or not np.allclose(start.bins, bins, rtol=1e-12, atol=0)
+    ):
+        raise DesignError.of(
+            "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
         )
-    for share in (0.95, 0.8, 0.6):
-        inside = [(value, k) for k, (loss, value, _) in enumerate(members) if loss <= share * epsilon]
-        if inside and all(members[min(inside)[1]][2] is not f for f in found):
-            found.append(members[min(inside)[1]][2])
-    if not found:
-        inside = [(loss, k) for k, (loss, _, _) in enumerate(members) if loss <= epsilon]
-        found = [members[min(inside)[1]][2]] if inside else []
-    return found
-
-
-def _theorem6(
-    program: OPTMProgram, epsilon: float, solver: str | None, options: Any
-) -> tuple[BoundPoint | None, int]:
-    """Grid over the three bounds, refined twice around the best; o must make e^ε w large, u must keep z small."""
-    bounded = program.bounded
-    uppers = {
-        f.bound
-        for k, f in enumerate(program.structure.pairs.forms)
-        if k in program.structure.pairs.upper and f.bound >= 0
-    }
-    axes = [
-        np.array([0.05, 0.1, 0.2, 0.4, 0.7, 1.0]) if k in uppers else np.geomspace(1e-3, 0.3, 7)
-        for k in bounded
-    ]
-    best, count = None, 0
-    for _ in range(3):
-        for values in itertools.product(*axes):
-            low, high = np.zeros(program.width), np.ones(program.width)
-            for k, v in zip(bounded, values):
-                (high if k in uppers else low)[k] = v
-            count += 1
-            point = _try(program, epsilon, low, high, solver, options)
-            if point is not None and (best is None or point.objective < best.objective):
-                best, chosen = point, values
-        if best is None:
-            break
-        axes = [np.clip(v * np.array([0.7, 0.85, 1.0, 1.2, 1.45]), 0, 1) for v in chosen]
-    return best, count
-
-
-def _try(
-    program: OPTMProgram, epsilon: float, low: Array, high: Array, solver: str | None, options: Any
-) -> BoundPoint | None:
-    try:
-        solution = solvers.solve(program.model(epsilon, low, high), solver or "highs", **options)
-    except InfeasibleError:
-        return None
-    return BoundPoint(solution.primal["q"], solution.value, low, high, solution)
+    if start.privacy_loss() > epsilon:
+        raise DesignError.of(
+            "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
+        )
+    return Selection(bins, start.selection.left, start.selection.right)

@@ -134,17 +134,19 @@ class SelectionLaw(ExactLaw):
         nl = self.left[j - 1]
         nr = self.right[m - j - 1][::-1]  # weights of r = j+1 … m
         total = sum(nl) * sum(nr)
-        numerators, denominators = [], []
-        for l in range(j):
-            gaps = [b[j + k] - b[l] for k in range(m - j)]
-            common = _lcm(gaps)
-            numerators.append(nl[l] * sum(w * (b[j + k] - x) * (common // gaps[k]) for k, w in enumerate(nr)))
-            denominators.append(common * total)
-        for k, w in enumerate(nr):
-            gaps = [b[j + k] - b[l] for l in range(j)]
-            common = _lcm(gaps)
-            numerators.append(w * sum(v * (x - b[l]) * (common // gaps[l]) for l, v in enumerate(nl)))
-            denominators.append(common * total)
+        right = [(b[j + k], w) for k, w in enumerate(nr) if w]
+        left = [(b[k], w) for k, w in enumerate(nl) if w]
+        numerators, denominators = [0] * m, [1] * m
+        for l, weight in enumerate(nl):
+            if weight:  # bins that are never drawn cost nothing
+                common = _lcm([v - b[l] for v, _ in right])
+                inner = sum(w * (v - x) * (common // (v - b[l])) for v, w in right)
+                numerators[l], denominators[l] = weight * inner, common * total
+        for r, weight in enumerate(nr, start=j):
+            if weight:
+                common = _lcm([b[r] - v for v, _ in left])
+                inner = sum(w * (x - v) * (common // (b[r] - v)) for v, w in left)
+                numerators[r], denominators[r] = weight * inner, common * total
         return numerators, denominators
 
     def row(self, segment: int, end: int) -> list[Fraction]:

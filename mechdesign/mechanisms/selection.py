@@ -144,15 +144,19 @@ class Selection:
         lower, upper = input_range
         inner = bins[(bins > lower) & (bins < upper)]
         knots = np.concatenate([[lower], inner, [upper]])
-        starts = np.zeros((len(knots) - 1, m))
-        ends = np.zeros_like(starts)
-        for k in range(len(knots) - 1):
-            j = min(int(np.searchsorted(bins, knots[k], side="right")), m - 1)
-            ql, qr = self.left[j - 1, :j], self.right[m - j - 1, : m - j][::-1]
-            inverse = 1.0 / (bins[None, j:] - bins[:j, None])
-            for table, x in ((starts, knots[k]), (ends, knots[k + 1])):
-                table[k, :j] = ql * (inverse @ (qr * (bins[j:] - x)))
-                table[k, j:] = qr * ((ql * (x - bins[:j])) @ inverse)
+        j = np.minimum(np.searchsorted(bins, knots[:-1], side="right"), m - 1)
+        ql, qr = np.zeros((2, len(j), m))
+        ql[:, :-1] = self.left[j - 1]
+        qr[:, 1:] = self.right[m - j - 1, ::-1]
+        gaps = bins[None, :] - bins[:, None]
+        inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
+
+        def table(x: Array) -> Array:
+            # Both factors of every term are non-negative: the bins with ql are left of x, those with qr right of it.
+            to_right, to_left = qr * (bins - x[:, None]), ql * (x[:, None] - bins)
+            return ql * (to_right @ inverse.T) + qr * (to_left @ inverse)
+
+        starts, ends = table(knots[:-1]), table(knots[1:])
         return knots, starts, ends
 
     def to_frame(self) -> pd.DataFrame:

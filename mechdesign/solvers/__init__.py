@@ -4,12 +4,14 @@ from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Statu
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.highs import HighsSession
 from mechdesign.solvers.registry import available, get, register, solve, unregister
+from mechdesign.solvers.sequence import Sequence
 
 __all__ = [
     "Capabilities",
     "CompiledLP",
     "HighsSession",
     "Model",
+    "Sequence",
     "Solution",
     "Solver",
     "Status",

@@ -189,9 +189,15 @@ class HighsSolver(Solver):
         return {**defaults, **options}
 
     def solve(self, model: Model, **options: Any) -> Solution:
+        return self.solve_from(model, None, **options)[0]
+
+    def solve_from(self, model: Model, basis: Any, **options: Any) -> tuple[Solution, Any]:
+        """Solve from the basis of a model of the same shape (None: from scratch); return the last basis too."""
         started = time.perf_counter()
         compiled = CompiledLP(model)
         session = HighsSession(compiled, compiled.point(), **self._options(options))
+        if basis is not None:
+            session.highs.setBasis(basis)
         built = time.perf_counter()
         status = session.run()
         seconds = time.perf_counter() - built
@@ -214,7 +220,7 @@ class HighsSolver(Solver):
             value = float(model.problem.objective.value)
             primal = {name: np.asarray(v.value, dtype=float) for name, v in model.variables.items()}
             dual = model.duals()
-        return Solution(
+        answered = Solution(
             status=status,
             value=value,
             primal=primal,
@@ -227,3 +233,4 @@ class HighsSolver(Solver):
             constraints=compiled.height,
             native_status=native,
         )
+        return answered, highs.getBasis()

@@ -1,0 +1,67 @@
+"""Models of one shape, solved in turn: each from the last one's basis where the backend keeps one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mechdesign.solvers.base import Model, Solution, Status
+from mechdesign.solvers.highs import HighsSolver
+from mechdesign.solvers.registry import get, solve
+
+__all__ = ["Sequence"]
+
+
+class Sequence:
+    """Solve models that differ in their numbers only, as successive linearisation makes them.
+
+    Parameters
+    ----------
+    solver : str, optional
+        Any registered backend; HiGHS's simplex (default) is warm-started.
+    **options
+        The backend's own options.
+
+    Attributes
+    ----------
+    count, iterations : int
+        Models solved so far, and the backend's iterations in all of them.
+    seconds, build_seconds : float
+        Time in the solver and time to compile, in all.
+    last : Solution or None
+    """
+
+    def __init__(self, solver: str | None = None, **options: Any) -> None:
+        self.name = "highs" if solver is None else solver
+        self.options = options
+        self.count = 0
+        self.last: Solution | None = None
+        self.seconds = self.build_seconds = 0.0
+        self.iterations = 0
+        self._shape: tuple[int, int] | None = None
+        self._basis: Any = None
+
+    def solve(self, model: Model) -> Solution:
+        """Return the answer to the next model; errors as `mechdesign.solvers.solve`."""
+        self.count += 1
+        self.last = answer = self._answer(model)
+        self.seconds += answer.seconds
+        self.build_seconds += answer.build_seconds
+        self.iterations += answer.iterations or 0
+        return answer
+
+    def _answer(self, model: Model) -> Solution:
+        backend = get(self.name)
+        if isinstance(backend, HighsSolver) and backend.capabilities.warm_start:
+            basis = self._basis if model.size == self._shape else None
+            answer, self._basis = backend.solve_from(model, basis, **self.options)
+            self._shape = model.size
+            if answer.status is Status.OPTIMAL:
+                return answer.tagged(requested=self.name)
+            self._basis = None
+        return solve(model, self.name, **self.options)
+
+    def total(self, solution: Solution) -> Solution:
+        """Return `solution` with the effort of the whole sequence."""
+        return solution.tagged(
+            seconds=self.seconds, build_seconds=self.build_seconds, iterations=self.iterations
+        )

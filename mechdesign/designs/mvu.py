@@ -9,7 +9,7 @@ alphabet a are optimised together:
     \sum_i P_{ki} = 1,\; \sum_i a_i P_{ki} = x_k,\; P_{ki} \le e^{\varepsilon} P_{k'i}.
 
 For a fixed alphabet this is a linear program; its value is minimised over (symmetric) alphabets by a simplex search
-from several starts, every evaluation a warm re-solve. Dithering makes the mechanism piecewise affine
+from several starts, every evaluation a warm re-solve; by `BinSearch` and over evenly spread ones beyond 4 outputs. Dithering makes the mechanism piecewise affine
 between the grid points, so its privacy and its error on the continuum are exact like any other's.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -26,6 +26,9 @@ import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign import solvers
+from mechdesign.checks import positive
+from mechdesign.designs.bin_search import BinSearch
+from mechdesign.designs.optimal_quantizer import OptimalQuantizer
 from mechdesign.designs.quantizer_result import QuantizerResult
 from mechdesign.designs.rational_rows import certified_table
 from mechdesign.errors import DesignError, InfeasibleError
@@ -61,6 +64,8 @@ class MVU:
         and absolute by default.
     bins : array_like, optional
         A fixed alphabet; searched when None.
+    max_abs : float, optional
+        Largest distance of a searched output from the centre of the range; free when None.
 
     Examples
     --------
@@ -76,6 +81,7 @@ class MVU:
     prior: Any = None
     loss: Any = "absolute"
     bins: Any = None
+    max_abs: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, (int, np.integer)) or self.m < 2:
@@ -99,6 +105,18 @@ class MVU:
             if len(bins) != self.m:
                 raise DesignError.of("bins", self.bins, f"needs m = {self.m} values")
             object.__setattr__(self, "bins", tuple(bins.tolist()))
+        if self.max_abs is not None:
+            reach, least = (
+                positive("max_abs", self.max_abs),
+                self._half[1] / math.tanh(self.privacy.epsilon / 2),
+            )
+            if reach < least * (1 - 1e-12):
+                raise DesignError.of(
+                    "max_abs",
+                    self.max_abs,
+                    f"must be at least {least:.9g}, or no alphabet is unbiased at this epsilon",
+                )
+            object.__setattr__(self, "max_abs", reach)
 
     @property
     def inputs(self) -> Array:
@@ -129,15 +147,22 @@ class MVU:
     def _cost(self, alphabet: Array) -> Array:
         return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
 
-    def solve(self, solver: str | None = None, *, starts: int = 12) -> QuantizerResult:
+    def solve(self, solver: str | None = None, *, starts: int = 12, certify: bool = True) -> QuantizerResult:
         """Search the alphabet (unless fixed), solve for P, repair and certify.
+
+        Up to 4 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
+        range is searched, for with many outputs little else matters. Large programs (over 4,000 entries of P) are solved
+        as `OptimalQuantizer` with the input grid as its prior, which is the same problem; HiGHS takes minutes there.
 
         Parameters
         ----------
         solver : str, optional
+            A backend for the linear program, whatever its size.
         starts : int
-            Local searches over the alphabet. The first starts around the two-point optimum of Duchi et al. and
-            finds the published local optimum; further ones often find a better one.
+            Local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
+            et al. and finds the published local optimum; further ones often find a better one.
+        certify : bool
+            Repair P into an exact rational law (default; seconds from 128 x 128), or keep floats.
 
         Raises
         ------
@@ -145,23 +170,83 @@ class MVU:
             A fixed alphabet that cannot be unbiased within the budget.
         """
         started = time.perf_counter()
-        alphabet, count = (np.array(self.bins), 1) if self.bins is not None else self._search(starts)
-        if self.bins is None:
+        if self.bins is not None:
+            alphabet, count = np.array(self.bins), 1
+        elif self.m <= 4:
+            alphabet, count = self._search(starts)
             alphabet = self._inside(alphabet, solver)
-        solution = solvers.solve(self.model(alphabet), solver or "highs")
+        else:
+            alphabet, count = self._placed(starts) if self.m <= 32 else self._spread()
+        large = solver is None and self.m * len(self.inputs) > 4000
+        if large:
+            same = self._as_optimum(alphabet).solve(gap=1e-7)
+            variance, report = same.value, same.report
+        else:
+            solution = solvers.solve(self.model(alphabet), solver or "highs")
+            variance, report = solution.value, SolveReport.of(solution)
 
         def table(epsilon: float) -> Array:
+            if large:
+                design = self._as_optimum(alphabet).at(privacy=PureDP(epsilon))
+                return design.solve(gap=1e-7).mechanism.probabilities(self.inputs)
             return solvers.solve(self.model(alphabet, epsilon=epsilon), solver or "highs").primal["P"]
 
-        certificate = certified_table(alphabet, self.inputs, table, self.privacy.epsilon)
-        mechanism = Quantizer.of_law(certificate.law)
+        certificate = None
+        if certify:
+            certificate = certified_table(alphabet, self.inputs, table, self.privacy.epsilon)
+            mechanism = Quantizer.of_law(certificate.law)
+        else:
+            # A hair less, so that the loss computed in floats and rounded up is still within the budget.
+            mechanism = Quantizer.interpolated(
+                alphabet, self.inputs, table(self.privacy.epsilon * (1 - 1e-12))
+            )
         value = mechanism.expected_loss(self.prior, self.loss)
         seconds = time.perf_counter() - started
         notes = (
-            f"variance on the input grid (MVU's own objective): {solution.value:.9g}",
-            f"{count} linear programs over alphabets, {seconds:.3g} s in all; a local search of a non-convex problem",
+            f"variance on the input grid (MVU's own objective): {variance:.9g}",
+            f"{count} programs over alphabets, {seconds:.3g} s in all; a local search of a non-convex problem",
         )
-        return QuantizerResult(self, mechanism, value, None, SolveReport.of(solution), notes, certificate)
+        return QuantizerResult(self, mechanism, value, None, report, notes, certificate)
+
+    def _as_optimum(self, alphabet: Array) -> OptimalQuantizer:
+        """The same program: the least squared error over the input grid among unbiased mechanisms."""
+        return OptimalQuantizer(alphabet, self.privacy, self.inputs, "squared", input_range=self.input_range)
+
+    @property
+    def _half(self) -> tuple[float, float]:
+        """Centre and half width of the input range: alphabets mirror about the centre."""
+        lower, upper = self.input_range
+        return (lower + upper) / 2, (upper - lower) / 2
+
+    @property
+    def _reach(self) -> float:
+        """Largest distance of an output from the centre; free means half as far again as many outputs ever want."""
+        free = 1.5 * self._half[1] / math.tanh(self.privacy.epsilon / 4)
+        return free if self.max_abs is None else min(free, self.max_abs)
+
+    def _placed(self, starts: int) -> tuple[Array, int]:
+        """Every output searched, with the derivatives of `OptimalQuantizer`; and the number of programs solved."""
+        centre, half = self._half
+        search = BinSearch(self.m, self._reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
+        design = OptimalQuantizer(
+            search, self.privacy, self.inputs - centre, "squared", input_range=(-half, half)
+        )
+        found = design.solve(gap=1e-6)
+        return centre + found.bins, int(found.report.iterations or 1)
+
+    def _spread(self) -> tuple[Array, int]:
+        """Evenly spread outputs on the best range, found at 64 outputs; and the number of programs solved."""
+        centre, half = self._half
+        few = replace(self, m=min(self.m, 64), input_bits=min(self.input_bits, 6))
+
+        def value(reach: float) -> float:
+            return few._as_optimum(centre + reach * np.linspace(-1, 1, few.m)).solve(gap=1e-5).value
+
+        least = half / math.tanh(self.privacy.epsilon / 2)  # no fewer can be unbiased at the ends
+        found = optimize.minimize_scalar(
+            value, bounds=(least * (1 + 1e-9), self._reach), method="bounded", options={"xatol": 1e-3 * half}
+        )
+        return centre + float(found.x) * np.linspace(-1, 1, self.m), int(found.nfev)
 
     def _inside(self, alphabet: Array, solver: str | None) -> Array:
         """Widen a searched alphabet by the hair that its search left it outside the feasible ones, and a hair more."""
@@ -179,7 +264,7 @@ class MVU:
 
     def _search(self, starts: int) -> tuple[Array, int]:
         """Minimise the program's value over alphabets that mirror about the centre of the range."""
-        centre, half = sum(self.input_range) / 2, (self.input_range[1] - self.input_range[0]) / 2
+        centre, half = self._half
         compiled = CompiledLP(self.model())
         session = HighsSession(compiled, compiled.point())
         count = 0
@@ -192,9 +277,9 @@ class MVU:
         def value(logs: Array) -> float:
             nonlocal count
             count += 1
-            if np.any(np.abs(logs) > 12):
-                return 1e12
             a = alphabet(logs)
+            if np.any(np.abs(logs) > 12) or (self.max_abs is not None and a[-1] - centre > self.max_abs):
+                return 1e12
             matrix, rhs, cost = compiled.coefficients(compiled.point({"alphabet": a, "cost": self._cost(a)}))
             session.move(matrix[compiled.varying], rhs, cost)
             # An infeasible alphabet is answered by how short it reaches, to lead the search back.

@@ -248,6 +248,17 @@ def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
         md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve(outputs=2)
 
 
+def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
+    """The inner pair alone is a hair over budget; the outer one is drawn once in ten million times and mends it."""
+    near = (1 - 1e-8) / math.tanh(0.125)
+    result = md.OPTM(
+        [-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, bounds="successive"
+    ).solve()
+    assert result.epsilon <= 0.25
+    assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
+    assert 0 < result.mechanism.extremes()[1][0] < 1e-5
+
+
 def test_another_solver_follows_the_same_path() -> None:
     bins, privacy = np.linspace(-2, 2, 6), md.PureDP(2.0)
     assert md.OPTM(bins, privacy, UNIFORM).solve("clarabel").value == pytest.approx(

@@ -44,6 +44,7 @@ __all__ = ["Block", "SelectionBlocks", "selection_at"]
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
+_LEAST_UNIT = 1e-6
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
@@ -284,7 +285,10 @@ class SelectionBlocks:
         step = cp.Variable(self.size, name="step", bounds=[lower, upper])
         floor = cp.Variable(self.floors, name="floor", nonneg=True)
         over = cp.Variable(self.floors, name="over", nonneg=True)
-        moved = self.limits(q) + self.jacobian(q) @ step
+        # In units of each output's own largest probability: a solver's tolerance is then relative to it.
+        unit = np.maximum(self.extremes(q)[1], _LEAST_UNIT)
+        per_unit = 1.0 / unit[self.output]
+        moved = per_unit * self.limits(q) + sparse.diags_array(per_unit) @ self.jacobian(q) @ step
         low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)
         families = {
             "normalisation": self._rows @ step == 0,
@@ -292,7 +296,7 @@ class SelectionBlocks:
             "ceiling": moved[high] <= np.exp(epsilon) * floor[self.output[high]] + over[self.output[high]],
         }
         problem = cp.Problem(
-            cp.Minimize(self.gradient(q) @ step + price * cp.sum(over)), list(families.values())
+            cp.Minimize(self.gradient(q) @ step + price * (unit @ over)), list(families.values())
         )
         return Model(problem, {"step": step, "floor": floor, "over": over}, families)
 

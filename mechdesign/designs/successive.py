@@ -34,11 +34,15 @@ Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs a start; the last ones rarely gain a part in 1e4
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss
-# Steps and by how much the budget is made smaller, until the point is inside the real one.
+# Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
 ]
-_NOISE = 1e-9  # an output less likely than that is not used
+_NOISE = (
+    1e-9,
+    1e-6,
+    1e-4,
+)  # an output less likely than that is not used; the larger where the smaller is in the way
 
 
 @dataclass(frozen=True)
@@ -162,28 +166,29 @@ def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequen
 def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
     """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
 
-    A step of length r leaves an error of about r²: the steps shrink faster than the budget does. Outputs that are not
-    used are dropped, so that no input alone can reach one.
+    A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than the
+    budget does. Outputs that are not used are dropped, so that no input alone can reach one.
     """
-    q = _without_noise(blocks, q)
     price = 1e3 * blocks.loss(q)
-    for radius, margin in _APPROACH:
-        free = np.where(q > 0, radius, 0.0)
-        lower, upper = -np.minimum(q, free), np.minimum(1.0 - q, free)
-        solution = sequence.solve(blocks.model(q, epsilon - margin * max(1.0, epsilon), lower, upper, price))
-        q = _without_noise(blocks, np.maximum(q + solution.primal["step"], 0.0))
-        mechanism = Quantizer.of_selection(blocks.selection(q), blocks.input_range)
-        if mechanism.privacy_loss() <= epsilon:
-            return LinearisedPoint(blocks, q, solution)
+    for noise in _NOISE:
+        moved = _without_noise(blocks, q, noise)
+        for radius, margin in _APPROACH:
+            lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
+            tight = epsilon - margin * max(1.0, epsilon)
+            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price))
+            moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
+            mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
+            if mechanism.privacy_loss() <= epsilon:
+                return LinearisedPoint(blocks, moved, solution)
     return None
 
 
-def _without_noise(blocks: SelectionBlocks, q: Array) -> Array:
+def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
     """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
     q = np.where(q > 1e-13, q, 0.0)
     if blocks.floors > 1 or len(blocks.usable) == 1:
         _, high = blocks.extremes(q)
-        unused = high < _NOISE
+        unused = high < noise
         q[blocks.outer[unused[blocks.output]]] = 0.0
     return blocks.normalised(q)
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.designs.family_search import settle_family
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.losses import Loss
 from mechdesign.mechanisms.biased import BiasedQuantizer
 from mechdesign.mechanisms.selection import Selection, rqm_family
-from mechdesign.priors import Prior
 from mechdesign.privacy import PureDP
 from mechdesign.results import Result, SolveReport
 from mechdesign.search.grid import Grid
@@ -81,27 +80,10 @@ class BiasedSelection:
     grid: Grid | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.m, (int, np.integer)) or self.m < 2:
-            raise DesignError.of("m", self.m, "must be an integer of at least 2")
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
+        betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
+        settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
         if not self.max_bias >= 0:
             raise DesignError.of("max_bias", self.max_bias, "must be non-negative")
-        prior = Prior.of(self.prior, self.input_range)
-        object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "loss", Loss.of(self.loss))
-        object.__setattr__(
-            self,
-            "input_range",
-            prior.support if self.input_range is None else tuple(map(float, self.input_range)),
-        )
-        if self.grid is None:
-            betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
-            object.__setattr__(
-                self, "grid", Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas)
-            )
-        elif set(self.grid.axes) != {"delta", "q", "beta"}:
-            raise DesignError.of("grid", self.grid, "needs the axes delta, q, beta")
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.checks import positive
+from mechdesign.checks import positive, whole
 from mechdesign.designs.bin_slopes import bin_slopes
 from mechdesign.designs.floors import smallest_epsilon
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
@@ -112,11 +112,9 @@ class BinSearch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.m, bool) or int(self.m) != self.m or not 2 <= self.m <= 64:
-            raise DesignError.of("m", self.m, "must be an integer from 2 to 64")
-        if int(self.starts) != self.starts or self.starts < 1:
-            raise DesignError.of("starts", self.starts, "must be a positive integer")
-        object.__setattr__(self, "m", int(self.m))
+        object.__setattr__(self, "m", whole("m", self.m, 2, 64))
+        object.__setattr__(self, "starts", whole("starts", self.starts, 1))
+        object.__setattr__(self, "seed", whole("seed", self.seed, 0))
         object.__setattr__(self, "max_abs", positive("max_abs", self.max_abs))
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign.audit.certificate import Certificate
+from mechdesign.checks import whole
 from mechdesign.designs.quantizer_result import QuantizerResult, exceeds
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.exact import exp_lower
@@ -29,10 +30,26 @@ from mechdesign.results import SolveReport
 from mechdesign.search.grid import Grid
 from mechdesign.serialize import serializable
 
-__all__ = ["ERM", "RQM"]
+__all__ = ["ERM", "RQM", "settle_family"]
 
 Array = npt.NDArray[np.float64]
 _DELTAS = np.concatenate([np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0]])
+
+
+def settle_family(design: Any, default: Grid) -> None:
+    """Check the fields that a family's designs share, and put parsed values in their places."""
+    object.__setattr__(design, "m", whole("m", design.m, 2))
+    if not isinstance(design.privacy, PureDP):
+        raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
+    prior = Prior.of(design.prior, design.input_range)
+    lower, upper = prior.support if design.input_range is None else (float(v) for v in design.input_range)
+    object.__setattr__(design, "prior", prior)
+    object.__setattr__(design, "input_range", (lower, upper))
+    object.__setattr__(design, "loss", Loss.of(design.loss))
+    if design.grid is None:
+        object.__setattr__(design, "grid", default)
+    elif set(design.grid.axes) != set(default.axes):
+        raise DesignError.of("grid", design.grid, f"needs the axes {', '.join(default.axes)}")
 
 
 @dataclass(frozen=True)
@@ -45,19 +62,7 @@ class _FamilySearch(ABC):
     grid: Grid | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.m, (int, np.integer)) or self.m < 2:
-            raise DesignError.of("m", self.m, "must be an integer of at least 2")
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
-        prior = Prior.of(self.prior, self.input_range)
-        object.__setattr__(self, "prior", prior)
-        lower, upper = prior.support if self.input_range is None else (float(v) for v in self.input_range)
-        object.__setattr__(self, "input_range", (lower, upper))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
-        if self.grid is None:
-            object.__setattr__(self, "grid", self._default_grid())
-        elif set(self.grid.axes) != set(self._default_grid().axes):
-            raise DesignError.of("grid", self.grid, f"needs the axes {list(self._default_grid().axes)}")
+        settle_family(self, self._default_grid())
 
     @abstractmethod
     def _default_grid(self) -> Grid: ...

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign import solvers
-from mechdesign.checks import positive
+from mechdesign.checks import positive, whole
 from mechdesign.designs.bin_search import BinSearch
 from mechdesign.designs.optimal_quantizer import OptimalQuantizer
 from mechdesign.designs.quantizer_result import QuantizerResult
@@ -84,10 +84,8 @@ class MVU:
     max_abs: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.m, (int, np.integer)) or self.m < 2:
-            raise DesignError.of("m", self.m, "must be an integer of at least 2")
-        if not isinstance(self.input_bits, (int, np.integer)) or not 1 <= self.input_bits <= 10:
-            raise DesignError.of("input_bits", self.input_bits, "must be an integer from 1 to 10")
+        object.__setattr__(self, "m", whole("m", self.m, 2))
+        object.__setattr__(self, "input_bits", whole("input_bits", self.input_bits, 1, 10))
         if not isinstance(self.privacy, PureDP):
             raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
         lower, upper = (float(v) for v in self.input_range)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mechdesign import solvers
 from mechdesign.audit.certificate import Certificate
+from mechdesign.checks import whole
 from mechdesign.designs.bound_search import BoundPoint, grid_bounds, search_theorem6, solve_bounds
 from mechdesign.designs.optm_model import OPTMProgram
 from mechdesign.designs.quantizer_result import QuantizerResult, exceeds
@@ -203,8 +204,7 @@ class OPTM:
             No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
         """
         started = time.perf_counter()
-        if not isinstance(outputs, (int, np.integer)) or outputs < 4:
-            raise DesignError.of("outputs", outputs, "must be an integer of at least 4")
+        outputs = whole("outputs", outputs, 4)
         point: BoundPoint | LinearisedPoint | None
         lower_bound = None
         if self._successive:

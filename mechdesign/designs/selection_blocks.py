@@ -44,7 +44,6 @@ __all__ = ["Block", "SelectionBlocks", "selection_at"]
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
-_LEAST_UNIT = 1e-6
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
@@ -221,8 +220,8 @@ class SelectionBlocks:
 
     def normalised(self, q: Array) -> Array:
         """Every family's row divided by its sum."""
-        total = self._rows @ q
-        return q / (self._rows.T @ total)
+        total = self.rows @ q
+        return q / (self.rows.T @ total)
 
     # -- there and back -------------------------------------------------------------------------------
 
@@ -264,7 +263,7 @@ class SelectionBlocks:
     # -- the linearised program -----------------------------------------------------------------------
 
     @cached_property
-    def _rows(self) -> sparse.csr_array:
+    def rows(self) -> sparse.csr_array:
         """Sums the unknowns of each row of the families."""
         parts = [part for b in self.blocks for part in ((b.u,) if self._central(b) else (b.u, b.v))]
         rows = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
@@ -272,7 +271,9 @@ class SelectionBlocks:
             (np.ones(len(rows)), (rows, np.concatenate(parts))), shape=(len(parts), self.size)
         )
 
-    def model(self, q: Array, epsilon: float, lower: Array, upper: Array, price: float) -> Model:
+    def model(
+        self, q: Array, epsilon: float, lower: Array, upper: Array, price: float, *, least_unit: float = 1.0
+    ) -> Model:
         r"""Declare the program linearised at q, with steps d in [lower, upper].
 
         .. math::
@@ -281,17 +282,19 @@ class SelectionBlocks:
             \text{normalisation:}\; & \textstyle\sum_{l} d_l = 0 \text{ for every row of the families} \\
             \text{floor:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
             \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest}
+
+        Rows are in units of each output's largest probability, where that is at least `least_unit`: a solver's tolerance is then
+        relative to it.
         """
         step = cp.Variable(self.size, name="step", bounds=[lower, upper])
         floor = cp.Variable(self.floors, name="floor", nonneg=True)
         over = cp.Variable(self.floors, name="over", nonneg=True)
-        # In units of each output's own largest probability: a solver's tolerance is then relative to it.
-        unit = np.maximum(self.extremes(q)[1], _LEAST_UNIT)
+        unit = np.clip(self.extremes(q)[1], least_unit, 1.0)
         per_unit = 1.0 / unit[self.output]
         moved = per_unit * self.limits(q) + sparse.diags_array(per_unit) @ self.jacobian(q) @ step
         low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)
         families = {
-            "normalisation": self._rows @ step == 0,
+            "normalisation": self.rows @ step == 0,
             "floor": moved[low] >= floor[self.output[low]],
             "ceiling": moved[high] <= np.exp(epsilon) * floor[self.output[high]] + over[self.output[high]],
         }

@@ -5,7 +5,8 @@ for a step within a trust region, and take it if the exact penalty :math:`E\ell 
 sequential linear programming (Fletcher and Sainz de la Maza 1989), which ends at a local optimum of the exact
 problem. Products need no bounds, so nothing is given away to a relaxation, and points outside the budget are allowed on
 the way, so that the search can begin at the optimum over *all* unbiased mechanisms: its law at the middle of every
-interval is that of a selection mechanism. At the end the point is moved inside the budget, and its exact loss decides.
+interval is that of a selection mechanism. Small problems are finished by a second-order solver. At the end the
+point is moved inside the budget, and its exact loss decides.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import optimize
 
 from mechdesign.designs.optimal_quantizer import OptimalQuantizer
 from mechdesign.designs.selection_blocks import SelectionBlocks
@@ -32,7 +34,8 @@ __all__ = ["LinearisedPoint", "improve", "spread"]
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
-_PROGRAMS = 80  # linear programs a start; the last ones rarely gain a part in 1e4
+_PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over
+_SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
@@ -139,28 +142,73 @@ def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequen
     """Follow linearised programs down from q, then move inside the budget; None where that fails."""
     value = blocks.loss(q)
     price, radius = 50.0 * value, 0.1
-    merit = value + price * blocks.excess(q, epsilon)
-    for _ in range(_PROGRAMS):
+
+    def merit_of(point: Array) -> float:
+        return blocks.loss(point) + price * blocks.excess(point, epsilon)
+
+    merit = merit_of(q)
+    small = blocks.size <= _SMALL
+    for _ in range(_PROGRAMS // 3 if small else _PROGRAMS):
         lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
         solution = sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+        if solution.primal["over"].max() < 1e-12:
+            # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
+            worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
+            price = max(1.2 * float(worth.max()), 1e-3 * value)
+            merit = merit_of(q)
         promised = merit - value - solution.value
         if promised <= _TOLERANCE * value or radius < 1e-7:
             if price * blocks.excess(q, epsilon) <= _TOLERANCE * value or price > 1e8 * value:
                 break
             price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
             radius = max(radius, 1e-3)
-            merit = value + price * blocks.excess(q, epsilon)
+            merit = merit_of(q)
             continue
         step = solution.primal["step"]
-        trial = np.maximum(q + step, 0.0)
-        reached = blocks.loss(trial)
-        gained = merit - (reached + price * blocks.excess(trial, epsilon))
-        if gained > 0.1 * promised:
-            q, value, merit = trial, reached, merit - gained
-            radius = min(1.0, radius * (2.0 if gained > 0.7 * promised else 1.0))
+        trial = np.where(q + step > 1e-14, q + step, 0.0)
+        reached = merit_of(trial)
+        if merit - reached > 0.1 * promised:
+            radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
+            q, merit = trial, reached
         else:
             radius = 0.35 * min(radius, float(np.abs(step).max()))
-    return _inside(blocks, q, epsilon, sequence)
+        value = blocks.loss(q)
+    if not small:
+        return _inside(blocks, q, epsilon, sequence)
+    ends = (_inside(blocks, end, epsilon, sequence) for end in (_polished(blocks, q, epsilon), q))
+    return min((p for p in ends if p is not None), key=lambda p: p.objective, default=None)
+
+
+def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
+    """Finish by SLSQP on the exact problem over (q, a): linear programs converge slowly where no vertex is optimal."""
+    n, rho, rows = blocks.size, np.exp(epsilon), blocks.rows.toarray()
+    low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
+    floor_of = np.eye(blocks.floors)[blocks.output]
+
+    def inside(z: Array) -> Array:
+        p, floor = blocks.limits(z[:n]), z[n:][blocks.output]
+        return np.concatenate([(p - floor)[low], (rho * floor - p)[high]])
+
+    def inside_slopes(z: Array) -> Array:
+        jacobian = blocks.jacobian(z[:n]).toarray()
+        upper = np.hstack([jacobian[low], -floor_of[low]])
+        return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
+
+    sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
+    found = optimize.minimize(
+        lambda z: blocks.loss(z[:n]),
+        np.concatenate([q, blocks.extremes(q)[0]]),
+        jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * (n + blocks.floors),
+        constraints=[
+            {"type": "ineq", "fun": inside, "jac": inside_slopes},
+            {"type": "eq", "fun": lambda z: sums @ z - 1.0, "jac": lambda z: sums},
+        ],
+        options={"maxiter": 200, "ftol": 1e-10},
+    )
+    end = np.asarray(found.x[:n])
+    return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
 
 
 def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
@@ -175,7 +223,7 @@ def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequenc
         for radius, margin in _APPROACH:
             lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
             tight = epsilon - margin * max(1.0, epsilon)
-            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price))
+            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price, least_unit=1e-6))
             moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
             mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
             if mechanism.privacy_loss() <= epsilon:

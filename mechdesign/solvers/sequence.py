@@ -10,6 +10,8 @@ from mechdesign.solvers.registry import get, solve
 
 __all__ = ["Sequence"]
 
+_LOOSE = {"primal_feasibility_tolerance": 1e-8, "dual_feasibility_tolerance": 1e-8}
+
 
 class Sequence:
     """Solve models that differ in their numbers only, as successive linearisation makes them.
@@ -52,11 +54,15 @@ class Sequence:
     def _answer(self, model: Model) -> Solution:
         backend = get(self.name)
         if isinstance(backend, HighsSolver) and backend.capabilities.warm_start:
+            limit = {"simplex_iteration_limit": 20 * sum(model.size) + 1000}
             basis = self._basis if model.size == self._shape else None
-            answer, self._basis = backend.solve_from(model, basis, **self.options)
             self._shape = model.size
-            if answer.status is Status.OPTIMAL:
-                return answer.tagged(requested=self.name)
+            # Badly scaled programs can keep the simplex method turning at the tightest tolerance.
+            for loose in ({}, _LOOSE):
+                answer, self._basis = backend.solve_from(model, basis, **{**limit, **loose, **self.options})
+                if answer.status is Status.OPTIMAL:
+                    return answer.tagged(requested=self.name)
+                basis = self._basis if answer.status is Status.LIMIT else None
             self._basis = None
         return solve(model, self.name, **self.options)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,13 @@ class Quantizer:
             raise DesignError(
                 "this mechanism has no exact law: take result.mechanism of a certified solve, or .certified()"
             )
-        return sampling.ExactSampler(self.law).draw(self._checked(x, clip))
+        return self._exact_sampler.draw(self._checked(x, clip))
+
+    @cached_property
+    def _exact_sampler(self) -> sampling.ExactSampler:
+        """Keeps the integer weights of the rows it has met: later draws only look them up."""
+        assert self.law is not None
+        return sampling.ExactSampler(self.law)
 
     def certified(self) -> Quantizer:
         """Return the same mechanism with an exact rational law behind it (selection mechanisms only).

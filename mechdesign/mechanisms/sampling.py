@@ -190,6 +190,7 @@ class ExactSampler:
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
         self.weights: dict[tuple[int, int], list[int]] = {}
+        self._floors: dict[tuple[int, int], npt.NDArray[np.uint64]] = {}
 
     def integer_weights(self, segment: int, end: int) -> list[int]:
         """The row's probabilities as integers over their least common denominator."""
@@ -249,8 +250,12 @@ class ExactSampler:
     def _invert(self, segment: int, end: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
         """Index i with C_{i-1} ≤ U < C_i, U having the given leading 64 bits."""
         cumulative = self._cumulative(segment, end)
-        total = cumulative[-1]
-        floors = np.array([min((c << 64) // total, 2**64 - 1) for c in cumulative[:-1]], dtype=np.uint64)
+        key = (segment, end)
+        if key not in self._floors:
+            total = cumulative[-1]
+            leading = [min((c << 64) // total, 2**64 - 1) for c in cumulative[:-1]]
+            self._floors[key] = np.array(leading, dtype=np.uint64)
+        floors = self._floors[key]
         index = np.searchsorted(floors, words, side="right")
         # U in the 64-bit cell of some C_i: undecided unless C_i is itself a multiple of 2^-64.
         for i in np.flatnonzero(np.isin(words, floors)):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 from scipy import stats
 
 import mechdesign as md
@@ -66,9 +68,11 @@ def comparison(report: Report) -> None:
                 add("MVU", epsilon, bits, {loss: Found.of(mvu, loss) for loss in LOSSES})
                 if bits == 1:
                     # With two outputs at ±A nothing is left to choose: every mechanism here is that of Duchi et al.
-                    two = {loss: Found.of(md.duchi(epsilon), loss) for loss in LOSSES}
+                    two = (1 + 1e-12) / math.tanh(epsilon / 2)
+                    duchi = md.OPTM((-two, two), privacy, UNIFORM).solve().mechanism
+                    two_outputs = {loss: Found.of(duchi, loss) for loss in LOSSES}
                     for name in ("Duchi et al.", "RQM", "ERM", "OPTM"):
-                        add(name, epsilon, bits, two)
+                        add(name, epsilon, bits, two_outputs)
                 else:
                     for family in (md.RQM, md.ERM):
                         members = {loss: member(family, m, privacy, reach, loss) for loss in LOSSES}
@@ -149,9 +153,9 @@ def optimum(m: int, privacy: md.PureDP, reach: float, loss: str, others: np.ndar
         choices: list[object] = [md.BinSearch(m, reach, symmetric=True, exhaustive=False, starts=2)]
     else:
         choices = [np.linspace(-reach, reach, m)]
-    if m >= 4 and abs(others[-1]) <= reach * (1 + 1e-12):
+    if abs(others[-1]) <= reach * (1 + 1e-12):
         choices.append(others)
-    results = [md.OptimalQuantizer(c, privacy, UNIFORM, loss).solve(gap=1e-6) for c in choices]
+    results = [md.OptimalQuantizer(c, privacy, UNIFORM, loss).solve(gap=2e-7) for c in choices]
     best = min(results, key=lambda r: r.value)
     return Found(best.value, best.epsilon, best.lower_bound, best.mechanism.bins)
 
@@ -164,7 +168,7 @@ def member(family: type, m: int, privacy: md.PureDP, reach: float, loss: str) ->
     shares = np.array([0.001, 0.1, 0.4, 1.0] if few else [0.001, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0])
     deltas = least - 1 + shares * (reach - least)
     if family is md.RQM:
-        grid = md.Grid(delta=deltas, q=np.geomspace(1e-5, 0.97, 16 if few else 30))
+        grid = md.Grid(delta=deltas, q=np.geomspace(1e-7, 0.97, 24 if few else 36))
     else:
         inner, gamma = (
             np.geomspace(0.2, 0.97 * reach, 3 if few else 5),
@@ -217,6 +221,7 @@ def draw(report: Report, table: pd.DataFrame) -> None:
         axis.set(xscale="log", yscale="log", xlabel="ε", title=f"{loss} loss over the optimum's")
         axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         axis.minorticks_off()
+        plain_ticks(axis)
     axes[1].legend(fontsize=7, frameon=False)
     report.figure(
         "over-optimum",
@@ -234,7 +239,15 @@ def draw(report: Report, table: pd.DataFrame) -> None:
                 curve = part[part["mechanism"] == name].dropna(subset="value")
                 axis.plot(curve["bits"], curve["value"] / floor, "o-", color=colour, label=name, markersize=3)
             axis.set(title=f"{loss}, ε = {epsilon:g}", xlabel="bits", yscale="log")
+            plain_ticks(axis)
     grid[0][0].legend(fontsize=7, frameon=False)
     report.figure(
         "bits", fig, caption="What more bits bring: error against bits, relative to the optimum with 8"
     )
+
+
+def plain_ticks(axis: Axes) -> None:
+    """Label a logarithmic axis that spans little with plain numbers."""
+    axis.yaxis.set_major_formatter("{x:g}")
+    low, high = axis.get_ylim()
+    axis.yaxis.set_minor_formatter("{x:g}" if high < 4 * low else NullFormatter())

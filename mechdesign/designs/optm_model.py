@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from mechdesign.designs.selection_blocks import pair_costs
 from mechdesign.designs.selection_bounds import EXACT, Family, Pairs, coefficient_rows, theorem5_pairs
 from mechdesign.designs.theorem6 import theorem6_pairs, theorem6_rows
 from mechdesign.losses import Loss
@@ -170,16 +171,8 @@ class OPTMProgram:
         for j in range(1, m):
             if edges[j] <= edges[j - 1]:
                 continue
-            mass, first, second = self._moments(j)
-            low, high = bins[:j, None], bins[None, j:][:, ::-1]
-            product = (low + high) * first - low * high * mass - second  # ∫ (x − B_l)(B_r − x) dF
-            out.append(
-                (
-                    left.row(j),
-                    right.row(m - j),
-                    (self.loss.absolute * 2 / (high - low) + self.loss.squared) * product,
-                )
-            )
+            costs = pair_costs(self.loss, self._moments(j), bins[:j], bins[j:][::-1])
+            out.append((left.row(j), right.row(m - j), costs))
         return out
 
     def exact_loss(self, q: Array) -> Array:

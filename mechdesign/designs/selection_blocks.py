@@ -40,7 +40,7 @@ from mechdesign.mechanisms.selection import Selection
 from mechdesign.priors import Prior
 from mechdesign.solvers import Model
 
-__all__ = ["Block", "SelectionBlocks", "selection_at"]
+__all__ = ["Block", "SelectionBlocks", "pair_costs", "selection_at"]
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -304,6 +304,17 @@ class SelectionBlocks:
         return Model(problem, {"step": step, "floor": floor, "over": over}, families)
 
 
+def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
+    """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
+
+    Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
+    """
+    mass, first, second = moments
+    low, high = left[:, None], right[None, :]
+    product = (low + high) * first - low * high * mass - second
+    return (2 * loss.absolute / (high - low) + loss.squared) * product
+
+
 def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
     """E ℓ on interval k for every pair of bins: what u and v are multiplied with."""
     bins, knots = blocks.bins, blocks.knots
@@ -311,10 +322,7 @@ def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int
         moments = prior.moments(knots)
 
         def kernel(k: int, left: Index, right: Index) -> Array:
-            mass, first, second = moments[k]
-            low, high = bins[left][:, None], bins[right][None, :]
-            product = (low + high) * first - low * high * mass - second  # ∫ (x − B_l)(B_r − x) dF
-            return (2 * loss.absolute / (high - low) + loss.squared) * product
+            return pair_costs(loss, moments[k], bins[left], bins[right])
 
         return kernel
 

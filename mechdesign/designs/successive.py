@@ -36,7 +36,7 @@ Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
-_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss
+_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
@@ -148,6 +148,7 @@ def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequen
 
     merit = merit_of(q)
     small = blocks.size <= _SMALL
+    tolerance = _TOLERANCE if small else 10 * _TOLERANCE
     for _ in range(_PROGRAMS // 3 if small else _PROGRAMS):
         lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
         solution = sequence.solve(blocks.model(q, epsilon, lower, upper, price))
@@ -157,8 +158,8 @@ def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequen
             price = max(1.2 * float(worth.max()), 1e-3 * value)
             merit = merit_of(q)
         promised = merit - value - solution.value
-        if promised <= _TOLERANCE * value or radius < 1e-7:
-            if price * blocks.excess(q, epsilon) <= _TOLERANCE * value or price > 1e8 * value:
+        if promised <= tolerance * value or radius < 1e-7:
+            if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
                 break
             price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
             radius = max(radius, 1e-3)

@@ -259,6 +259,20 @@ def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
     assert 0 < result.mechanism.extremes()[1][0] < 1e-5
 
 
+def test_the_audit_has_the_program_with_its_multipliers() -> None:
+    """Every limit against its floor; multipliers only where a limit is active, and the costs of privacy add up."""
+    result = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.5), UNIFORM).solve()
+    audit = result.audit()
+    model = audit[audit["family"].str.startswith("model")]
+    assert set(model["family"]) == {"model: floor", "model: ceiling"}
+    assert (model["slack"] >= -1e-12).all() and model["index"].str.match(r"p\(-?[\d.]+[+-], \d\)").all()
+    ceiling = model[model["family"] == "model: ceiling"]
+    assert (ceiling.loc[ceiling["dual"] > 1e-6, "slack"] <= 1e-6).all()
+    priced = float((ceiling["dual"] * ceiling["rhs"]).sum())
+    more = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.501), UNIFORM).solve()
+    assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)
+
+
 def test_another_solver_follows_the_same_path() -> None:
     bins, privacy = np.linspace(-2, 2, 6), md.PureDP(2.0)
     assert md.OPTM(bins, privacy, UNIFORM).solve("clarabel").value == pytest.approx(

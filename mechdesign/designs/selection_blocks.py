@@ -106,6 +106,17 @@ class SelectionBlocks:
         One floor for all outputs: compare every largest probability with every smallest.
     usable : int array, optional
         Bins that may be drawn; the others only divide the inputs. All by default.
+
+    Attributes
+    ----------
+    size, floors : int
+        Numbers of unknowns, and of different floors.
+    outer, output, largest : arrays, an entry per limit
+        Its outer factor among the unknowns, its floor, and whether it is a largest or a smallest value.
+    inner : sparse array
+        Its inner factor is ``inner @ q``.
+    labels : list of str
+        What each limit is: probability of which output (1-based), on which side of which input.
     """
 
     def __init__(
@@ -128,6 +139,7 @@ class SelectionBlocks:
         outer: list[Index] = []
         output: list[Index] = []
         largest: list[npt.NDArray[np.bool_]] = []
+        places: list[tuple[float, str]] = []
         entries: list[tuple[Array, Index, Index]] = []
         count = 0
         for block in self.blocks:
@@ -143,12 +155,14 @@ class SelectionBlocks:
                     outer.append(rows)
                     output.append(which)
                     largest.append(np.full(len(rows), is_largest))
+                    places += [(x, "-" if at_end else "+")] * len(rows)
                     entries.append(
                         (table.ravel(), np.repeat(numbers, len(columns)), np.tile(columns, len(rows)))
                     )
         self.outer = np.concatenate(outer)
         self.largest = np.concatenate(largest)
         which = np.concatenate(output)
+        self.labels = [f"p({x:g}{side}, {i + 1})" for (x, side), i in zip(places, which.tolist())]
         if mirrored:
             which = np.minimum(which, len(bins) - 1 - which)
         self.output = np.zeros_like(which) if shared_floor else np.unique(which, return_inverse=True)[1]
@@ -212,6 +226,10 @@ class SelectionBlocks:
         np.minimum.at(low, self.output[~self.largest], p[~self.largest])
         np.maximum.at(high, self.output[self.largest], p[self.largest])
         return low, high
+
+    def units(self, q: Array, least: float) -> Array:
+        """Largest probability of every output, `least` where that is smaller."""
+        return np.clip(self.extremes(q)[1], least, 1.0)
 
     def excess(self, q: Array, epsilon: float) -> float:
         """Sum over outputs of how far the largest probability is above e^ε times the smallest."""
@@ -289,7 +307,7 @@ class SelectionBlocks:
         step = cp.Variable(self.size, name="step", bounds=[lower, upper])
         floor = cp.Variable(self.floors, name="floor", nonneg=True)
         over = cp.Variable(self.floors, name="over", nonneg=True)
-        unit = np.clip(self.extremes(q)[1], least_unit, 1.0)
+        unit = self.units(q, least_unit)
         per_unit = 1.0 / unit[self.output]
         moved = per_unit * self.limits(q) + sparse.diags_array(per_unit) @ self.jacobian(q) @ step
         low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)

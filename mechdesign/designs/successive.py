@@ -27,6 +27,7 @@ from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.mechanisms.selection import Selection
 from mechdesign.priors import Prior
 from mechdesign.privacy import PureDP
+from mechdesign.results import AUDIT_COLUMNS
 from mechdesign.solvers import Sequence, Solution
 
 __all__ = ["LinearisedPoint", "improve", "spread"]
@@ -35,6 +36,8 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over
+_ACTIVE = 1e-9
+_LEAST_UNIT = 1e-6
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
@@ -69,9 +72,22 @@ class LinearisedPoint:
         """The same mechanism moved inside a smaller budget."""
         return _inside(self.blocks, self.q, epsilon, Sequence(solver, **options))
 
-    def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame | None:
-        """The program has no constraints but the definition's."""
-        return None
+    def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
+        """Floors and ceilings of every limit at the final mechanism, with the multipliers of the last program."""
+        blocks = self.blocks
+        q = blocks.unknowns(selection)
+        p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
+        unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
+        parts = []
+        for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
+            lhs, rhs = (low, p) if family == "floor" else (p, np.exp(epsilon) * low)
+            frame = pd.DataFrame({"family": f"model: {family}", "index": np.array(blocks.labels)[rows]})
+            frame["lhs"], frame["rhs"] = lhs[rows], rhs[rows]
+            frame["slack"] = frame["rhs"] - frame["lhs"]
+            frame["dual"] = self.solution.dual.get(family, np.nan) / unit[rows]
+            frame["active"] = frame["slack"] <= _ACTIVE
+            parts.append(frame[AUDIT_COLUMNS])
+        return pd.concat(parts, ignore_index=True)
 
 
 def spread(m: int, count: int) -> Index:
@@ -123,7 +139,9 @@ def improve(
     if (
         given is not None and sequence.last is not None
     ):  # it may be better than what is a hair inside the budget
-        found.append(LinearisedPoint(blocks, given, replace(sequence.last, native_status="the start itself")))
+        found.append(
+            LinearisedPoint(blocks, given, replace(sequence.last, dual={}, native_status="the start itself"))
+        )
     best = min((p for p in found if p is not None), key=lambda p: p.objective, default=None)
     if best is not None:
         best = replace(best, solution=sequence.total(best.solution))
@@ -224,7 +242,7 @@ def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequenc
         for radius, margin in _APPROACH:
             lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
             tight = epsilon - margin * max(1.0, epsilon)
-            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price, least_unit=1e-6))
+            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT))
             moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
             mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
             if mechanism.privacy_loss() <= epsilon:

@@ -229,6 +229,8 @@ def test_mvu_range_too_small() -> None:
 
 
 def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
+    assert md.ERM(4, md.PureDP(1.5), UNIFORM).solve(zoom=2, starts=6).value <= 1.2982
+    assert md.ERM(4, md.PureDP(0.5), UNIFORM).solve(zoom=1, starts=2).epsilon <= 0.5
     assert md.RQM(4, md.PureDP(1.0), UNIFORM).solve().value <= 1.9973
     assert md.ERM(4, md.PureDP(1.0), UNIFORM, grid=md.Grid(delta=[2, 2.4, 4.1], inner=[0.1, 1, 1.4], gamma=[0.01, 0.02, 0.05, 0.1])).solve(
         zoom=1

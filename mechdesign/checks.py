@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from mechdesign.errors import DesignError
 
 __all__ = ["positive", "whole"]
@@ -28,19 +30,18 @@ def positive(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return `value` as an int, or raise DesignError unless it is an integer from `least` to `most`.
+    """Return `value` as an int, or raise DesignError unless it is an integer (no bool) from `least` to `most`.
 
     Examples
     --------
-    >>> whole("m", 4.0, 2)
+    >>> whole("m", 4, 2)
     4
     """
-    try:
-        number = int(value)
-        good = not isinstance(value, (bool, str)) and number == value
-    except (TypeError, ValueError, OverflowError):
-        good, number = False, 0
-    if not good or number < least or (most is not None and number > most):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise DesignError.of(name, value, f"must be an integer {limits}")
-    return number
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not good or value < least or (most is not None and value > most):
+        if most is not None:
+            wanted = f"an integer from {least} to {most}"
+        else:
+            wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise DesignError.of(name, value, f"must be {wanted}")
+    return int(value)

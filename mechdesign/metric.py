@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
+from mechdesign.checks import positive, whole
 from mechdesign.errors import DesignError
 from mechdesign.metric_geometry import (
     EARTH_RADIUS_KM,
     check_distances,
     check_distinct,
     haversine,
-    positive_count,
-    positive_length,
     topological_order,
     tree_distances,
 )
@@ -169,8 +168,8 @@ class MetricSpace:
 
         `metric` is ``"euclidean"`` or ``"manhattan"``.
         """
-        rows, columns = positive_count("rows", rows), positive_count("columns", columns)
-        spacing = positive_length("spacing", spacing)
+        rows, columns = whole("rows", rows, 1), whole("columns", columns, 1)
+        spacing = positive("spacing", spacing)
         if metric not in ("euclidean", "manhattan"):
             raise DesignError.of("metric", metric, 'must be "euclidean" or "manhattan"')
         i, j = np.divmod(np.arange(rows * columns), columns)
@@ -198,8 +197,8 @@ class MetricSpace:
 
         Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
         """
-        clusters, size = positive_count("clusters", clusters), positive_count("size", size)
-        across, within = positive_length("across", across), positive_length("within", within)
+        clusters, size = whole("clusters", clusters, 1), whole("size", size, 1)
+        across, within = positive("across", across), positive("within", within)
         if within > across:
             raise DesignError.of("within", within, f"must not exceed across = {across}")
         return cls(kind="clustered", unit=unit, shape=(clusters, size), within=within, across=across)
@@ -297,7 +296,7 @@ class MetricSpace:
 
         α per old unit is α/factor per new unit: α·d is what stays.
         """
-        factor = positive_length("factor", factor)
+        factor = positive("factor", factor)
         unit = self.unit if unit is None else unit
         if self.kind == "clustered":
             return replace(self, within=self.within * factor, across=self.across * factor, unit=unit)

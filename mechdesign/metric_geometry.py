@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +13,6 @@ __all__ = [
     "check_distances",
     "check_distinct",
     "haversine",
-    "positive_count",
-    "positive_length",
     "topological_order",
     "tree_distances",
 ]
@@ -110,18 +105,3 @@ def tree_distances(parents: Ints, lengths: Array, nodes: Ints) -> Array:
         matrix[node, seen] = row
         matrix[seen, node] = row
     return matrix[np.ix_(nodes, nodes)]
-
-
-def positive_count(name: str, value: Any) -> int:
-    """Return a positive integer, or raise a `DesignError`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DesignError.of(name, value, "must be a positive integer")
-    return int(value)
-
-
-def positive_length(name: str, value: Any) -> float:
-    """Return a positive, finite number, or raise a `DesignError`."""
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be positive and finite")
-    return number

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.metric import MetricSpace
 from mechdesign.privacy import ApproximateDP
@@ -50,8 +51,7 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     """
     epsilon = _positive("epsilon", epsilon)
     delta = _delta(delta)
-    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise DesignError.of("steps", steps, "must be a positive integer")
+    steps = whole("steps", steps, 1)
     total = steps * epsilon
     if delta == 0:
         return total, 0.0
@@ -122,9 +122,7 @@ class ItemPrivacy:
 
     def composed(self, items: int) -> EMDPrivacy:
         """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        if isinstance(items, bool) or not isinstance(items, (int, np.integer)) or items < 1:
-            raise DesignError.of("items", items, "must be a positive integer")
-        return EMDPrivacy(self.alpha * int(items))
+        return EMDPrivacy(self.alpha * whole("items", items, 1))
 
 
 @serializable("emd-privacy")

@@ -118,7 +118,7 @@ def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
         (lambda: BinSearch(1, 3.0), "m = 1"),
         (lambda: BinSearch(2.5, 3.0), "integer"),
         (lambda: BinSearch("abc", 3.0), "m = .abc.: must be an integer from 2 to 64"),
-        (lambda: BinSearch(4, 3.0, starts=0), "starts = 0: must be an integer of at least 1"),
+        (lambda: BinSearch(4, 3.0, starts=0), "starts = 0: must be a positive integer"),
         (lambda: BinSearch(4, -1.0), "max_abs"),
         (lambda: BinSearch(4, math.inf), "max_abs"),
         (lambda: BinSearch(4, 3.0, starts=0), "starts"),

@@ -21,6 +21,7 @@ from mechdesign.accounting.loss import CentredLoss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
@@ -130,8 +131,7 @@ def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
         raise DesignError.of("epsilon", epsilon, "must be non-negative and finite")
     if not 1e-9 < width < 1:
         raise DesignError.of("width", width, "must be a relative width between 1e-9 and 1")
-    if not (isinstance(rounds, int | np.integer) and rounds >= 1):
-        raise DesignError.of("rounds", rounds, "must be a positive integer")
+    rounds = whole("rounds", rounds, 1)
     if not 0 < sampling <= 1:
         raise DesignError.of("sampling", sampling, "must be a probability in (0, 1]")
 

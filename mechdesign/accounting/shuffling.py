@@ -71,12 +71,11 @@ from mechdesign.accounting.shuffling_arguments import (
     ACCOUNTING,
     beyond_condition,
     check_accounting,
-    check_count,
     check_delta,
-    check_positive,
     largest_loss,
 )
 from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
+from mechdesign.checks import positive, whole
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
@@ -135,7 +134,7 @@ def clone_divergence(u: float, *, total: int, item_epsilon: float) -> float:
     """
     if not u >= 1:
         raise DesignError.of("u", u, "must be at least 1")
-    return Clones.build(check_count("total", total), item_epsilon).divergence(u)
+    return Clones.build(whole("total", total, 1), item_epsilon).divergence(u)
 
 
 def amplification(
@@ -185,10 +184,10 @@ def amplification(
     >>> print(f"{result.epsilon:.4f} {closed.epsilon:.4f}")
     0.0166 0.0791
     """
-    alpha = check_positive("item_alpha", item_alpha)
-    diameter = check_positive("diameter", diameter)
-    tau = check_positive("moved", moved)
-    k, n = check_count("positions", positions), check_count("total", total)
+    alpha = positive("item_alpha", item_alpha)
+    diameter = positive("diameter", diameter)
+    tau = positive("moved", moved)
+    k, n = whole("positions", positions, 1), whole("total", total, 1)
     check_accounting(accounting)
     if k > n:
         raise DesignError.of("positions", k, f"must not exceed total = {n}")
@@ -255,8 +254,8 @@ def shuffled_alpha(
     >>> print(*(f"{shuffled_alpha(1.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
     0.651 2.869 10.000
     """
-    alpha, diameter = check_positive("item_alpha", item_alpha), check_positive("diameter", diameter)
-    m, n = check_count("items", items), check_count("total", total)
+    alpha, diameter = positive("item_alpha", item_alpha), positive("diameter", diameter)
+    m, n = whole("items", items, 1), whole("total", total, 1)
     check_accounting(accounting)
     if m > n:
         raise DesignError.of("items", m, f"must not exceed total = {n}")
@@ -264,7 +263,7 @@ def shuffled_alpha(
     if accounting == "composition":
         return composed
     if radius is not None:
-        r = min(check_positive("radius", radius), diameter)
+        r = min(positive("radius", radius), diameter)
         options: dict[str, Any] = {
             "accounting": accounting,
             "diameter": diameter,
@@ -341,11 +340,11 @@ def calibrate_item_alpha(
     >>> print(*(f"{calibrate_item_alpha(20.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
     3.657 1.997 0.667
     """
-    target = check_positive("alpha", alpha)
+    target = positive("alpha", alpha)
     if radius is not None:
-        check_positive("radius", radius)
+        positive("radius", radius)
     check_accounting(accounting)
-    m = check_count("items", items)
+    m = whole("items", items, 1)
     if accounting != "composition":
         check_delta(delta)
 
@@ -372,7 +371,7 @@ def calibrate_item_alpha(
         while reached(low) > target:
             low /= 2
             if low < 1e-9 * start:
-                raise beyond_condition(target / m, diameter, check_count("total", total), delta)
+                raise beyond_condition(target / m, diameter, whole("total", total, 1), delta)
     high = 2 * low
     while reached(high) <= target:
         low, high = high, 2 * high

@@ -13,9 +13,7 @@ __all__ = [
     "ACCOUNTING",
     "beyond_condition",
     "check_accounting",
-    "check_count",
     "check_delta",
-    "check_positive",
     "largest_loss",
 ]
 
@@ -58,18 +56,3 @@ def check_accounting(accounting: Any) -> None:
     """Refuse an unknown accounting."""
     if accounting not in ACCOUNTING:
         raise DesignError.of("accounting", accounting, f"must be one of {', '.join(map(repr, ACCOUNTING))}")
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a positive integer, or raise a `DesignError`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DesignError.of(name, value, "must be a positive integer")
-    return int(value)
-
-
-def check_positive(name: str, value: Any) -> float:
-    """Return a positive, finite number, or raise a `DesignError`."""
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be positive and finite")
-    return number

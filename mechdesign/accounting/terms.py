@@ -16,6 +16,7 @@ import numpy as np
 
 from mechdesign.accounting.grid import GridLoss, contract, discretise
 from mechdesign.accounting.loss import CentredLoss, centred_loss
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 
 __all__ = ["AtomicLoss", "NoiseTerm", "as_terms", "loss_of"]
@@ -45,8 +46,7 @@ class NoiseTerm:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.count, int | np.integer) and self.count >= 1):
-            raise DesignError.of("count", self.count, "must be a positive integer")
+        object.__setattr__(self, "count", whole("count", self.count, 1))
         try:
             value = float(self.sensitivity)
         except (TypeError, ValueError):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.gaussian import gaussian_mu
@@ -28,6 +27,7 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.profile import integrated_profile, profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.checks import whole
 from mechdesign.designs.noise_search import Evaluator, ExactDelta, cost_of, least_cost, scale_for
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.mechanisms.noise.additive import AdditiveNoise
@@ -61,8 +61,7 @@ def _validate(
         raise DesignError.of("sensitivity", sensitivity, "must be a positive, finite number")
     if chosen.discrete and value != int(value):
         raise DesignError.of("sensitivity", sensitivity, "must be a whole number for discrete noise")
-    if isinstance(dimension, bool) or not (isinstance(dimension, int | np.integer) and dimension >= 1):
-        raise DesignError.of("dimension", dimension, "must be a positive integer")
+    dimension = whole("dimension", dimension, 1)
     if loss not in ("squared", "absolute"):
         raise DesignError.of("loss", loss, 'must be "squared" (variance) or "absolute"')
     if accounting not in _ACCOUNTING:

@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.mechanisms.channel import Channel, Response
 from mechdesign.mechanisms.responses import ClusteredResponse
@@ -112,9 +113,7 @@ class ItemwiseRelease:
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
         for name in ("items", "users"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise DesignError.of(name, value, "must be a positive integer")
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
         if self.model not in ("central", "local"):
             raise DesignError.of("model", self.model, 'must be "central" or "local"')
         if self.model == "local" and self.users != 1:

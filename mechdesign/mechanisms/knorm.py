@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.serialize import serializable
 
@@ -94,13 +95,10 @@ class KNormNoise:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
-        k = self.dimension
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise DesignError.of("dimension", k, "must be a positive integer")
+        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
         scale = float(self.scale)
         if not (math.isfinite(scale) and scale > 0):
             raise DesignError.of("scale", self.scale, "must be positive and finite")
-        object.__setattr__(self, "dimension", int(k))
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "norm", norm_order(self.norm))
 

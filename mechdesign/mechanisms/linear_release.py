@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.mechanisms.knorm import KNormNoise, norm_order
 from mechdesign.mechanisms.linear_query import LinearQuery
@@ -91,8 +92,7 @@ class LinearRelease:
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
         object.__setattr__(self, "alpha", privacy.alpha)
         object.__setattr__(self, "delta", privacy.delta)
-        if isinstance(self.users, bool) or not isinstance(self.users, (int, np.integer)) or self.users < 1:
-            raise DesignError.of("users", self.users, "must be a positive integer")
+        object.__setattr__(self, "users", whole("users", self.users, 1))
         if self.model == "local" and self.users != 1:
             raise DesignError.of(
                 "users",

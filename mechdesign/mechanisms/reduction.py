@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.mechanisms.itemwise import ItemwiseRelease
 from mechdesign.mechanisms.linear_release import LinearRelease
@@ -84,9 +85,7 @@ class SamplingReduction:
             raise DesignError.of(
                 "radius", self.radius, f"must be below the diameter of the space, {self.diameter}"
             )
-        s = self.samples
-        if isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 1:
-            raise DesignError.of("samples", s, "must be a positive integer")
+        object.__setattr__(self, "samples", whole("samples", self.samples, 1))
         if not 0 < float(self.failure) < 1:
             raise DesignError.of(
                 "failure", self.failure, "must be in (0, 1); it adds to delta, take it as small"

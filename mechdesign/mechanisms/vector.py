@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.mechanisms.quantizer import Quantizer
 from mechdesign.serialize import serializable
@@ -58,8 +59,7 @@ class VectorQuantizer:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dimension, (int, np.integer)) or self.dimension < 1:
-            raise DesignError.of("dimension", self.dimension, "must be a positive integer")
+        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise DesignError.of("scale", self.scale, "must be positive and finite")
 

@@ -13,6 +13,7 @@ from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilo
 from mechdesign.accounting.pld import to_pld
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.serialize import dumps, serializable
@@ -69,11 +70,7 @@ class AdditiveNoise:
     def __post_init__(self) -> None:
         term = NoiseTerm(self.law, self.sensitivity, 1)
         object.__setattr__(self, "sensitivity", term.sensitivity)
-        if isinstance(self.dimension, bool) or not (
-            isinstance(self.dimension, int | np.integer) and self.dimension >= 1
-        ):
-            raise DesignError.of("dimension", self.dimension, "must be a positive integer")
-        object.__setattr__(self, "dimension", int(self.dimension))
+        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
         if not hasattr(self.law, "dist"):
             raise DesignError.of("law", self.law, "must be a frozen scipy.stats distribution")
         variance = float(self.law.var())

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
+from mechdesign.checks import whole
 from mechdesign.errors import DesignError
 from mechdesign.serialize import register_law, serializable
 
@@ -226,8 +227,7 @@ class L1Staircase:
             value = float(getattr(self, name))
             if not (math.isfinite(value) and value > 0):
                 raise DesignError.of(name, value, "must be positive and finite")
-        if not (isinstance(self.dimension, int | np.integer) and self.dimension >= 1):
-            raise DesignError.of("dimension", self.dimension, "must be a positive integer")
+        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
         if self.gamma is None:
             found = optimize.minimize_scalar(
                 lambda g: self._radial(1, g) / self._radial(0, g),

@@ -28,7 +28,7 @@ from mechdesign.mechanisms.selection import Selection
 from mechdesign.priors import Prior
 from mechdesign.privacy import PureDP
 from mechdesign.results import AUDIT_COLUMNS
-from mechdesign.solvers import Sequence, Solution
+from mechdesign.solvers import Solution, SolveSequence
 
 __all__ = ["LinearisedPoint", "improve", "spread"]
 
@@ -70,7 +70,7 @@ class LinearisedPoint:
 
     def tighter(self, epsilon: float, solver: str | None, options: Any) -> LinearisedPoint | None:
         """The same mechanism moved inside a smaller budget."""
-        return _inside(self.blocks, self.q, epsilon, Sequence(solver, **options))
+        return _inside(self.blocks, self.q, epsilon, SolveSequence(solver, **options))
 
     def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
         """Floors and ceilings of every limit at the final mechanism, with the multipliers of the last program."""
@@ -121,7 +121,7 @@ def improve(
     InfeasibleError
         No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
     """
-    sequence = Sequence(solver, **options)
+    sequence = SolveSequence(solver, **options)
     given = None if start is None else blocks.unknowns(_checked(start, blocks, epsilon))
     wanted = OptimalQuantizer(
         blocks.bins[blocks.usable], PureDP(epsilon), prior, loss, input_range=blocks.input_range
@@ -156,7 +156,9 @@ def _outermost(blocks: SelectionBlocks) -> Array:
     return q
 
 
-def _descend(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
+def _descend(
+    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
+) -> LinearisedPoint | None:
     """Follow linearised programs down from q, then move inside the budget; None where that fails."""
     value = blocks.loss(q)
     price, radius = 50.0 * value, 0.1
@@ -230,7 +232,9 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
     return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
 
 
-def _inside(blocks: SelectionBlocks, q: Array, epsilon: float, sequence: Sequence) -> LinearisedPoint | None:
+def _inside(
+    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
+) -> LinearisedPoint | None:
     """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
 
     A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than the

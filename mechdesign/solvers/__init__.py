@@ -4,15 +4,15 @@ from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Statu
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.highs import HighsSession
 from mechdesign.solvers.registry import available, get, register, solve, unregister
-from mechdesign.solvers.sequence import Sequence
+from mechdesign.solvers.sequence import SolveSequence
 
 __all__ = [
     "Capabilities",
     "CompiledLP",
     "HighsSession",
     "Model",
-    "Sequence",
     "Solution",
+    "SolveSequence",
     "Solver",
     "Status",
     "available",

@@ -8,12 +8,12 @@ from mechdesign.solvers.base import Model, Solution, Status
 from mechdesign.solvers.highs import HighsSolver
 from mechdesign.solvers.registry import get, solve
 
-__all__ = ["Sequence"]
+__all__ = ["SolveSequence"]
 
 _LOOSE = {"primal_feasibility_tolerance": 1e-8, "dual_feasibility_tolerance": 1e-8}
 
 
-class Sequence:
+class SolveSequence:
     """Solve models that differ in their numbers only, as successive linearisation makes them.
 
     Parameters

@@ -175,29 +175,19 @@ class MVU:
             alphabet = self._inside(alphabet, solver)
         else:
             alphabet, count = self._placed(starts) if self.m <= 32 else self._spread()
-        large = solver is None and self.m * len(self.inputs) > 4000
-        if large:
-            same = self._as_optimum(alphabet).solve(gap=1e-7)
-            variance, report = same.value, same.report
-        else:
-            solution = solvers.solve(self.model(alphabet), solver or "highs")
-            variance, report = solution.value, SolveReport.of(solution)
-
-        def table(epsilon: float) -> Array:
-            if large:
-                design = self._as_optimum(alphabet).at(privacy=PureDP(epsilon))
-                return design.solve(gap=1e-7).mechanism.probabilities(self.inputs)
-            return solvers.solve(self.model(alphabet, epsilon=epsilon), solver or "highs").primal["P"]
-
         certificate = None
+        # In floats a hair less, so that the loss rounded up is still within the budget.
+        budget = self.privacy.epsilon if certify else self.privacy.epsilon * (1 - 1e-12)
+        rows, variance, report = self._table(alphabet, budget, solver)
         if certify:
-            certificate = certified_table(alphabet, self.inputs, table, self.privacy.epsilon)
+
+            def table(epsilon: float) -> Array:
+                return rows if epsilon == budget else self._table(alphabet, epsilon, solver)[0]
+
+            certificate = certified_table(alphabet, self.inputs, table, budget)
             mechanism = Quantizer.of_law(certificate.law)
         else:
-            # A hair less, so that the loss computed in floats and rounded up is still within the budget.
-            mechanism = Quantizer.interpolated(
-                alphabet, self.inputs, table(self.privacy.epsilon * (1 - 1e-12))
-            )
+            mechanism = Quantizer.interpolated(alphabet, self.inputs, rows)
         value = mechanism.expected_loss(self.prior, self.loss)
         seconds = time.perf_counter() - started
         notes = (
@@ -205,6 +195,14 @@ class MVU:
             f"{count} programs over alphabets, {seconds:.3g} s in all; a local search of a non-convex problem",
         )
         return QuantizerResult(self, mechanism, value, None, report, notes, certificate)
+
+    def _table(self, alphabet: Array, epsilon: float, solver: str | None) -> tuple[Array, float, SolveReport]:
+        """The best P (inputs, outputs) for an alphabet, its variance on the input grid, and how it was found."""
+        if solver is None and self.m * len(self.inputs) > 4000:
+            found = self._as_optimum(alphabet).at(privacy=PureDP(epsilon)).solve(gap=1e-7)
+            return found.mechanism.probabilities(self.inputs), found.value, found.report
+        solution = solvers.solve(self.model(alphabet, epsilon=epsilon), solver or "highs")
+        return solution.primal["P"], solution.value, SolveReport.of(solution)
 
     def _as_optimum(self, alphabet: Array) -> OptimalQuantizer:
         """The same program: the least squared error over the input grid among unbiased mechanisms."""

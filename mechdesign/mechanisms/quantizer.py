@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from scipy import optimize
 
 from mechdesign.errors import DesignError
 from mechdesign.exact import log_upper
 from mechdesign.losses import Loss
-from mechdesign.mechanisms import pictures, sampling
+from mechdesign.mechanisms import error_curve, pictures, sampling
 from mechdesign.mechanisms.exact_law import ExactLaw
 from mechdesign.mechanisms.selection import Selection, check_bins, check_range, erm_family, rqm_family
 from mechdesign.priors import Prior
@@ -302,39 +301,6 @@ class Quantizer:
         x = self._checked(x, False)
         return np.sum(self.probabilities(x) * Loss.of(loss)(self.bins - x[..., None]), axis=-1)
 
-    def _cells(self, loss: Loss) -> tuple[Array, npt.NDArray[np.intp], Array, Array]:
-        """Intervals on which E ℓ(M(x) − x) is smooth: edges, segment of each, p at the start and slope."""
-        lower, upper = self.input_range
-        extra = self.bins[(self.bins > lower) & (self.bins < upper)]
-        edges = np.union1d(self.knots, extra)
-        segment = np.searchsorted(self.knots, edges[:-1], side="right") - 1
-        width = np.diff(self.knots)[segment]
-        slope = (self.ends[segment] - self.starts[segment]) / width[:, None]
-        start = self.starts[segment] + slope * (edges[:-1] - self.knots[segment])[:, None]
-        return edges, segment, start, slope
-
-    def _quadratics(self, loss: Loss) -> tuple[Array, Array]:
-        """Edges and coefficients (K', 3): on each cell E ℓ = a + b h + c h², h = x − left edge."""
-        edges, _, p, slope = self._cells(loss)
-        left = edges[:-1]
-        d = self.bins[None, :] - left[:, None]
-        sign = np.where(self.bins[None, :] >= edges[1:, None], 1.0, -1.0)
-        sign = np.where(self.bins[None, :] <= left[:, None], -1.0, sign)
-        total = np.zeros((len(left), 3))
-        if loss.absolute:
-            # |B − x| = s (d − h) on the cell
-            parts = [np.sum(p * sign * d, 1), np.sum(sign * (slope * d - p), 1), -np.sum(sign * slope, 1)]
-            total += loss.absolute * np.stack(parts, axis=1)
-        if loss.squared:
-            # (d − h)²; the cubic term has the factor Σ slope = 0
-            parts = [
-                np.sum(p * d * d, 1),
-                np.sum(slope * d * d - 2 * p * d, 1),
-                np.sum(p, 1) - 2 * np.sum(slope * d, 1),
-            ]
-            total += loss.squared * np.stack(parts, axis=1)
-        return edges, total
-
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior, exact: a sum over cells of partial moments of order 0–2.
 
@@ -345,47 +311,11 @@ class Quantizer:
         prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         loss : "absolute", "squared", dict of weights, or callable
         """
-        loss = Loss.of(loss)
-        prior = Prior.of(prior, self.input_range)
-        if not loss.polynomial:
-            edges, *_ = self._cells(loss)
-
-            def integrand(x: Array) -> Array:
-                return self.loss_at(np.clip(x, *self.input_range), loss)[:, None]
-
-            return float(prior.integrals(integrand, edges).sum())
-        edges, coefficients = self._quadratics(loss)
-        a, b, c = coefficients.T
-        m0, m1, m2 = prior.moments(edges).T
-        left = edges[:-1]
-        return float(np.sum(a * m0 + b * (m1 - left * m0) + c * (m2 - 2 * left * m1 + left * left * m0)))
+        return error_curve.mean(self, Prior.of(prior, self.input_range), Loss.of(loss))
 
     def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
-        loss = Loss.of(loss)
-        if loss.polynomial:
-            edges, coefficients = self._quadratics(loss)
-            a, b, c = coefficients.T
-            width = np.diff(edges)
-            peak = np.clip(np.divide(-b, 2 * c, out=np.zeros_like(b), where=c < 0), 0, width)
-            h = np.stack([np.zeros_like(width), peak, width])
-            values = a + b * h + c * h * h
-            where = np.unravel_index(int(np.argmax(values)), values.shape)
-            return float(values[where]), float(min(edges[where[1]] + h[where], edges[-1]))
-        edges, _, p, slope = self._cells(loss)
-        best = (-math.inf, 0.0)
-        for k in range(len(edges) - 1):
-
-            def negative(h: float, k: int = k) -> float:
-                return -float((p[k] + slope[k] * h) @ loss(self.bins - edges[k] - h))
-
-            width = edges[k + 1] - edges[k]
-            inside = optimize.minimize_scalar(
-                negative, bounds=(0, width), method="bounded", options={"xatol": 1e-12}
-            )
-            for candidate in (0.0, float(inside.x), float(width)):
-                best = max(best, (-negative(candidate), float(edges[k] + candidate)))
-        return best
+        return error_curve.largest(self, Loss.of(loss))
 
     # -- pictures -------------------------------------------------------------------------------------
 

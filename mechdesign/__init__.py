@@ -15,69 +15,69 @@ from mechdesign.accounting.shuffling import (
 )
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
-from mechdesign.audit.certificate import Certificate
-from mechdesign.designs.biased import BiasedSelection
-from mechdesign.designs.bin_search import Alphabet, BinSearch
-from mechdesign.designs.calibrate import calibrate
-from mechdesign.designs.correlated_gaussian import CorrelatedGaussian
-from mechdesign.designs.disparity import disparity, gini, layer_profile, majorizes
-from mechdesign.designs.family_search import ERM, RQM
-from mechdesign.designs.frontier import Frontier, frontier
-from mechdesign.designs.metric_channel import MetricChannel
-from mechdesign.designs.metric_channel_result import ChannelResult
-from mechdesign.designs.metric_quantizer import MetricQuantizer
-from mechdesign.designs.metric_quantizer_result import MetricQuantizerResult
-from mechdesign.designs.mvu import MVU
-from mechdesign.designs.noise_allocation import NoiseAllocation
-from mechdesign.designs.optimal_noise import OptimalNoise
-from mechdesign.designs.optimal_quantizer import OptimalQuantizer
-from mechdesign.designs.optimal_quantizer_result import OptimalQuantizerResult
-from mechdesign.designs.optm import OPTM
-from mechdesign.emd import emd, emd_multisets
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.hadamard import HadamardResponse
+from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.optimal.result import ChannelResult
+from mechdesign.channels.planar_laplace import planar_laplace
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
-from mechdesign.losses import Loss
-from mechdesign.mechanisms.biased import BiasedQuantizer
-from mechdesign.mechanisms.cell_noise import CellNoise
-from mechdesign.mechanisms.channel import Channel
-from mechdesign.mechanisms.continuous_ldp import HybridMechanism, PiecewiseMechanism, duchi
-from mechdesign.mechanisms.frequency import (
+from mechdesign.evidence.results import Result, load
+from mechdesign.evidence.serialize import result_schema
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.allocation.disparity import disparity, gini, layer_profile, majorizes
+from mechdesign.noise.calibrate import calibrate
+from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.correlated_gaussian import CorrelatedGaussian
+from mechdesign.noise.knorm import KNormNoise
+from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
+from mechdesign.noise.laws.flipped_huber import flipped_huber, flipped_huber_law
+from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import L1Staircase, staircase, staircase_law
+from mechdesign.noise.laws.truncated_laplace import truncated_laplace, truncated_laplace_law
+from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.vector_noise import CorrelatedGaussianNoise, IndependentNoise
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior, clipped, truncated
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.quantizers.biased_design import BiasedSelection
+from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.families import ERM, RQM
+from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
+from mechdesign.quantizers.mechanism.continuous_ldp import HybridMechanism, PiecewiseMechanism, duchi
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.vector import VectorQuantizer
+from mechdesign.quantizers.metric.design import MetricQuantizer
+from mechdesign.quantizers.metric.result import MetricQuantizerResult
+from mechdesign.quantizers.mvu import MVU
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.frontier import Frontier, frontier
+from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
+from mechdesign.quantizers.optm.design import OPTM
+from mechdesign.quantizers.optm.grid_search import OPTMSearch
+from mechdesign.runs.grid import Grid
+from mechdesign.spaces.emd import emd, emd_multisets
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.frequency import (
     FrequencyEstimate,
     FrequencyFit,
     LaplaceHistogram,
     simplex_projection,
 )
-from mechdesign.mechanisms.frequency_bounds import emd_error_bound, metric_response_error_bound
-from mechdesign.mechanisms.hadamard import HadamardResponse
-from mechdesign.mechanisms.itemwise import ItemwiseRelease
-from mechdesign.mechanisms.knorm import KNormNoise
-from mechdesign.mechanisms.linear_query import LinearQuery
-from mechdesign.mechanisms.linear_release import LinearRelease
-from mechdesign.mechanisms.noise.additive import AdditiveNoise
-from mechdesign.mechanisms.noise.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
-from mechdesign.mechanisms.noise.flipped_huber import flipped_huber, flipped_huber_law
-from mechdesign.mechanisms.noise.osgt import osgt
-from mechdesign.mechanisms.noise.staircase import L1Staircase, staircase, staircase_law
-from mechdesign.mechanisms.noise.truncated_laplace import truncated_laplace, truncated_laplace_law
-from mechdesign.mechanisms.planar_laplace import planar_laplace
-from mechdesign.mechanisms.quantizer import Quantizer
-from mechdesign.mechanisms.reduction import ReducedRelease, SamplingReduction, sampling_reduction
-from mechdesign.mechanisms.responses import ClusteredResponse, KaryResponse
-from mechdesign.mechanisms.vector import VectorQuantizer
-from mechdesign.mechanisms.vector_noise import CorrelatedGaussianNoise, IndependentNoise
-from mechdesign.metric import MetricSpace
-from mechdesign.priors import Prior, clipped, truncated
-from mechdesign.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
-from mechdesign.results import Result, load
-from mechdesign.search.grid import Grid
-from mechdesign.search.optm_search import OPTMSearch
-from mechdesign.serialize import result_schema
-from mechdesign.user_privacy import (
+from mechdesign.user_level.frequency_bounds import emd_error_bound, metric_response_error_bound
+from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.linear_query import LinearQuery
+from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.privacy import (
     DiscreteEMDPrivacy,
     EMDPrivacy,
     ItemPrivacy,
     alpha_from_semantics,
     group_privacy,
 )
+from mechdesign.user_level.reduction import ReducedRelease, SamplingReduction, sampling_reduction
 
 __version__ = "0.1.0"
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.designs.floors import smallest_epsilon
-from mechdesign.designs.optimal_quantizer import OptimalQuantizer
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
 
 
 def random_design(seed: int) -> OptimalQuantizer:

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from mechdesign.mechanisms.channel import Channel
-from mechdesign.metric import MetricSpace
+from mechdesign.channels.channel import Channel
+from mechdesign.spaces.space import MetricSpace
 
 
 def random_space(rng, n):

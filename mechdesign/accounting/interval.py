@@ -21,9 +21,9 @@ from mechdesign.accounting.loss import CentredLoss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
-from mechdesign.checks import whole
 from mechdesign.errors import DesignError
-from mechdesign.serialize import serializable
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import whole
 
 __all__ = ["SMALLEST_DELTA", "DeltaInterval", "delta_interval", "epsilon_bound", "upper_delta"]
 

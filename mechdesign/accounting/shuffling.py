@@ -75,9 +75,9 @@ from mechdesign.accounting.shuffling_arguments import (
     largest_loss,
 )
 from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
-from mechdesign.checks import positive, whole
 from mechdesign.errors import DesignError
-from mechdesign.serialize import serializable
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import positive, whole
 
 __all__ = [
     "ACCOUNTING",

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
-from mechdesign.privacy import ZeroConcentratedDP
+from mechdesign.problem.privacy import ZeroConcentratedDP
 
 __all__ = ["flipped_huber_sufficient", "flipped_huber_zcdp", "zcdp_delta"]
 

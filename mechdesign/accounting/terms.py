@@ -16,8 +16,8 @@ import numpy as np
 
 from mechdesign.accounting.grid import GridLoss, contract, discretise
 from mechdesign.accounting.loss import CentredLoss, centred_loss
-from mechdesign.checks import whole
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import whole
 
 __all__ = ["AtomicLoss", "NoiseTerm", "as_terms", "loss_of"]
 

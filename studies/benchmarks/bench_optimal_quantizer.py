@@ -18,9 +18,9 @@ import numpy as np
 from scipy import sparse, stats
 
 import mechdesign as md
-from mechdesign.designs.optimal_quantizer_model import hat_costs
-from mechdesign.losses import Loss
-from mechdesign.priors import Prior
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.optimal.model import hat_costs
 
 UNIFORM = stats.uniform(-1, 2)
 

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.designs.bound_search import LevelSolver, grid_bounds
-from mechdesign.search.optm_search import authors_bins, authors_levels
+from mechdesign.quantizers.optm.boxes import LevelSolver, grid_bounds
+from mechdesign.quantizers.optm.grid_search import authors_bins, authors_levels
 from mechdesign.solvers import CompiledLP, HighsSession
 
 UNIFORM = stats.uniform(-1, 2)

@@ -13,9 +13,9 @@ import numpy as np
 from scipy import optimize, stats
 
 import mechdesign as md
-from mechdesign.designs.selection_blocks import SelectionBlocks
-from mechdesign.losses import Loss
-from mechdesign.priors import Prior
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.optm.blocks import SelectionBlocks
 
 UNIFORM = stats.uniform(-1, 2)
 

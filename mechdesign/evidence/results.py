@@ -1,0 +1,202 @@
+"""What a design returns: value, bound, evidence, and the ways out (files, tables, notebooks)."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mechdesign.errors import ResultFormatError
+from mechdesign.evidence.serialize import dumps, loads, serializable
+
+__all__ = ["AUDIT_COLUMNS", "Result", "SolveReport", "load"]
+
+AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
+
+
+@serializable("solve-report")
+@dataclass(frozen=True)
+class SolveReport:
+    """How a result was computed.
+
+    Parameters
+    ----------
+    solver : str
+        The backend that answered.
+    status : str
+        "optimal", "inaccurate", …
+    seconds, build_seconds : float
+        Time in the solver, time to build and compile the model.
+    variables, constraints, iterations : int, optional
+    requested : str, optional
+        The backend that was asked for.
+    fallbacks : tuple of str
+        Backends that failed before, with their own status.
+    """
+
+    solver: str
+    status: str = "optimal"
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+    variables: int | None = None
+    constraints: int | None = None
+    iterations: int | None = None
+    requested: str | None = None
+    fallbacks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, solution: Any, **changes: Any) -> SolveReport:
+        """Take the fields over from a `mechdesign.solvers.Solution`."""
+        fields = {
+            name: getattr(solution, name)
+            for name in (
+                "solver",
+                "seconds",
+                "build_seconds",
+                "variables",
+                "constraints",
+                "iterations",
+                "requested",
+                "fallbacks",
+            )
+        }
+        return cls(**{**fields, "status": solution.status.value, **changes})
+
+    def lines(self) -> list[str]:
+        """The model's size and how the solve went, for summaries."""
+        out = []
+        if self.variables is not None:
+            out.append(f"model: {self.variables} variables, {self.constraints} constraints")
+        effort = "" if self.iterations is None else f", {self.iterations} iterations"
+        out.append(f"solver: {self.solver}, {self.status}{effort}, {self.seconds:.3g} s")
+        if self.fallbacks:
+            out.append(f"fallback: after {'; '.join(self.fallbacks)}")
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A mechanism with its evidence.
+
+    Parameters
+    ----------
+    design : object
+        What was wanted.
+    mechanism : object
+        What is deployed.
+    value : float
+        Objective value of `mechanism`, computed from the mechanism.
+    lower_bound : float, optional
+        Proved: no mechanism the design allows does better.
+    report : SolveReport
+    notes : tuple of str
+        What a reader should know before trusting it.
+    certificate : object, optional
+        Exact evidence.
+    """
+
+    design: Any
+    mechanism: Any
+    value: float
+    lower_bound: float | None = None
+    report: SolveReport = field(default_factory=lambda: SolveReport("none"))
+    notes: tuple[str, ...] = ()
+    certificate: Any = None
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance between value and lower bound; None where no bound is proved."""
+        if self.lower_bound is None:
+            return None
+        return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
+
+    @property
+    def status(self) -> str:
+        """The solver's status in this package's words."""
+        return self.report.status
+
+    def audit(self) -> pd.DataFrame:
+        """Every constraint of the definition, recomputed from the mechanism alone.
+
+        Returns
+        -------
+        DataFrame
+            Columns family, index, lhs, rhs, slack (≥ 0 when satisfied), dual, active.
+        """
+        return self._audit()
+
+    def _audit(self) -> pd.DataFrame:
+        return pd.DataFrame(columns=AUDIT_COLUMNS)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The main table, tidy."""
+        return pd.DataFrame(
+            {"value": [self.value], "lower_bound": [self.lower_bound], "status": [self.status]}
+        )
+
+    def _evidence(self) -> list[str]:
+        """Lines of the summary that only this kind of result has."""
+        return []
+
+    def summary(self) -> str:
+        """A short, proof-like account."""
+        lines = [type(self.design).__name__, *self.report.lines(), f"value: {self.value:.9g}"]
+        if self.lower_bound is not None:
+            lines.append(f"lower bound: {self.lower_bound:.9g} (proved), gap {self.gap:.2g}")
+        lines += self._evidence()
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join([lines[0], *("  " + line for line in lines[1:])])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        head = html.escape(self.summary())
+        return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as versioned JSON; `mechdesign.load` reads it back."""
+        Path(path).write_text(dumps(self), encoding="utf-8")
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as CSV, floats in full."""
+        self.to_frame().to_csv(path, index=False)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as Parquet."""
+        self.to_frame().to_parquet(path, index=False)
+
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return `to_frame` as a LaTeX table, and write it to `path` if given."""
+        return _written(self.to_frame().to_latex(index=False, escape=True, float_format="%.6g"), path)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return `to_frame` as a Markdown table, and write it to `path` if given."""
+        return _written(self.to_frame().to_markdown(index=False, floatfmt=".6g"), path)
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        Path(path).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
+    return text
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result (or any other stored value) back from `path`.
+
+    Raises
+    ------
+    ResultFormatError
+        Missing, truncated, edited, or of another version; one line that says which.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ResultFormatError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+    return loads(text, source=str(path))

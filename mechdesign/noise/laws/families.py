@@ -1,0 +1,97 @@
+"""The families of noise `calibrate` knows: how a shape and a strength make a law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
+from mechdesign.noise.laws.flipped_huber import flipped_huber
+from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+
+__all__ = ["FAMILIES", "Family"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of laws, by shape and scale.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        ``make(shape, scale, sensitivity)`` → frozen law; privacy improves as the scale grows.
+    starts : callable or None
+        ``starts(epsilon, delta, dimension)`` → increasing shapes: the ends of the family and the closed-form
+        choices in between, from which the shape is searched. None: no shape.
+    pure : bool
+        Whether δ = 0 is possible.
+    discrete : bool
+        Integer noise: sensitivities are whole numbers.
+    normal : (float, float) or None
+        Shape at which the family is Gaussian, and its scale when σ = 1: a member known in closed form.
+    """
+
+    name: str
+    make: Callable[[float, float, float], Any]
+    starts: Callable[[float, float, int], tuple[float, ...]] | None = None
+    pure: bool = False
+    discrete: bool = False
+    normal: tuple[float, float] | None = None
+
+
+def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
+    # from the Gaussian (0) to where the Gaussian tails hold less than δ: nothing is left to gain beyond
+    laplace = math.sqrt(2 * max(-math.log(max(delta, 1e-300)), 1.0))
+    return (0.0, 0.3, 1.2, 0.45 * laplace, 0.75 * laplace, 1.5 * laplace)
+
+
+def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
+    geng = math.log1p(math.expm1(min(epsilon, 500.0)) / (2 * delta)) + math.log(dimension)
+    return (0.3 * geng, 0.7 * geng, 0.9 * geng, geng, 1.2 * geng, 2 * geng)
+
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale)),
+        Family("laplace", lambda shape, scale, d: stats.laplace(scale=scale), pure=True),
+        Family("logistic", lambda shape, scale, d: stats.logistic(scale=scale), pure=True),
+        Family(
+            "flipped_huber",
+            lambda b, scale, d: flipped_huber(b, scale=scale),
+            _huber_starts,
+            normal=(0.0, 1.0),
+        ),
+        Family(
+            "osgt",
+            lambda b, scale, d: osgt(b, scale=scale),
+            lambda e, d, k: (0.0, 0.3, 1.0, 3.0, 8.0, 30.0, 300.0, 3000.0),
+            normal=(0.0, 1.0),
+        ),
+        Family(
+            "gennorm",
+            lambda p, scale, d: stats.gennorm(p, scale=scale),
+            lambda e, d, k: (1.0, 1.2, 1.5, 2.0, 3.0),
+            normal=(2.0, math.sqrt(2)),
+        ),
+        Family("truncated_laplace", lambda c, scale, d: truncated_laplace(c, scale=scale), _truncated_starts),
+        Family(
+            "staircase",
+            # the scale is 1/ε of the steps: small steps in log density, much noise
+            lambda gamma, scale, d: staircase(1 / scale, gamma, scale=d),
+            lambda e, d, k: (1e-3, 0.1, 0.3, 0.5, 0.7),
+            pure=True,
+        ),
+        Family(
+            "discrete_laplace", lambda shape, scale, d: discrete_laplace_law(scale), pure=True, discrete=True
+        ),
+        Family("discrete_gaussian", lambda shape, scale, d: discrete_gaussian(scale), discrete=True),
+    )
+}

@@ -1,0 +1,73 @@
+r"""Weak duality for additive noise, in exact arithmetic: no solver needs to be believed.
+
+For lattice masses p with :math:`\sum_j [p_j - e^\varepsilon p_{j+s}]_+ \le \delta` at every shift s up to n, and any
+numbers :math:`0 \le \psi_s(j) \le \mu_s`,
+
+.. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
+          - \delta \sum_s \mu_s .
+
+With the lattice costs of `lattice_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+The weights come from the solver, rounded to multiples of a power of two; whatever they are, the bound is true.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from mechdesign.evidence.exact import exp_upper
+from mechdesign.noise.optimal.program import Multiplier
+
+__all__ = ["weak_duality"]
+
+
+def weak_duality(
+    costs: list[Fraction],
+    multipliers: list[Multiplier],
+    *,
+    shift: int,
+    epsilon: float,
+    delta: float,
+    mirrored: bool,
+) -> Fraction:
+    """Return the lower bound that the multipliers prove.
+
+    Parameters
+    ----------
+    costs : list of Fraction
+        Lattice costs on the line of the multipliers and `shift` + 1 more points on both sides; costs further
+        out must be at least those at the ends.
+    multipliers : list of Multiplier
+        Weights per cell of the line, for signed shifts.
+    shift : int
+        n.
+    epsilon, delta : float
+    mirrored : bool
+        Whether every multiplier stands for itself and its mirror image, half each.
+
+    Returns
+    -------
+    Fraction
+    """
+    length = len(costs) - 2 * (shift + 1)
+    pad = shift + 1
+    largest = max([m.psi.sum() for m in multipliers] + [m.total for m in multipliers] + [1.0])
+    bits = max(8, 55 - math.ceil(math.log2(largest * max(1, len(multipliers)))))
+    scale = 1 << bits
+    plus = np.zeros(len(costs), dtype=np.int64)
+    minus = np.zeros(len(costs), dtype=np.int64)
+    budget = 0
+    for m in multipliers:
+        psi = np.maximum(np.floor(m.psi * scale), 0.0).astype(np.int64)
+        plus[pad : pad + length] += psi
+        minus[pad + m.shift : pad + m.shift + length] += psi
+        budget += max(math.ceil(m.total * scale), int(psi.max(initial=0)))
+    if mirrored:  # the average of a dual point and its mirror image
+        plus, minus, scale = plus + plus[::-1], minus + minus[::-1], 2 * scale
+        budget *= 2
+    growth = exp_upper(epsilon)
+    reduced = [c + (int(a) - growth * int(b)) / scale if a or b else c for c, a, b in zip(costs, plus, minus)]
+    level = min(reduced)
+    return level - Fraction(delta) * Fraction(budget, scale)

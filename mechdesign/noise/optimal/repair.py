@@ -1,0 +1,133 @@
+"""From a linear program's floating-point masses to a noise law that is private exactly.
+
+A solver meets constraints to a tolerance; a deployed law must meet them. The masses are rounded to integers, the
+hockey-stick sums evaluated exactly, and what is missing is bought from a law with privacy to spare (δ > 0) or by
+raising the masses that are too small (δ = 0).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from mechdesign.errors import SolverError
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.noise.cell_noise import CellNoise
+
+__all__ = ["geometric_masses", "mixed_into_privacy", "outward_decay", "raised_into_privacy", "round_width"]
+
+Array = npt.NDArray[np.float64]
+_BITS = 60
+
+
+def round_width(width: Fraction) -> float:
+    """Round a cell width up to 36 significant bits, so that edges are doubles and n cells span the sensitivity."""
+    exponent = math.frexp(float(width))[1] - 36
+    unit = Fraction(2) ** exponent
+    return float(math.ceil(width / unit) * unit)
+
+
+def outward_decay(epsilon: float) -> Fraction:
+    """Return a rational at least e^{-ε}, the slowest decay per sensitivity that pure ε-DP forces on the tails."""
+    return Fraction(math.ceil(2**64 / exp_lower(epsilon)), 2**64)
+
+
+def geometric_masses(
+    cells: int, shift: int, *, epsilon: float, delta: float, half: bool
+) -> tuple[Array, int]:
+    """Return truncated geometric masses that are (ε, δ)-DP with room, on at least `cells` cells; and their number.
+
+    Decay e^{-ε} per `shift` cells makes every pair of cells harmless; only the `shift` outermost cells, whose
+    partners have no mass, count. The support grows until those weigh at most 0.9 δ.
+    """
+    reach = max(1, math.ceil(shift * math.log1p(math.expm1(epsilon) / (1.8 * delta)) / epsilon))
+    reach = max(1, min(reach, 4_000_000))
+    while True:
+        count = 2 * reach if half else 2 * reach + 1
+        position = np.abs(np.arange(count) - (count - 1) / 2)
+        masses = np.exp(-epsilon * position / shift)
+        masses /= masses.sum()
+        if masses[-shift:].sum() <= 0.9 * delta or count > 8_000_000:
+            break
+        reach += max(1, reach // 16)
+    if count < cells:
+        padding = (cells - count) // 2
+        masses = np.pad(masses, padding)
+    return masses, len(masses)
+
+
+def _integers(masses: Array) -> list[int]:
+    return [int(Fraction(float(m)) * 2**_BITS) for m in masses]
+
+
+def mixed_into_privacy(
+    masses: Array, spike: float, *, epsilon: float, delta: float, half: bool, **shape: Any
+) -> CellNoise:
+    """Return an exactly (ε, δ)-DP law close to `masses`, mixed with a geometric law as far as needed (δ > 0)."""
+    n = shape["cells_per_shift"]
+    reserve, count = geometric_masses(len(masses), n, epsilon=epsilon, delta=delta, half=half)
+    masses = np.pad(np.maximum(masses, 0.0), (count - len(masses)) // 2)
+    used = np.flatnonzero(masses + 0.0 > 2.0**-_BITS)
+    # Equal trimming on both sides keeps a symmetric law symmetric.
+    trim = int(min(used[0], count - 1 - used[-1])) if used.size else 0
+    limit = Fraction(delta)
+
+    def law(share: float) -> CellNoise:
+        mixed = (1 - share) * masses + share * reserve
+        cut = trim if share == 0 else 0
+        weights = _integers(mixed[cut : len(mixed) - cut])
+        extra = int(Fraction(max(0.0, (1 - share) * spike)) * 2**_BITS)
+        start = -len(weights) * shape["width"] / 2
+        return CellNoise(
+            weights=tuple(weights),
+            start=start,
+            spike=extra,
+            spike_width=shape["spike_width"],
+            width=shape["width"],
+            cells_per_shift=n,
+        )
+
+    candidate = law(0.0)
+    excess = float(candidate.exact_delta(epsilon) - limit)
+    share = 0.0
+    while excess > 0:
+        # The reserve's own sum is at most 0.9 δ, and the sums are convex in the law.
+        share = min(1.0, max(2 * share, 1.001 * excess / (excess + 0.1 * delta) + 1e-13))
+        candidate = law(share)
+        excess = float(candidate.exact_delta(epsilon) - limit)
+        if share == 1.0 and excess > 0:
+            raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")
+    return candidate
+
+
+def raised_into_privacy(masses: Array, *, epsilon: float, **shape: Any) -> CellNoise:
+    """Return an exactly ε-DP law with geometric tails, by raising masses that are too small (δ = 0)."""
+    n = shape["cells_per_shift"]
+    decay = outward_decay(epsilon)
+    weights: list[int] = []
+    for margin in (1e-13, 1e-12, 1e-10, 1e-8):
+        factor = math.exp(-epsilon) * (1 + margin)
+        p = np.maximum(masses, masses.max() * 2.0**-_BITS)  # a fresh array
+        while True:
+            # A repeated cell is private towards its own period only if the period falls outwards.
+            p[:n] = np.maximum.accumulate(p[:n])
+            p[-n:] = np.maximum.accumulate(p[-n:][::-1])[::-1]
+            # Tails follow from the outermost periods, so they join in with their decay.
+            wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
+            raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])
+            if np.all(raised <= p):
+                break
+            p = raised
+        weights = [int(Fraction(float(m)) * 2**100) for m in p / p.sum()]
+        start = -len(weights) * shape["width"] / 2
+        law = CellNoise(
+            weights=tuple(weights), width=shape["width"], start=start, cells_per_shift=n, decay=decay
+        )
+        if law.exact_delta(epsilon) == 0:
+            return law
+    raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")

@@ -1,0 +1,137 @@
+r"""Privacy requirements: what must hold, as immutable values.
+
+========================  =====================================================================
+`PureDP`                  :math:`P[M(x) \in S] \le e^{\varepsilon} P[M(x') \in S]`
+`ApproximateDP`           the same plus :math:`\delta`
+`ZeroConcentratedDP`      :math:`D_\alpha(M(x) \| M(x')) \le \xi + \rho\alpha` for all α > 1
+`MetricDP`                :math:`P[M(x) \in S] \le e^{\varepsilon d(x, x')} P[M(x') \in S]`
+========================  =====================================================================
+
+Whether :math:`x, x'` are any two inputs (local model) or neighbouring datasets (central model)
+is the design's business, not the requirement's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import positive
+
+__all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
+
+
+@serializable("pure-dp")
+@dataclass(frozen=True)
+class PureDP:
+    """Pure ε-differential privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        The budget ε > 0, in nats.
+
+    Examples
+    --------
+    >>> PureDP(1)
+    PureDP(epsilon=1.0)
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+
+
+@serializable("approximate-dp")
+@dataclass(frozen=True)
+class ApproximateDP:
+    """(ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε > 0, in nats.
+    delta : float
+        δ in [0, 1).
+
+    Examples
+    --------
+    >>> ApproximateDP(1, 1e-6)
+    ApproximateDP(epsilon=1.0, delta=1e-06)
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        try:
+            delta = float(self.delta)
+        except (TypeError, ValueError):
+            raise DesignError.of("delta", self.delta, "must be a number in [0, 1)") from None
+        if not 0 <= delta < 1:
+            raise DesignError.of("delta", self.delta, "must be in [0, 1)")
+        object.__setattr__(self, "delta", delta)
+
+
+@serializable("zcdp")
+@dataclass(frozen=True)
+class ZeroConcentratedDP:
+    """(ξ, ρ)-zero-concentrated differential privacy (Bun and Steinke 2016).
+
+    Parameters
+    ----------
+    rho : float
+        The slope ρ > 0 of the Rényi divergence in its order.
+    xi : float
+        The offset ξ ≥ 0.
+    """
+
+    rho: float
+    xi: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", positive("rho", self.rho))
+        xi = float(self.xi)
+        if not (math.isfinite(xi) and xi >= 0):
+            raise DesignError.of("xi", self.xi, "must be non-negative and finite")
+        object.__setattr__(self, "xi", xi)
+
+
+@serializable("metric-dp")
+@dataclass(frozen=True)
+class MetricDP:
+    """Metric differential privacy: the loss between x and x' is at most ε·d(x, x').
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy per unit of distance, ε > 0.
+    metric : {"absolute", "squared"} or callable
+        ``"absolute"`` is \\|x − x'\\|; ``"squared"`` is \\|x − x'\\|² (only meaningful on a fixed input
+        grid: on a continuum it forces a constant mechanism); a callable ``d(x, y)`` is vectorised
+        over arrays and needs a fixed input grid too.
+    """
+
+    epsilon: float
+    metric: str | Callable[[Any, Any], Any] = "absolute"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        if not callable(self.metric) and self.metric not in ("absolute", "squared"):
+            raise DesignError.of("metric", self.metric, 'must be "absolute", "squared" or a callable d(x, y)')
+
+    def distance(self, x: Any, y: Any) -> Any:
+        """Distance between inputs, element-wise over arrays."""
+        if callable(self.metric):
+            return self.metric(x, y)
+        gap = abs(x - y)
+        return gap if self.metric == "absolute" else gap * gap
+
+
+Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP

@@ -1,0 +1,95 @@
+"""The result of a quantizer design: the mechanism, its exact evidence, and the audit of its definition."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import serializable
+from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.slack import quantizer_slack
+
+__all__ = ["QuantizerResult"]
+
+
+@serializable("quantizer-result")
+@dataclass(frozen=True, eq=False)
+class QuantizerResult(Result):
+    """Result of OPTM, RQM, ERM, MVU and the other quantizer designs.
+
+    Parameters
+    ----------
+    model_audit : DataFrame, optional
+        The model's own constraints evaluated at the mechanism, with duals.
+    rise : float
+        By how much certification raised the value, relative to it.
+    """
+
+    model_audit: pd.DataFrame | None = None
+    rise: float = 0.0
+
+    @property
+    def selection(self) -> pd.DataFrame:
+        """Selection probabilities: side, interval j, bin i, value, probability."""
+        if self.mechanism.selection is None:
+            return pd.DataFrame(columns=["side", "interval", "bin", "value", "probability"])
+        return self.mechanism.selection.to_frame()
+
+    @property
+    def epsilon(self) -> float:
+        """Exact privacy loss of the mechanism, rounded up."""
+        return self.mechanism.privacy_loss()
+
+    def certify(self) -> Certificate:
+        """Return the exact rational certificate."""
+        if self.certificate is None:
+            return Certificate(self.mechanism.certified().law, self.design.privacy.epsilon)
+        return self.certificate
+
+    def to_opendp(self) -> Any:
+        """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
+        from mechdesign.quantizers.opendp_export import quantizer_measurement
+
+        return quantizer_measurement(self.mechanism, self.certify())
+
+    def _audit(self) -> pd.DataFrame:
+        table = quantizer_slack(self.mechanism, self.design.privacy.epsilon)
+        if self.model_audit is None:
+            return table
+        return pd.concat([table, self.model_audit], ignore_index=True)
+
+    def to_frame(self) -> pd.DataFrame:
+        if self.mechanism.selection is not None:
+            return self.selection
+        m = self.mechanism
+        columns = {f"{b:g}": np.append(m.starts[:, i], m.ends[-1, i]) for i, b in enumerate(m.bins)}
+        return pd.DataFrame({"x": m.knots, **columns})
+
+    def _evidence(self) -> list[str]:
+        budget = self.design.privacy.epsilon
+        loss = self.epsilon
+        certified = self.certificate is not None and self.certificate.verify()
+        words = "certified in exact arithmetic" if certified else "computed in floats, rounded up"
+        lines = [f"exact loss: {loss!r} {'<=' if loss <= budget else '> OVER'} budget {budget!r} ({words})"]
+        if certified and self.certificate is not None:
+            rho, ratio = self.certificate.rho, self.certificate.ratio
+            lines.append(f"privacy slack: {float(1 - ratio / rho):.2g} of e^eps, unbiased exactly")
+            if math.isfinite(self.rise) and self.rise != 0:
+                lines.append(f"certification moved the value by {self.rise:.1g} relative")
+        table = quantizer_slack(self.mechanism, budget)
+        worst = table.loc[table["slack"].idxmin()]
+        lines.append(
+            f"worst slack: {worst['slack']:.2g} ({worst['family']}, {worst['index']}) of {len(table)} audited constraints"
+        )
+        return lines
+
+
+def exceeds(ratio: Fraction | None, rho: Fraction) -> bool:
+    """Whether an exact loss ratio is over the budget."""
+    return ratio is None or ratio > rho

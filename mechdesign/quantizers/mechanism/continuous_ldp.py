@@ -1,0 +1,180 @@
+r"""The continuous ε-LDP mechanisms that quantizers are compared with: piecewise and hybrid.
+
+Source: Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, *Collecting and Analyzing Multidimensional Data with Local
+Differential Privacy*, ICDE 2019. Inputs in [−1, 1], outputs in [−C, C], unbiased. (The two-point mechanism of
+Duchi et al. is a quantizer: :func:`duchi`.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import integrate
+
+from mechdesign.problem.checks import positive
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+
+__all__ = ["HybridMechanism", "PiecewiseMechanism", "duchi"]
+
+Array = npt.NDArray[np.float64]
+# Below this ε the hybrid mechanism is Duchi's alone (Wang et al. 2019, Theorem 3).
+HYBRID_THRESHOLD = 0.61
+
+
+def duchi(epsilon: float) -> Quantizer:
+    """The two-output optimum of Duchi et al. on [−1, 1]: bins ±A, A = (e^ε + 1)/(e^ε − 1).
+
+    MAE A − 1/(3A) and MSE A² − 1/3 for uniform inputs.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
+    4.349
+    """
+    reach = 1 / math.tanh(epsilon / 2)
+    low = (1 - 1 / reach) / 2
+    return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
+
+
+@dataclass(frozen=True)
+class PiecewiseMechanism:
+    r"""Density :math:`p_{high}` on [l(x), l(x) + C − 1], :math:`p_{high} e^{-\varepsilon}` elsewhere on [−C, C].
+
+    :math:`C = (e^{\varepsilon/2} + 1)/(e^{\varepsilon/2} - 1)`, :math:`l(x) = \tfrac{C+1}{2} x - \tfrac{C-1}{2}`,
+    :math:`p_{high} = (e^\varepsilon - e^{\varepsilon/2})/(2 e^{\varepsilon/2} + 2)`.
+
+    Parameters
+    ----------
+    epsilon : float
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(PiecewiseMechanism(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 4)
+    4.1959
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+
+    @property
+    def reach(self) -> float:
+        """Largest output C."""
+        return 1 / math.tanh(self.epsilon / 4)
+
+    @property
+    def high(self) -> float:
+        """Density on the inner interval."""
+        root = math.exp(self.epsilon / 2)
+        return (root * root - root) / (2 * root + 2)
+
+    def privacy_loss(self) -> float:
+        """ε."""
+        return self.epsilon
+
+    def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
+        """E ℓ(M(x) − x), element-wise, from antiderivatives of |t| and t² (quadrature for other losses)."""
+        chosen = Loss.of(loss)
+        x = np.asarray(x, dtype=float)
+        left = (self.reach + 1) / 2 * x - (self.reach - 1) / 2
+        right = left + self.reach - 1
+        low = self.high * math.exp(-self.epsilon)
+        outer = _integral(chosen, -self.reach - x, self.reach - x)
+        inner = _integral(chosen, left - x, right - x)
+        return low * outer + (self.high - low) * inner
+
+    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
+        """E ℓ(M(X) − X) under a prior on [−1, 1]."""
+        law = Prior.of(prior, (-1.0, 1.0))
+        return float(law.integrals(lambda x: self.loss_at(x, loss)[:, None], np.linspace(-1, 1, 3)).sum())
+
+    def sample(self, x: Any, rng: np.random.Generator | int | None = None) -> Array:
+        """Draw one output for every input."""
+        generator = np.random.default_rng(rng)
+        x = np.asarray(x, dtype=float)
+        left = (self.reach + 1) / 2 * x - (self.reach - 1) / 2
+        width = self.reach - 1
+        inside = generator.random(x.shape) < self.high * width
+        near = left + width * generator.random(x.shape)
+        # Uniform on [−C, C] without the inner interval, which is skipped.
+        far = -self.reach + (self.reach + 1) * generator.random(x.shape)
+        return np.where(inside, near, np.where(far < left, far, far + width))
+
+
+def _integral(loss: Loss, a: Array, b: Array) -> Array:
+    """∫_a^b ℓ(t) dt, element-wise."""
+
+    def antiderivative(t: Array) -> Array:
+        return loss.absolute * t * np.abs(t) / 2 + loss.squared * t**3 / 3
+
+    total = antiderivative(b) - antiderivative(a)
+    if loss.function is not None:
+        extra = [
+            integrate.quad(loss.function, u, v, points=[0.0] if u < 0 < v else None)[0]
+            for u, v in zip(a.ravel(), b.ravel())
+        ]
+        total = total + np.reshape(extra, a.shape)
+    return total
+
+
+@dataclass(frozen=True)
+class HybridMechanism:
+    """Piecewise with probability α = 1 − e^{−ε/2}, else Duchi's; Duchi's alone for ε ≤ 0.61.
+
+    Parameters
+    ----------
+    epsilon : float
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(HybridMechanism(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
+    4.289
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+
+    @property
+    def share(self) -> float:
+        """Probability of the piecewise mechanism."""
+        return 0.0 if self.epsilon <= HYBRID_THRESHOLD else 1 - math.exp(-self.epsilon / 2)
+
+    def privacy_loss(self) -> float:
+        """ε: a public coin chooses between two ε-LDP mechanisms."""
+        return self.epsilon
+
+    def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
+        """E ℓ(M(x) − x), element-wise."""
+        piecewise, two_point = PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+        return self.share * piecewise.loss_at(x, loss) + (1 - self.share) * two_point.loss_at(x, loss)
+
+    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
+        """E ℓ(M(X) − X) under a prior on [−1, 1]."""
+        two_point = duchi(self.epsilon).expected_loss(prior, loss)
+        return (
+            self.share * PiecewiseMechanism(self.epsilon).expected_loss(prior, loss)
+            + (1 - self.share) * two_point
+        )
+
+    def sample(self, x: Any, rng: np.random.Generator | int | None = None) -> Array:
+        """Draw one output for every input."""
+        generator = np.random.default_rng(rng)
+        x = np.asarray(x, dtype=float)
+        coin = generator.random(x.shape) < self.share
+        return np.where(
+            coin,
+            PiecewiseMechanism(self.epsilon).sample(x, generator),
+            duchi(self.epsilon).sample(x, generator),
+        )

@@ -1,0 +1,361 @@
+r"""Expected loss of the block fill as a function of the floors, with its derivatives, in closed form.
+
+For one input x the dual of the block fill is the chord :math:`\lambda + \mu B` of :math:`B \mapsto \ell(B - x)`
+through the two fractional outputs i < j. With the reduced costs :math:`c_k(x) = \ell(B_k - x) - \lambda - \mu B_k`
+and :math:`h(c) = \min(c, \rho c)`,
+
+.. math:: V(x; a) = \lambda + \mu x + \sum_k a_k h(c_k(x)),
+
+and for *any* λ, μ the right side is a lower bound on the loss at x of every mechanism with floors a. Integrating
+against the prior,
+
+- :math:`F(a) = \int V\,dF` is convex with gradient :math:`G_k = \int h(c_k(x))\,dF`;
+- where the prior has a density f, F is C¹ and its Hessian is a sum of rank-one terms, one per knot x_s:
+  :math:`f(x_s)\,(\mu^+_s - \mu^-_s)\, d_s d_s^\top`, with :math:`d_s = \partial x_s/\partial a`;
+- over **all** mechanisms with these outputs,
+  :math:`\text{loss} \ge \int (\lambda + \mu x)\,dF + \min_{a \in A} \sum_k a_k G_k`,
+  A the polytope of `range_constraints`: a proved bound for the continuum, whatever a the duals came from.
+
+For losses :math:`w_1|t| + w_2 t^2` only partial moments of order 0–2 enter, summed by prefix sums in O(m);
+other convex losses are integrated by adaptive quadrature to 1e-12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import LawPrior, Prior
+from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
+
+__all__ = ["Continuum", "FloorProblem"]
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+
+# Laws whose partial moments `mechdesign.problem.law_moments` has in closed form.
+CLOSED_FORMS = ("uniform", "norm", "truncnorm", "beta")
+
+
+def _powers(x: Array) -> Array:
+    """1, x, x², a column each."""
+    return np.stack([np.ones_like(x), x, x * x], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Continuum:
+    """The density's part of F at some floors.
+
+    Attributes
+    ----------
+    constant : float
+        ∫ (λ + μx) dF.
+    gradient : ndarray (m,)
+        ∫ h(c_k) dF; the value is ``constant + floors @ gradient``.
+    directions, weights : ndarray (K, m) and (K,)
+        The Hessian is ``directions.T @ diag(weights) @ directions`` (on symmetric floors, if symmetric).
+    """
+
+    constant: float
+    gradient: Array
+    directions: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class FloorProblem:
+    """Minimise F(a) over the floors: everything about a design that the method needs.
+
+    Parameters
+    ----------
+    bins : ndarray (m,)
+    rho : float
+    lower, upper : float
+        The input range.
+    prior : Prior
+    loss : Loss
+    symmetric : bool
+        Use a_i = a_{m+1−i}; only for bins, prior and loss that are symmetric about zero.
+    bias : float
+        How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
+    """
+
+    bins: Array
+    rho: float
+    lower: float
+    upper: float
+    prior: Prior
+    loss: Loss
+    symmetric: bool = False
+    bias: float = 0.0
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Lowest and highest means that the floors must reach (one point if the bias budget covers all)."""
+        low, high = self.lower + self.bias, self.upper - self.bias
+        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
+
+    @cached_property
+    def constraints(self) -> tuple[Array, Array]:
+        """The polytope A: C a ≥ b (and a ≥ 0)."""
+        return range_constraints(self.bins, self.rho, *self.reach)
+
+    @cached_property
+    def atoms(self) -> tuple[Array, Array]:
+        """Point masses and their weights, on the non-negative side only when symmetric."""
+        points, weights = self.prior.atoms
+        if self.symmetric and points.size:
+            keep = points >= 0
+            weights = np.where(points > 0, 2.0, 1.0) * weights
+            points, weights = points[keep], weights[keep]
+        return points, weights
+
+    @cached_property
+    def has_density(self) -> bool:
+        """Whether the prior has a continuous part."""
+        return float(self.prior.continuous_moments(np.array([self.lower, self.upper]))[0, 0]) > 0
+
+    @cached_property
+    def _bins_inside(self) -> tuple[Array, int]:
+        inside = (self.bins > self.lower) & (self.bins < self.upper)
+        return self.bins[inside], int(np.count_nonzero(self.bins <= self.lower))
+
+    @cached_property
+    def _uniform(self) -> tuple[float, float] | None:
+        """(start, length) when the prior is a uniform law: spares SciPy's checks in the inner loop."""
+        if isinstance(self.prior, LawPrior) and self.prior.law.dist.name == "uniform":
+            start, stop = self.prior.support
+            return start, stop - start
+        return None
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether partial moments are best taken by vectorised quadrature of the density (1e-12).
+
+        So for laws without closed forms whose density is tame: SciPy's distribution functions, called point by point,
+        are a thousand times slower.
+        """
+        law = getattr(self.prior, "law", None)
+        if law is None or law.dist.name in CLOSED_FORMS:
+            return False
+        ends = np.array([self.lower, self.upper])
+        exact = float(self.prior.continuous_moments(ends)[0, 0])
+        with np.errstate(all="ignore"):
+            mass = float(
+                self.prior.continuous_integrals(_powers, np.linspace(self.lower, self.upper, 17))[:, 0].sum()
+            )
+        return abs(mass - exact) < 1e-11
+
+    def moments(self, edges: Array) -> Array:
+        """Partial moments of the density over the cells between `edges`."""
+        if self.smooth:
+            return self.prior.continuous_integrals(_powers, edges)
+        if self._uniform is None:
+            return self.prior.continuous_moments(edges)
+        start, length = self._uniform
+        edges = np.minimum(np.maximum(edges, start), start + length)
+        a, b = edges[:-1], edges[1:]
+        mass = (b - a) / length
+        out = np.empty((len(a), 3))
+        out[:, 0] = mass
+        out[:, 1] = mass * (a + b) / 2
+        out[:, 2] = mass * (a * a + a * b + b * b) / 3
+        return out
+
+    def density(self, x: Array) -> Array:
+        """Density of the continuous part."""
+        if self._uniform is None:
+            return self.prior.pdf(x)
+        start, length = self._uniform
+        return np.where((x >= start) & (x <= start + length), 1.0 / length, 0.0)
+
+    def inside(self, floors: Array) -> Array:
+        """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
+        C, b = self.constraints
+        miss = C @ floors - b
+        if miss.min() >= 0:
+            return floors
+        centre = interior_floors(self.bins, self.rho, *self.reach)
+        room = C @ centre - b
+        bad = miss < 0
+        if room[bad].min() <= 0:
+            return floors
+        share = min(1.0, 1.01 * float((-miss[bad] / (room[bad] - miss[bad])).max()))
+        return (1 - share) * floors + share * centre
+
+    def fill(self, floors: Array) -> BlockFill:
+        """The best mechanism with these floors."""
+        return block_fill(self.bins, floors, self.rho)
+
+    def segments(self, fill: BlockFill) -> tuple[Array, Index, Index]:
+        """Knots strictly inside the input range, and the pairs (i, j) of the segments between them."""
+        first = int(np.searchsorted(fill.means, self.lower, side="right"))
+        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
+        first = min(max(first, 1), len(fill.left))
+        stop = max(min(stop, len(fill.left)), first)
+        return fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
+
+    def slopes(self, x: Array, i: Index, j: Index) -> tuple[Array, Array]:
+        """Duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
+        low, high = self.bins[i], self.bins[j]
+        cost_low, cost_high = self.loss(low - x), self.loss(high - x)
+        mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
+        return cost_low - mu * low, mu
+
+    def duals_at(self, fill: BlockFill, x: Array) -> tuple[Array, Array, Index]:
+        """Duals (λ, μ) of the fill at inputs x, and the segment each falls in."""
+        # Segments inside one cell have no width in x: side="right" and the filter skip them.
+        proper = np.flatnonzero(fill.left < fill.right)
+        if proper.size == 0:
+            proper = np.arange(len(fill.left))
+        ends = fill.means[proper + 1]
+        at = proper[np.minimum(np.searchsorted(ends, x, side="left"), len(proper) - 1)]
+        lam, mu = self.slopes(x, fill.left[at], fill.right[at])
+        return lam, mu, at
+
+    def reduced(self, x: Array, lam: Array, mu: Array) -> Array:
+        """h(c_k) at inputs x under the duals; shape (len(x), m)."""
+        c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
+        return np.minimum(c, self.rho * c)
+
+    def value(self, floors: Array) -> float:
+        """F(a), density and atoms."""
+        fill = self.fill(floors)
+        total = 0.0
+        if self.has_density:
+            part = self.continuum(fill, hessian=False)
+            total += part.constant + float(floors @ part.gradient)
+        points, weights = self.atoms
+        if points.size:
+            total += float(weights @ self.loss_at(fill, points))
+        return total
+
+    def loss_at(self, fill: BlockFill, x: Array) -> Array:
+        """V(x; a): the expected loss of the fill at inputs x, from its rows."""
+        _, _, at = self.duals_at(fill, x)
+        out = np.empty(len(x))
+        chunk = max(1, 2_000_000 // len(self.bins))
+        for start in range(0, len(x), chunk):
+            part = slice(start, start + chunk)
+            rows = fill.rows(x[part], at[part])
+            out[part] = np.einsum("nk,nk->n", rows, self.loss(self.bins - x[part, None]))
+        return out
+
+    def continuum(self, fill: BlockFill, *, hessian: bool = True) -> Continuum:
+        """Constant, gradient and Hessian factors of the density's part of F."""
+        knots, i, j = self.segments(fill)
+        if self.loss.polynomial:
+            constant, gradient = self._by_moments(knots, i, j)
+        else:
+            constant, gradient = self._by_quadrature(knots, i, j)
+        if not hessian:
+            return Continuum(constant, gradient, np.zeros((0, len(self.bins))), np.zeros(0))
+        return Continuum(constant, gradient, *self._hessian(knots, i, j))
+
+    def _hessian(self, knots: Array, i: Index, j: Index) -> tuple[Array, Array]:
+        bins, m = self.bins, len(self.bins)
+        _, mu_before = self.slopes(knots, i[:-1], j[:-1])
+        _, mu_after = self.slopes(knots, i[1:], j[1:])
+        # Across a segment inside one cell x stands still; the whole jump is booked at its second end.
+        stuck = np.flatnonzero(i == j)
+        for s in stuck:
+            if 0 < s <= len(knots):
+                mu_after[s - 1] = mu_before[s - 1]
+            if s < len(knots) and s > 0:
+                mu_before[s] = mu_after[s - 1]
+        weights = self.density(knots) * np.maximum(mu_after - mu_before, 0.0)
+        moved_left = i[1:] > i[:-1]
+        pivot = np.where(moved_left, j[:-1], i[:-1])
+        before = i[:-1]
+        stop = np.where(moved_left, j[:-1] - 1, j[:-1])
+        if self.symmetric:
+            # Mirror knots give the same term once mirror floors are one variable.
+            middle = 1e-12 * (self.upper - self.lower)
+            keep = knots >= -middle
+            weights = (weights * np.where(knots > middle, 2.0, 1.0))[keep]
+            pivot, before, stop = pivot[keep], before[keep], stop[keep]
+        k = np.arange(m)
+        inside = (k > before[:, None]) & (k <= stop[:, None])
+        directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)
+        return directions, weights
+
+    def _by_moments(self, knots: Array, i: Index, j: Index) -> tuple[float, Array]:
+        bins, m = self.bins, len(self.bins)
+        w1, w2 = self.loss.absolute, self.loss.squared
+        inside, below = self._bins_inside
+        # Cells on which both the pair (i, j) and the signs of B_k − x are fixed.
+        edges = np.concatenate([knots, inside])
+        order = np.argsort(edges, kind="stable")
+        is_knot = order < len(knots)
+        edges = np.concatenate([[self.lower], edges[order], [self.upper]])
+        segment = np.concatenate([[0], np.cumsum(is_knot)])
+        passed = below + np.arange(len(segment)) - segment  # outputs at or left of the cell
+        i, j = i[segment], j[segment]
+        table = self.moments(edges)
+        constant, lam, mu = self.pair_integrals(i, j, passed, table)
+        columns = np.empty((len(segment) + 1, 5))
+        columns[0] = 0.0
+        np.cumsum(table, axis=0, out=columns[1:, :3])
+        np.cumsum(lam, out=columns[1:, 3])
+        np.cumsum(mu, out=columns[1:, 4])
+        # Cells where k lies in the block, and the first cell to the right of B_k.
+        k = np.arange(m)
+        start = np.searchsorted(j, k, side="left")
+        stop = np.maximum(np.searchsorted(i, k, side="right"), start)
+        turn = np.searchsorted(passed, k, side="right")
+        zero, end = columns[0], columns[-1]
+        at_start, at_stop = columns[start], columns[stop]
+
+        def reduced(first: Array, last: Array, middle: Array) -> Array:
+            whole = last - first
+            away = first + last - 2 * middle  # (right of B_k) − (left of B_k)
+            c = w1 * (away[..., 1] - bins * away[..., 0]) if w1 else 0.0
+            if w2:
+                c = c + w2 * (bins * bins * whole[..., 0] - 2 * bins * whole[..., 1] + whole[..., 2])
+            return c - whole[..., 3] - bins * whole[..., 4]
+
+        gradient = reduced(zero, end, columns[turn])
+        gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
+        return float(constant.sum()), gradient
+
+    def pair_integrals(self, i: Index, j: Index, passed: Index, table: Array) -> tuple[Array, Array, Array]:
+        """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
+
+        `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
+        stands for the horizontal chord (μ = 0) through that output.
+        """
+        bins, w1, w2 = self.bins, self.loss.absolute, self.loss.squared
+        m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
+        low, high = bins[i], bins[j]
+        flat = i == j
+        width = np.where(flat, 1.0, high - low)
+        sign_low, sign_high = np.where(i < passed, -1.0, 1.0), np.where(j < passed, -1.0, 1.0)
+        both = low * high
+        bow = (low + high) * m1 - m2 - both * m0  # ∫ (x − B_i)(B_j − x) dF
+        mu = ((sign_high * high - sign_low * low) * m0 - (sign_high - sign_low) * m1) / width
+        lam = sign_low * (low * m0 - m1) - low * mu
+        constant = w1 * np.where(flat, lam, np.where(sign_low != sign_high, 2 * bow / width, 0.0))
+        mu, lam = w1 * mu, w1 * lam
+        if w2:
+            square = np.where(flat, both * m0 - 2 * low * m1 + m2, 0.0)
+            constant = constant + w2 * np.where(flat, square, bow)
+            lam = lam + w2 * np.where(flat, square, m2 - both * m0)
+            mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
+        return constant, lam, mu
+
+    def _by_quadrature(self, knots: Array, i: Index, j: Index) -> tuple[float, Array]:
+        inside, _ = self._bins_inside
+        edges = np.unique(np.concatenate([[self.lower], knots, inside, [self.upper]]))
+
+        def duals(x: Array) -> Array:
+            at = np.searchsorted(knots, x, side="right")
+            lam, mu = self.slopes(x, i[at], j[at])
+            return np.concatenate([(lam + mu * x)[:, None], self.reduced(x, lam, mu)], axis=1)
+
+        total = self.prior.continuous_integrals(duals, edges).sum(axis=0)
+        return float(total[0]), total[1:]

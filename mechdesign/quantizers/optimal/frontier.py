@@ -1,0 +1,175 @@
+r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with the MSE allowed.
+
+Each point is an optimal quantizer of its own, with its lower bound and its exact certificate, so the curve drawn is
+squeezed between what a deployable mechanism achieves and what none can beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
+
+__all__ = ["Frontier", "frontier"]
+
+AXES = ("epsilon", "bits", "max_mse")
+
+
+@serializable("frontier")
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """A certified curve.
+
+    Parameters
+    ----------
+    design : OptimalQuantizer
+        What is common to all points.
+    over : {"epsilon", "bits", "max_mse"}
+        What varies.
+    table : DataFrame
+        A row per point: the axis, value, lower_bound, gap, absolute and squared error, number of outputs, exact ε
+        (rounded up), certified, seconds. Points that are infeasible have NaN values and say why in `note`.
+    """
+
+    design: Any
+    over: str
+    table: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table."""
+        return self.table.copy()
+
+    def figure(self, **options: Any) -> Figure:
+        """Draw value and lower bound against the axis (absolute against squared error for "max_mse")."""
+        from mechdesign.plotting import COLOURS, figure
+
+        fig, axis = figure(width=5.2, height=3.6, **options)
+        table = self.table[self.table["value"].notna()]
+        if self.over == "max_mse":
+            axis.plot(table["squared"], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
+            axis.plot(table["squared"], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
+            axis.set(xlabel="expected squared error", ylabel=f"expected {self.design.loss.name} error")
+        else:
+            axis.plot(table[self.over], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
+            axis.plot(table[self.over], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
+            name = "privacy budget ε" if self.over == "epsilon" else "bits"
+            kind = "worst-case" if self.design.objective == "worst" else "expected"
+            axis.set(xlabel=name, ylabel=f"{kind} {self.design.loss.name} error")
+            if self.over == "bits":
+                axis.set_xticks(table["bits"].tolist())
+        axis.legend()
+        return fig
+
+    def __str__(self) -> str:
+        return f"frontier over {self.over}\n{self.table.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}")
+
+
+def frontier(
+    design: OptimalQuantizer,
+    over: str = "epsilon",
+    values: Sequence[float] | None = None,
+    *,
+    gap: float = 1e-6,
+    verify: bool = True,
+) -> Frontier:
+    """Solve a design along an axis.
+
+    Parameters
+    ----------
+    design : OptimalQuantizer
+        For "bits" its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs (whose largest absolute
+        value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
+    over : {"epsilon", "bits", "max_mse"}
+    values : sequence of float, optional
+        Defaults: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the one that no longer binds.
+    gap : float
+        Relative gap of every point.
+    verify : bool
+        Check every certificate in exact arithmetic (for up to 64 outputs).
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> design = OptimalQuantizer(bins=[-3, -0.5, 0.5, 3], privacy=PureDP(1.0), prior=stats.uniform(-1, 2))
+    >>> frontier(design, "epsilon", [1.0, 1.5]).table["value"].round(4).tolist()
+    [1.7005, 1.0329]
+    """
+    if over not in AXES:
+        raise DesignError.of("over", over, f"must be one of {AXES}")
+    points = _default(design, over, gap) if values is None else [float(v) for v in values]
+    if not points or not np.all(np.isfinite(points)) or min(points) <= 0:
+        raise DesignError.of("values", values, "must be positive, finite numbers, at least one")
+    rows = [_point(_at(design, over, v), over, v, gap, verify) for v in points]
+    return Frontier(design, over, pd.DataFrame(rows))
+
+
+def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:
+    if over == "epsilon":
+        return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
+    if over == "bits":
+        return [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    free = design.at(max_mse=None).solve(gap)
+    least = design.at(max_mse=None, loss="squared").solve(gap)
+    top = free.mechanism.expected_loss(design.prior, "squared")
+    return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
+
+
+def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
+    if over == "epsilon":
+        return design.at(privacy=PureDP(value))
+    if over == "max_mse":
+        return design.at(max_mse=value)
+    if value != int(value) or not 1 <= value <= 12:
+        raise DesignError.of("values", value, "bits must be integers from 1 to 12")
+    m = 2 ** int(value)
+    if isinstance(design.bins, BinSearch) and m <= 64:
+        return design.at(bins=replace(design.bins, m=m))
+    spread = isinstance(design.bins, (BinSearch, Alphabet))
+    R = design.bins.max_abs if spread else float(np.abs(design.bins).max())
+    return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
+
+
+def _point(design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {over: value}
+    try:
+        result: OptimalQuantizerResult = design.solve(gap)
+    except InfeasibleError as error:
+        missing = ("value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds")
+        return {
+            **row,
+            **dict.fromkeys(missing, np.nan),
+            "outputs": 0,
+            "certified": False,
+            "note": error.reason,
+        }
+    mechanism = result.mechanism
+    certified = mechanism.law is not None
+    if certified and verify and len(result.bins) <= 64:
+        certified = result.certify().verify()
+    return {
+        **row,
+        "value": result.value,
+        "lower_bound": result.lower_bound,
+        "gap": result.gap,
+        "absolute": mechanism.expected_loss(design.prior, "absolute"),
+        "squared": mechanism.expected_loss(design.prior, "squared"),
+        "epsilon_upper": mechanism.privacy_loss(),
+        "seconds": result.seconds,
+        "outputs": len(result.bins),
+        "certified": certified,
+        "note": "; ".join(result.notes),
+    }

@@ -1,0 +1,84 @@
+r"""How the optimal value moves with the outputs: the envelope theorem.
+
+At the optimum, with rows p, duals μ(x) and multipliers ν of the constraints on the range of means,
+
+.. math:: \frac{dF^*}{dB_i} = \int p_i(x)\bigl(\ell'(B_i - x) - \mu(x)\bigr)\,dF(x)
+          - \sum_j \nu_j \frac{\partial}{\partial B_i}\bigl(C_j a - b_j\bigr).
+
+Both p and μ are affine on cells (polynomial losses), so partial moments of order 2 are enough.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.newton import FloorSolution
+from mechdesign.quantizers.optimal.pieces import pieces
+
+__all__ = ["bin_slopes"]
+
+Array = npt.NDArray[np.float64]
+
+
+def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
+    """Return dF*/dB, shape (m,); at kinks of F* a subgradient-like choice."""
+    bins, m = problem.bins, len(problem.bins)
+    w1, w2 = problem.loss.absolute, problem.loss.squared
+    table = pieces(problem, solution.floors)
+    start, end = table.rows()
+    slope = np.zeros(m)
+    if problem.has_density:
+        inside = bins[(bins > problem.lower) & (bins < problem.upper)]
+        cells = np.unique(np.concatenate([table.edges, inside]))
+        middle = (cells[:-1] + cells[1:]) / 2
+        at = table.at(middle)
+        width = np.diff(table.edges)[at][:, None]
+        beta = (end[at] - start[at]) / width
+        alpha = start[at] - beta * table.edges[at][:, None]
+        i, j = table.left[at], table.right[at]
+        quarter = (cells[1:] - cells[:-1]) / 4
+        _, mu0 = problem.slopes(middle - quarter, i, j)
+        _, mu1 = problem.slopes(middle + quarter, i, j)
+        delta = (mu1 - mu0) / (2 * quarter)
+        gamma = mu0 - delta * (middle - quarter)
+        sign = np.where(bins >= middle[:, None], 1.0, -1.0)
+        e = w1 * sign + 2 * w2 * bins - gamma[:, None]
+        f = -2 * w2 - delta[:, None]
+        moments = problem.moments(cells)
+        m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
+        slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
+    points, weights = problem.prior.atoms
+    if points.size:
+        at = table.at(points)
+        t = ((points - table.edges[at]) / np.diff(table.edges)[at])[:, None]
+        rows = (1 - t) * start[at] + t * end[at]
+        mu = solution.atom_slopes
+        if problem.symmetric:
+            # Slopes are known on the non-negative side; the mirror image has the opposite sign.
+            known = points >= 0
+            full = np.zeros(len(points))
+            full[known] = mu
+            full[~known] = -mu[::-1][: np.count_nonzero(~known)]
+            mu = full
+        error = bins - points[:, None]
+        derivative = w1 * np.sign(error) + 2 * w2 * error
+        slope += weights @ (rows * (derivative - mu[:, None]))
+    return slope - _range_part(problem, solution)
+
+
+def _range_part(problem: FloorProblem, solution: FloorSolution) -> Array:
+    """Σ_j ν_j ∂(C_j a − b_j)/∂B."""
+    m, a, rho = len(problem.bins), solution.floors, problem.rho
+    upper, lower = solution.multipliers[2 : 2 + m], solution.multipliers[2 + m : 2 + 2 * m]
+    if problem.symmetric:
+        # One side's multipliers stand for both: half of each by symmetry.
+        upper = upper / 2
+        lower = upper[::-1]
+    k = np.arange(m)
+    right, left = k[None, :] > k[:, None], k[None, :] < k[:, None]
+    high = rho * right + left  # ∂ of row j for `upper` in B_k, per a_k
+    low = rho * left + right
+    part = a * (upper @ high) + upper * (1.0 - high @ a)
+    return part - a * (lower @ low) - lower * (1.0 - low @ a)

@@ -1,0 +1,360 @@
+r"""The selection family taken apart: one block of unknowns per interval between neighbouring bins.
+
+For x in :math:`[B_j, B_{j+1})` the mechanism uses :math:`u = q^L_j` and :math:`v = q^R_{m-j}` and no other row, so a
+selection mechanism is a free choice of the pair (u, v) on every interval (mirrored intervals share theirs when there is
+one family). On an interval
+
+.. math::
+
+    p(x, l) = u_l \sum_r v_r \frac{B_r - x}{B_r - B_l}, \qquad p(x, r) = v_r \sum_l u_l \frac{x - B_l}{B_r - B_l},
+    \qquad E\,\ell = \sum_{l,r} u_l K_{lr} v_r
+
+are bilinear, and p(·, l) falls while p(·, r) rises: its largest and smallest values are the *limits* at the two ends.
+With floors a the mechanism is ε-LDP iff every largest limit is at most :math:`e^{\varepsilon} a_i` and every
+smallest at least :math:`a_i`: O(m²) rows, and the floors alone link the blocks.
+
+Nothing is lost at a point: every unbiased law on the bins is a selection mechanism at any x between
+two bins. With :math:`d_i = |B_i - x|` the equations for (u, v) read
+
+.. math:: (d_l u_l) \frac{1}{d_l + d_r} (d_r v_r) \quad\text{has row sums } d_l p_l \text{ and column sums } d_r p_r,
+
+a positive matrix to be scaled to given marginals, which exists and is unique (Sinkhorn 1967); unbiasedness is
+what makes the marginals' totals equal. The family's only cost is that (u, v) stays the same on an interval, so
+that with many bins its best member approaches the best of all unbiased mechanisms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import cvxpy as cp
+import numpy as np
+import numpy.typing as npt
+import ot
+from scipy import sparse
+
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.selection import Selection
+from mechdesign.solvers import Model
+
+__all__ = ["Block", "SelectionBlocks", "pair_costs", "selection_at"]
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+
+def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
+    """Selection probabilities (u of the bins left of x, v of those right of it) whose output law at x is `law`.
+
+    Parameters
+    ----------
+    x : float
+        Strictly between two bins.
+    bins, law : arrays, shape (m,)
+        An unbiased law: Σ law = 1, Σ bins · law = x.
+
+    Examples
+    --------
+    >>> bins, law = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([0.2, 0.3, 0.3, 0.2])
+    >>> u, v = selection_at(0.0, bins, law)
+    >>> p_left = u * ((1 / np.add.outer([2.0, 1.0], [1.0, 2.0])) @ (v * [1.0, 2.0]))
+    >>> p_left.round(6)
+    array([0.2, 0.3])
+    """
+    left = bins < x
+    near, far = x - bins[left], bins[~left] - x
+    rows, columns = near * law[left], far * law[~left]
+    scale = rows.sum()
+    # exp(−log(d_l + d_r)) is the kernel 1/(d_l + d_r): entropic transport with unit regularisation scales it.
+    cost = np.log(np.add.outer(near, far))
+    _, scaling = ot.sinkhorn(
+        rows / scale, columns / columns.sum(), cost, 1.0, numItermax=200, stopThr=1e-11, log=True, warn=False
+    )
+    u, v = np.ravel(scaling["u"]) / near, np.ravel(scaling["v"]) / far
+    return u / u.sum(), v / v.sum()
+
+
+@dataclass(frozen=True)
+class Block:
+    """One interval: j (1-based left neighbour), its ends, the usable bins on both sides and their unknowns."""
+
+    j: int
+    start: float
+    end: float
+    left: Index
+    right: Index
+    u: Index
+    v: Index
+    kernel: Array
+
+
+class SelectionBlocks:
+    """The unknowns of a selection mechanism with its limits and its loss, both bilinear.
+
+    Parameters
+    ----------
+    bins : array, shape (m,)
+    input_range : (float, float)
+    prior : Prior
+    loss : Loss
+    mirrored : bool
+        One family for both sides (bins and range mirror about zero).
+    shared_floor : bool
+        One floor for all outputs: compare every largest probability with every smallest.
+    usable : int array, optional
+        Bins that may be drawn; the others only divide the inputs. All by default.
+
+    Attributes
+    ----------
+    size, floors : int
+        Numbers of unknowns, and of different floors.
+    outer, output, largest : arrays, an entry per limit
+        Its outer factor among the unknowns, its floor, and whether it is a largest or a smallest value.
+    inner : sparse array
+        Its inner factor is ``inner @ q``.
+    labels : list of str
+        What each limit is: probability of which output (1-based), on which side of which input.
+    """
+
+    def __init__(
+        self,
+        bins: Array,
+        input_range: tuple[float, float],
+        prior: Prior,
+        loss: Loss,
+        *,
+        mirrored: bool,
+        shared_floor: bool = False,
+        usable: Index | None = None,
+    ) -> None:
+        self.bins, self.input_range, self.mirrored = bins, input_range, mirrored
+        self.usable = np.arange(len(bins)) if usable is None else usable
+        lower, upper = input_range
+        self.knots = np.concatenate([[lower], bins[(bins > lower) & (bins < upper)], [upper]])
+        self.size = 0
+        self.blocks = self._blocks(_kernels(self, prior, loss))
+        outer: list[Index] = []
+        output: list[Index] = []
+        largest: list[npt.NDArray[np.bool_]] = []
+        places: list[tuple[float, str]] = []
+        entries: list[tuple[Array, Index, Index]] = []
+        count = 0
+        for block in self.blocks:
+            low, high = bins[block.left], bins[block.right]
+            for at_end, x in ((False, block.start), (True, block.end)):
+                share = (high[None, :] - x) / (high[None, :] - low[:, None])
+                sides = [(share, block.u, block.v, block.left, not at_end)]
+                if not self._central(block):
+                    sides.append(((1 - share).T, block.v, block.u, block.right, at_end))
+                for table, rows, columns, which, is_largest in sides:
+                    numbers = count + np.arange(len(rows))
+                    count += len(rows)
+                    outer.append(rows)
+                    output.append(which)
+                    largest.append(np.full(len(rows), is_largest))
+                    places += [(x, "-" if at_end else "+")] * len(rows)
+                    entries.append(
+                        (table.ravel(), np.repeat(numbers, len(columns)), np.tile(columns, len(rows)))
+                    )
+        self.outer = np.concatenate(outer)
+        self.largest = np.concatenate(largest)
+        which = np.concatenate(output)
+        self.labels = [f"p({x:g}{side}, {i + 1})" for (x, side), i in zip(places, which.tolist())]
+        if mirrored:
+            which = np.minimum(which, len(bins) - 1 - which)
+        self.output = np.zeros_like(which) if shared_floor else np.unique(which, return_inverse=True)[1]
+        self.floors = int(self.output.max()) + 1
+        data, row, column = (np.concatenate(part) for part in zip(*entries))
+        self.inner = sparse.csr_array((data, (row, column)), shape=(count, self.size))
+
+    def _central(self, block: Block) -> bool:
+        return self.mirrored and block.start == -block.end
+
+    def _blocks(self, kernels: Callable[[int, Index, Index], Array]) -> list[Block]:
+        bins, m, last = self.bins, len(self.bins), len(self.knots) - 2
+        blocks = []
+        for k in range(last + 1):
+            start, end = float(self.knots[k]), float(self.knots[k + 1])
+            if self.mirrored and start + end > 0:
+                break
+            j = min(int(np.searchsorted(bins, start, side="right")), m - 1)
+            left, right = self.usable[self.usable < j], self.usable[self.usable >= j]
+            u = self.size + np.arange(len(left))
+            self.size += len(left)
+            kernel = kernels(k, left, right)
+            if self.mirrored and start == -end:  # its own mirror image
+                v = u[::-1]
+            else:
+                v = self.size + np.arange(len(right))
+                self.size += len(right)
+                if self.mirrored:  # the mirrored interval has the same unknowns, sides exchanged
+                    kernel = kernel + kernels(last - k, m - 1 - right[::-1], m - 1 - left[::-1])[::-1, ::-1].T
+            blocks.append(Block(j, start, end, left, right, u, v, kernel))
+        return blocks
+
+    # -- bilinear quantities --------------------------------------------------------------------------
+
+    def limits(self, q: Array) -> Array:
+        """Largest and smallest probabilities of the outputs on every interval."""
+        return q[self.outer] * (self.inner @ q)
+
+    def jacobian(self, q: Array) -> sparse.csr_array:
+        """Derivatives of `limits`."""
+        rows = np.arange(len(self.outer))
+        direct = sparse.csr_array((self.inner @ q, (rows, self.outer)), shape=self.inner.shape)
+        return sparse.csr_array(direct + sparse.diags_array(q[self.outer]) @ self.inner)
+
+    def loss(self, q: Array) -> float:
+        """Exact expected loss."""
+        return float(sum(q[b.u] @ b.kernel @ q[b.v] for b in self.blocks))
+
+    def gradient(self, q: Array) -> Array:
+        """Derivative of `loss`."""
+        slope = np.zeros(self.size)
+        for b in self.blocks:
+            slope[b.u] += b.kernel @ q[b.v]
+            slope[b.v] += q[b.u] @ b.kernel
+        return slope
+
+    def extremes(self, q: Array) -> tuple[Array, Array]:
+        """Smallest and largest probability of every output (or of any, with a shared floor)."""
+        p = self.limits(q)
+        low, high = np.full(self.floors, np.inf), np.zeros(self.floors)
+        np.minimum.at(low, self.output[~self.largest], p[~self.largest])
+        np.maximum.at(high, self.output[self.largest], p[self.largest])
+        return low, high
+
+    def units(self, q: Array, least: float) -> Array:
+        """Largest probability of every output, `least` where that is smaller."""
+        return np.clip(self.extremes(q)[1], least, 1.0)
+
+    def excess(self, q: Array, epsilon: float) -> float:
+        """Sum over outputs of how far the largest probability is above e^ε times the smallest."""
+        low, high = self.extremes(q)
+        return float(np.maximum(high - np.exp(epsilon) * low, 0.0).sum())
+
+    def normalised(self, q: Array) -> Array:
+        """Every family's row divided by its sum."""
+        total = self.rows @ q
+        return q / (self.rows.T @ total)
+
+    # -- there and back -------------------------------------------------------------------------------
+
+    def selection(self, q: Array) -> Selection:
+        """The selection mechanism of the unknowns; intervals that no input meets get the outermost bins."""
+        m = len(self.bins)
+        left, right = np.zeros((m - 1, m - 1)), np.zeros((m - 1, m - 1))
+        left[:, 0] = right[:, 0] = 1.0
+        for b in self.blocks:
+            u, v = np.maximum(q[b.u], 0.0), np.maximum(q[b.v], 0.0)
+            for family, n, index, values in ((left, b.j, b.left, u), (right, m - b.j, m - 1 - b.right, v)):
+                family[n - 1] = 0.0
+                family[n - 1, index] = values / values.sum()
+                if self.mirrored:
+                    (right if family is left else left)[n - 1] = family[n - 1]
+        return Selection(self.bins, left, right)
+
+    def unknowns(self, selection: Selection) -> Array:
+        """Inverse of `selection`."""
+        q, m = np.zeros(self.size), len(self.bins)
+        for b in self.blocks:
+            q[b.u] = selection.left[b.j - 1, b.left]
+            q[b.v] = selection.right[m - b.j - 1, m - 1 - b.right]
+        return q
+
+    def imitate(self, rows: Callable[[Array], Array]) -> Array:
+        """Unknowns whose output law at the middle of every interval is ``rows(x)`` (shape (n, usable bins))."""
+        middles = np.array([(b.start + b.end) / 2 for b in self.blocks])
+        q = np.zeros(self.size)
+        bins = self.bins[self.usable]
+        for b, x, law in zip(self.blocks, middles.tolist(), rows(middles)):
+            u, v = selection_at(x, bins, law)
+            if self._central(b):
+                u = v = (u + v[::-1]) / 2
+                v = v[::-1]
+            q[b.u], q[b.v] = u, v
+        return q
+
+    # -- the linearised program -----------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> sparse.csr_array:
+        """Sums the unknowns of each row of the families."""
+        parts = [part for b in self.blocks for part in ((b.u,) if self._central(b) else (b.u, b.v))]
+        rows = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
+        return sparse.csr_array(
+            (np.ones(len(rows)), (rows, np.concatenate(parts))), shape=(len(parts), self.size)
+        )
+
+    def model(
+        self, q: Array, epsilon: float, lower: Array, upper: Array, price: float, *, least_unit: float = 1.0
+    ) -> Model:
+        r"""Declare the program linearised at q, with steps d in [lower, upper].
+
+        .. math::
+
+            \min\; & \nabla E\ell(q) \cdot d + \text{price} \cdot \textstyle\sum_i s_i \\
+            \text{normalisation:}\; & \textstyle\sum_{l} d_l = 0 \text{ for every row of the families} \\
+            \text{floor:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
+            \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest}
+
+        Rows are in units of each output's largest probability, where that is at least `least_unit`: a solver's tolerance is then
+        relative to it.
+        """
+        step = cp.Variable(self.size, name="step", bounds=[lower, upper])
+        floor = cp.Variable(self.floors, name="floor", nonneg=True)
+        over = cp.Variable(self.floors, name="over", nonneg=True)
+        unit = self.units(q, least_unit)
+        per_unit = 1.0 / unit[self.output]
+        moved = per_unit * self.limits(q) + sparse.diags_array(per_unit) @ self.jacobian(q) @ step
+        low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)
+        families = {
+            "normalisation": self.rows @ step == 0,
+            "floor": moved[low] >= floor[self.output[low]],
+            "ceiling": moved[high] <= np.exp(epsilon) * floor[self.output[high]] + over[self.output[high]],
+        }
+        problem = cp.Problem(
+            cp.Minimize(self.gradient(q) @ step + price * (unit @ over)), list(families.values())
+        )
+        return Model(problem, {"step": step, "floor": floor, "over": over}, families)
+
+
+def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
+    """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
+
+    Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
+    """
+    mass, first, second = moments
+    low, high = left[:, None], right[None, :]
+    product = (low + high) * first - low * high * mass - second
+    return (2 * loss.absolute / (high - low) + loss.squared) * product
+
+
+def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
+    """E ℓ on interval k for every pair of bins: what u and v are multiplied with."""
+    bins, knots = blocks.bins, blocks.knots
+    if loss.polynomial:
+        moments = prior.moments(knots)
+
+        def kernel(k: int, left: Index, right: Index) -> Array:
+            return pair_costs(loss, moments[k], bins[left], bins[right])
+
+        return kernel
+
+    def costs(x: Array) -> Array:
+        cost = loss(bins[None, :] - x[:, None])
+        return np.concatenate([cost, x[:, None] * cost], axis=1)
+
+    both = prior.integrals(costs, knots)
+    plain, weighted = both[:, : len(bins)], both[:, len(bins) :]
+
+    def general(k: int, left: Index, right: Index) -> Array:
+        low, high = bins[left][:, None], bins[right][None, :]
+        falling = high * plain[k, left][:, None] - weighted[k, left][:, None]
+        rising = weighted[k, right][None, :] - low * plain[k, right][None, :]
+        return (falling + rising) / (high - low)
+
+    return general

@@ -1,0 +1,281 @@
+r"""Successive linearisation: OPTM for more than four bins, where a grid over bounds is exponential.
+
+Loss and probabilities are bilinear (`SelectionBlocks`). Linearise both at the current point, solve the linear program
+for a step within a trust region, and take it if the exact penalty :math:`E\ell + \text{price} \cdot \text{excess}` falls:
+sequential linear programming (Fletcher and Sainz de la Maza 1989), which ends at a local optimum of the exact
+problem. Products need no bounds, so nothing is given away to a relaxation, and points outside the budget are allowed on
+the way, so that the search can begin at the optimum over *all* unbiased mechanisms: its law at the middle of every
+interval is that of a selection mechanism. Small problems are finished by a second-order solver. At the end the
+point is moved inside the budget, and its exact loss decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import optimize
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.results import AUDIT_COLUMNS
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import Selection
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optm.blocks import SelectionBlocks
+from mechdesign.solvers import Solution, SolveSequence
+
+__all__ = ["LinearisedPoint", "improve", "spread"]
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+_PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over
+_ACTIVE = 1e-9
+_LEAST_UNIT = 1e-6
+_SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
+_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
+# Relative steps and by how much the budget is made smaller, until the point is inside the real one.
+_APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
+    (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
+]
+_NOISE = (
+    1e-9,
+    1e-6,
+    1e-4,
+)  # an output less likely than that is not used; the larger where the smaller is in the way
+
+
+@dataclass(frozen=True)
+class LinearisedPoint:
+    """A selection mechanism within the budget, and the program it was last a solution of."""
+
+    blocks: SelectionBlocks
+    q: Array
+    solution: Solution
+
+    @property
+    def objective(self) -> float:
+        """The exact loss: this program has no other objective."""
+        return self.blocks.loss(self.q)
+
+    def selection(self) -> Selection:
+        """The mechanism's selection probabilities."""
+        return self.blocks.selection(self.q)
+
+    def tighter(self, epsilon: float, solver: str | None, options: Any) -> LinearisedPoint | None:
+        """The same mechanism moved inside a smaller budget."""
+        return _inside(self.blocks, self.q, epsilon, SolveSequence(solver, **options))
+
+    def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
+        """Floors and ceilings of every limit at the final mechanism, with the multipliers of the last program."""
+        blocks = self.blocks
+        q = blocks.unknowns(selection)
+        p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
+        unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
+        parts = []
+        for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
+            lhs, rhs = (low, p) if family == "floor" else (p, np.exp(epsilon) * low)
+            frame = pd.DataFrame({"family": f"model: {family}", "index": np.array(blocks.labels)[rows]})
+            frame["lhs"], frame["rhs"] = lhs[rows], rhs[rows]
+            frame["slack"] = frame["rhs"] - frame["lhs"]
+            frame["dual"] = self.solution.dual.get(family, np.nan) / unit[rows]
+            frame["active"] = frame["slack"] <= _ACTIVE
+            parts.append(frame[AUDIT_COLUMNS])
+        return pd.concat(parts, ignore_index=True)
+
+
+def spread(m: int, count: int) -> Index:
+    """Choose `count` of m bins evenly, the outermost among them, symmetrically.
+
+    >>> spread(8, 4)
+    array([0, 3, 4, 7])
+    """
+    if count >= m:
+        return np.arange(m)
+    half = np.round(np.linspace(0, m // 2 - 1, max(1, count // 2))).astype(np.intp)
+    middle = [m // 2] if m % 2 and count % 2 else []
+    return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))
+
+
+def improve(
+    blocks: SelectionBlocks,
+    prior: Prior,
+    loss: Loss,
+    epsilon: float,
+    start: Quantizer | None,
+    solver: str | None,
+    options: Any,
+) -> tuple[LinearisedPoint | None, int, float | None]:
+    """Return the best point found within the budget, the number of linear programs solved, and a lower bound.
+
+    The bound holds for every unbiased mechanism with the bins, of this family or not.
+
+    Raises
+    ------
+    InfeasibleError
+        No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
+    """
+    sequence = SolveSequence(solver, **options)
+    given = None if start is None else blocks.unknowns(_checked(start, blocks, epsilon))
+    wanted = OptimalQuantizer(
+        blocks.bins[blocks.usable], PureDP(epsilon), prior, loss, input_range=blocks.input_range
+    )
+    optimum = wanted.solve(gap=1e-4)
+    bound = optimum.lower_bound
+    if len(blocks.usable) < len(blocks.bins):
+        bound = wanted.at(bins=blocks.bins).solve(gap=1e-4).lower_bound
+    starts = [blocks.imitate(optimum.mechanism.probabilities)]
+    if given is not None:
+        starts.append(given)
+    found = [_descend(blocks, q, epsilon, sequence) for q in starts]
+    if not any(found):
+        found.append(_descend(blocks, _outermost(blocks), epsilon, sequence))
+    if (
+        given is not None and sequence.last is not None
+    ):  # it may be better than what is a hair inside the budget
+        found.append(
+            LinearisedPoint(blocks, given, replace(sequence.last, dual={}, native_status="the start itself"))
+        )
+    best = min((p for p in found if p is not None), key=lambda p: p.objective, default=None)
+    if best is not None:
+        best = replace(best, solution=sequence.total(best.solution))
+    return best, sequence.count, bound
+
+
+def _outermost(blocks: SelectionBlocks) -> Array:
+    """Always the outermost bins: the mechanism of least privacy loss."""
+    q = np.zeros(blocks.size)
+    for b in blocks.blocks:
+        q[b.u[0]] = q[b.v[-1]] = 1.0
+    return q
+
+
+def _descend(
+    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
+) -> LinearisedPoint | None:
+    """Follow linearised programs down from q, then move inside the budget; None where that fails."""
+    value = blocks.loss(q)
+    price, radius = 50.0 * value, 0.1
+
+    def merit_of(point: Array) -> float:
+        return blocks.loss(point) + price * blocks.excess(point, epsilon)
+
+    merit = merit_of(q)
+    small = blocks.size <= _SMALL
+    tolerance = _TOLERANCE if small else 10 * _TOLERANCE
+    for _ in range(_PROGRAMS // 3 if small else _PROGRAMS):
+        lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
+        solution = sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+        if solution.primal["over"].max() < 1e-12:
+            # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
+            worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
+            price = max(1.2 * float(worth.max()), 1e-3 * value)
+            merit = merit_of(q)
+        promised = merit - value - solution.value
+        if promised <= tolerance * value or radius < 1e-7:
+            if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
+                break
+            price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
+            radius = max(radius, 1e-3)
+            merit = merit_of(q)
+            continue
+        step = solution.primal["step"]
+        trial = np.where(q + step > 1e-14, q + step, 0.0)
+        reached = merit_of(trial)
+        if merit - reached > 0.1 * promised:
+            radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
+            q, merit = trial, reached
+        else:
+            radius = 0.35 * min(radius, float(np.abs(step).max()))
+        value = blocks.loss(q)
+    if not small:
+        return _inside(blocks, q, epsilon, sequence)
+    ends = (_inside(blocks, end, epsilon, sequence) for end in (_polished(blocks, q, epsilon), q))
+    return min((p for p in ends if p is not None), key=lambda p: p.objective, default=None)
+
+
+def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
+    """Finish by SLSQP on the exact problem over (q, a): linear programs converge slowly where no vertex is optimal."""
+    n, rho, rows = blocks.size, np.exp(epsilon), blocks.rows.toarray()
+    low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
+    floor_of = np.eye(blocks.floors)[blocks.output]
+
+    def inside(z: Array) -> Array:
+        p, floor = blocks.limits(z[:n]), z[n:][blocks.output]
+        return np.concatenate([(p - floor)[low], (rho * floor - p)[high]])
+
+    def inside_slopes(z: Array) -> Array:
+        jacobian = blocks.jacobian(z[:n]).toarray()
+        upper = np.hstack([jacobian[low], -floor_of[low]])
+        return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
+
+    sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
+    found = optimize.minimize(
+        lambda z: blocks.loss(z[:n]),
+        np.concatenate([q, blocks.extremes(q)[0]]),
+        jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * (n + blocks.floors),
+        constraints=[
+            {"type": "ineq", "fun": inside, "jac": inside_slopes},
+            {"type": "eq", "fun": lambda z: sums @ z - 1.0, "jac": lambda z: sums},
+        ],
+        options={"maxiter": 200, "ftol": 1e-10},
+    )
+    end = np.asarray(found.x[:n])
+    return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
+
+
+def _inside(
+    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
+) -> LinearisedPoint | None:
+    """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
+
+    A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than the
+    budget does. Outputs that are not used are dropped, so that no input alone can reach one.
+    """
+    price = 1e3 * blocks.loss(q)
+    for noise in _NOISE:
+        moved = _without_noise(blocks, q, noise)
+        for radius, margin in _APPROACH:
+            lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
+            tight = epsilon - margin * max(1.0, epsilon)
+            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT))
+            moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
+            mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
+            if mechanism.privacy_loss() <= epsilon:
+                return LinearisedPoint(blocks, moved, solution)
+    return None
+
+
+def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
+    """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
+    q = np.where(q > 1e-13, q, 0.0)
+    if blocks.floors > 1 or len(blocks.usable) == 1:
+        _, high = blocks.extremes(q)
+        unused = high < noise
+        q[blocks.outer[unused[blocks.output]]] = 0.0
+    return blocks.normalised(q)
+
+
+def _checked(start: Quantizer, blocks: SelectionBlocks, epsilon: float) -> Selection:
+    bins = blocks.bins
+    if (
+        start.selection is None
+        or len(start.bins) != len(bins)
+        or not np.allclose(start.bins, bins, rtol=1e-12, atol=0)
+    ):
+        raise DesignError.of(
+            "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
+        )
+    if start.privacy_loss() > epsilon:
+        raise DesignError.of(
+            "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
+        )
+    return Selection(bins, start.selection.left, start.selection.right)

@@ -1,0 +1,79 @@
+"""Declared grids: named axes and their Cartesian product."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+
+__all__ = ["Grid"]
+
+
+@serializable("grid")
+class Grid:
+    """The Cartesian product of named axes, in the order given, the last axis fastest.
+
+    Parameters
+    ----------
+    **axes : sequence of numbers
+        The values of each axis.
+
+    Examples
+    --------
+    >>> grid = Grid(delta=[1.0, 2.0], inner=[0.1, 0.2, 0.3])
+    >>> len(grid)
+    6
+    >>> next(iter(grid))
+    {'delta': 1.0, 'inner': 0.1}
+    """
+
+    def __init__(self, **axes: Any) -> None:
+        if not axes:
+            raise DesignError("a Grid needs at least one axis")
+        self.axes: dict[str, tuple[float, ...]] = {}
+        for name, values in axes.items():
+            array = np.atleast_1d(np.asarray(values, dtype=float))
+            if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
+                raise DesignError.of(name, values, "an axis is a non-empty sequence of finite numbers")
+            self.axes[name] = tuple(float(v) for v in array)
+
+    def __len__(self) -> int:
+        return math.prod(len(v) for v in self.axes.values())
+
+    def __iter__(self) -> Iterator[dict[str, float]]:
+        for values in itertools.product(*self.axes.values()):
+            yield dict(zip(self.axes, values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Grid) and self.axes == other.axes
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.axes.items()))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}: {len(v)} from {v[0]:g} to {v[-1]:g}" for k, v in self.axes.items())
+        return f"Grid({len(self)} points; {inner})"
+
+    def columns(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The coordinates of all points, an array an axis, in the order of iteration."""
+        mesh = np.meshgrid(*self.axes.values(), indexing="ij")
+        return {name: values.ravel() for name, values in zip(self.axes, mesh)}
+
+    def frame(self) -> pd.DataFrame:
+        """All points as a table."""
+        return pd.DataFrame(self.columns())
+
+    def to_fields(self) -> dict[str, Any]:
+        return {"axes": {k: list(v) for k, v in self.axes.items()}}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Grid:
+        return cls(**fields["axes"])

@@ -1,0 +1,76 @@
+"""Run the chunks of a search: in parallel by joblib, in order, resumable, with progress.
+
+joblib's own backends are the way past one machine. Dask: start a ``distributed.Client`` and pass
+``backend="dask"``. Ray: ``ray.util.joblib.register_ray()`` and ``backend="ray"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import joblib
+
+from mechdesign.errors import DesignError
+from mechdesign.runs.store import Store
+
+__all__ = ["run_chunks"]
+
+
+def run_chunks(
+    task: Callable[[Any], Any],
+    chunks: Sequence[Any],
+    *,
+    store: Store | None = None,
+    jobs: int = 1,
+    backend: str = "loky",
+    step: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Apply `task` to every chunk and return the results in order.
+
+    Parameters
+    ----------
+    task : callable
+        Must depend on its chunk only, so that a resumed run gives what an uninterrupted one gives.
+    store : Store, optional
+        Chunks it holds are not computed again; new ones are appended as they finish.
+    jobs : int
+        Worker processes; −1 for one a core.
+    backend : str
+        joblib's: "loky", "threading", "dask", "ray", …
+    step : callable
+        Called once a finished chunk (a progress bar).
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Finished chunks are in the store; running again continues.
+    """
+    done = list(store.chunks) if store is not None else []
+    if len(done) > len(chunks):
+        raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
+    for _ in done:
+        step()
+    for rows in _results(task, chunks[len(done) :], jobs, backend):
+        if store is not None:
+            store.append(rows)
+        done.append(rows)
+        step()
+    return done
+
+
+def _results(task: Callable[[Any], Any], chunks: Sequence[Any], jobs: int, backend: str) -> Iterator[Any]:
+    if jobs == 1 and backend == "loky":
+        yield from map(task, chunks)
+        return
+    # A generator hands results on as they come, in order; backends that cannot (Dask, Ray) work in batches.
+    if backend in ("loky", "threading"):
+        yield from joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")(
+            joblib.delayed(task)(c) for c in chunks
+        )
+        return
+    with joblib.parallel_config(backend=backend):
+        parallel = joblib.Parallel(n_jobs=jobs)
+        size = max(1, 8 * joblib.effective_n_jobs(jobs))
+        for start in range(0, len(chunks), size):
+            yield from parallel(joblib.delayed(task)(c) for c in chunks[start : start + size])

@@ -1,0 +1,299 @@
+r"""Private frequency estimation: from reports back to the histogram, with an error bound in EMD.
+
+Reports :math:`Y_i` of items :math:`x_i` through a channel P with right inverse Q (:math:`PQ = I`) give
+
+.. math:: \hat f = \frac1N \sum_i Q_{Y_i}, \qquad E\,\hat f = f, \qquad Q 1 = 1 \Rightarrow \sum_x \hat f_x = 1 .
+
+The estimate may have negative entries; the earth mover's distance extends to it, as transport depends on the
+difference :math:`Δ = \hat f - f` alone, which has total mass 0. `FrequencyFit.emd` is that extension.
+
+Projection on the simplex (`simplex_projection`) is optional: it makes a histogram, and costs the unbiasedness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechdesign.channels.channel import Channel, Response, check_alpha, check_indices
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.spaces.emd import emd
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.frequency_bounds import emd_error_bound, laplace_error_bound
+
+__all__ = ["FrequencyEstimate", "FrequencyFit", "LaplaceHistogram", "simplex_projection"]
+
+Array = NDArray[np.float64]
+
+
+def _project(vectors: Array, mass: Array) -> Array:
+    """Euclidean projection of rows on the simplices of the given masses (last axis)."""
+    ordered = -np.sort(-vectors, axis=-1)
+    counts = np.arange(1, vectors.shape[-1] + 1)
+    excess = (np.cumsum(ordered, axis=-1) - mass[..., None]) / counts
+    last = (ordered > excess).cumsum(axis=-1).argmax(axis=-1)
+    shift = np.take_along_axis(excess, last[..., None], axis=-1)
+    return np.maximum(vectors - shift, 0.0)
+
+
+def simplex_projection(estimate: ArrayLike, space: MetricSpace | None = None) -> Array:
+    r"""Nearest histogram to an estimate that sums to 1.
+
+    On a clustered space first the clusters' masses are projected on the simplex, then every cluster on its
+    mass; elsewhere all at once (Euclidean projections).
+
+    **On a clustered space the result p is nearest in EMD**, so :math:`EMD(p, f) \le 2\,EMD(\hat f, f)` for any
+    histogram f. Proof. Projection of a vector v of mass M on a simplex of mass q only lowers entries when
+    :math:`q \le M`, so it costs :math:`\|p - v\|_1 = 2\,v^-(1) + M - q`, with :math:`v^-(1)` the negative mass:
+    the least possible. Cluster masses that stay positive are lowered, the others become 0; summing, the ℓ₁
+    costs over points and over clusters are twice the negative masses of :math:`\hat f` and of its cluster
+    sums, the least any histogram can have, and EMD is a positive combination of these two
+    (see `mechdesign.spaces.emd`). The factor 2 is the triangle inequality.
+
+    Parameters
+    ----------
+    estimate : array, shape (..., n)
+    space : MetricSpace, optional
+
+    Examples
+    --------
+    >>> simplex_projection([0.8, 0.4, -0.2])
+    array([0.7, 0.3, 0. ])
+    """
+    array = np.asarray(estimate, dtype=float)
+    ones = np.ones(array.shape[:-1])
+    if space is None or space.kind != "clustered":
+        return _project(array, ones)
+    groups = array.reshape(*array.shape[:-1], *space.shape)
+    masses = _project(groups.sum(axis=-1), ones)
+    inside = _project(groups, masses)
+    inside[masses <= 0] = 0.0
+    return inside.reshape(array.shape)
+
+
+def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
+    """The given space, or the one where all points are at distance 1 (EMD is then the total variation)."""
+    if space is None:
+        return MetricSpace.clustered(1, size, within=1.0)
+    if space.size != size:
+        raise DesignError.of("space", space.size, f"must have one point per item ({size})")
+    return space
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """What estimates have in common."""
+
+    estimate: Array
+    histogram: Array
+    error_bound: float
+    space: MetricSpace
+    projected: bool
+
+    def emd(self, truth: ArrayLike) -> float:
+        """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
+        return signed_emd(self.histogram - self.space.distribution(truth), self.space)
+
+
+def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
+    """Least cost of moving the positive part of a vector of total mass 0 onto its negative part.
+
+    Examples
+    --------
+    >>> signed_emd([0.5, -0.75, 0.25], MetricSpace.line([0, 1, 3]))
+    1.0
+    """
+    array = np.asarray(difference, dtype=float)
+    up, down = np.maximum(array, 0.0), np.maximum(-array, 0.0)
+    mass = (up.sum() + down.sum()) / 2
+    if mass <= 1e-15:
+        return 0.0
+    return float(mass * emd(up / up.sum(), down / down.sum(), space))
+
+
+@serializable("frequency-fit")
+@dataclass(frozen=True, eq=False)
+class FrequencyFit(_Fit):
+    """An estimated histogram.
+
+    Attributes
+    ----------
+    estimate : array, shape (n,)
+        Unbiased; sums to 1, entries may be negative.
+    histogram : array, shape (n,)
+        The estimate, or its projection on the simplex.
+    error_bound : float
+        Proved bound of the expected EMD between `histogram` and the histogram of the data, for any data; in
+        the unit of `space`.
+    space : MetricSpace
+    projected : bool
+    reports : int
+        Number of reports N.
+    standard_errors : array, shape (n,)
+        Of `estimate` around the histogram of the data, estimated from the reports.
+    """
+
+    reports: int = 0
+    standard_errors: Array | None = None
+
+
+@serializable("frequency-estimate")
+@dataclass(frozen=True, eq=False)
+class FrequencyEstimate:
+    r"""Estimator of a histogram from the reports of a channel.
+
+    Parameters
+    ----------
+    channel : Channel, ClusteredResponse, KaryResponse or HadamardResponse
+        What the items went through; its rows must be independent.
+    space : MetricSpace, optional
+        Where errors are measured; the channel's own space by default, and without one the space of points at
+        distance 1, whose EMD is the total variation.
+    project : bool
+        Whether `FrequencyFit.histogram` is projected on the simplex.
+
+    Raises
+    ------
+    DesignError
+        A singular channel; reports that are not among its outputs.
+
+    Source: FreqEstLocal (Algorithm 4) of the user-level metric-privacy paper; bounds in
+    `mechdesign.user_level.frequency_bounds`.
+
+    Examples
+    --------
+    >>> from mechdesign.channels.responses import ClusteredResponse
+    >>> space = MetricSpace.clustered(4, 5, within=0.05)
+    >>> channel = ClusteredResponse(space, alpha=20.0)
+    >>> items = np.random.default_rng(1).integers(0, 3, size=10_000)
+    >>> est = FrequencyEstimate(channel).fit(channel.sample(items, rng=2))
+    >>> est.emd(space.histogram(items)) <= est.error_bound < 0.005
+    True
+    """
+
+    channel: Response
+    space: MetricSpace | None = None
+    project: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.channel, Response):
+            raise DesignError.of("channel", self.channel, "must be a Channel or one of the responses")
+        object.__setattr__(self, "space", _resolve(self.space or self.channel.space, self.channel.size))
+        if isinstance(self.channel, Channel):
+            _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
+
+    @cached_property
+    def _unit_bound(self) -> float:
+        assert self.space is not None
+        return emd_error_bound(self.channel, self.space, reports=1, project=self.project)
+
+    def error_bound(self, reports: int) -> float:
+        """Bound of the expected EMD with this many reports, for any data."""
+        return self._unit_bound / float(np.sqrt(reports))
+
+    def fit(self, reports: ArrayLike) -> FrequencyFit:
+        """Estimate from reports, an array of output indices of any shape."""
+        array = check_indices("reports", reports, self.channel.outputs)
+        return self.fit_counts(np.bincount(array.ravel(), minlength=self.channel.outputs))
+
+    def fit_counts(self, counts: ArrayLike) -> FrequencyFit:
+        """Estimate from the number of times each output was reported, shape (outputs,)."""
+        assert self.space is not None
+        tally = np.asarray(counts)
+        if tally.shape != (self.channel.outputs,) or (tally < 0).any() or tally.sum() < 1:
+            raise DesignError.of(
+                "counts", tally, f"must be {self.channel.outputs} non-negative counts, not all zero"
+            )
+        total = int(tally.sum())
+        observed = tally / total
+        estimate = self.channel.unbias(observed)
+        squares = _second_moment(self.channel, observed)
+        return FrequencyFit(
+            estimate=estimate,
+            histogram=simplex_projection(estimate, self.space) if self.project else estimate,
+            error_bound=self.error_bound(total),
+            space=self.space,
+            projected=self.project,
+            reports=total,
+            # Given the data, the variance of entry x over one report is E[Q_x²] − f_x.
+            standard_errors=np.sqrt(np.maximum(squares - np.clip(estimate, 0.0, 1.0), 0.0) / total),
+        )
+
+
+def _second_moment(channel: Response, observed: Array) -> Array:
+    fast = getattr(channel, "unbias_squares", None)
+    return np.asarray(observed @ channel.inverse**2 if fast is None else fast(observed))
+
+
+@serializable("laplace-histogram")
+@dataclass(frozen=True, eq=False)
+class LaplaceHistogram:
+    r"""Histogram with Laplace noise, the central baseline (Lemma 6.7 of the paper).
+
+    A user's data move the average of the users' normalised histograms by at most 2/n in ℓ₁, so independent
+    Laplace noise of scale 2/(nε) in every entry is ε-user-level private, whatever the number of items. The
+    noise's mean is removed (post-processing), so that the estimate sums to 1 and stays unbiased.
+
+    Parameters
+    ----------
+    space : MetricSpace
+    epsilon : float
+        User-level ε > 0.
+    users : int
+        Number of users n.
+    project : bool
+        Whether the released histogram is projected on the simplex.
+
+    Examples
+    --------
+    >>> space = MetricSpace.clustered(4, 5, within=0.05)
+    >>> release = LaplaceHistogram(space, epsilon=1.0, users=1000)
+    >>> fit = release(np.full(20, 0.05), rng=0)
+    >>> fit.emd(np.full(20, 0.05)) < 2 * fit.error_bound
+    True
+    """
+
+    space: MetricSpace
+    epsilon: float
+    users: int
+    project: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "epsilon", check_alpha(self.epsilon))
+        except DesignError:
+            raise DesignError.of("epsilon", self.epsilon, "must be a positive, finite budget") from None
+        if isinstance(self.users, bool) or int(self.users) != self.users or self.users < 1:
+            raise DesignError.of("users", self.users, "must be a whole number of users, at least 1")
+        object.__setattr__(self, "users", int(self.users))
+
+    @property
+    def scale(self) -> float:
+        """Scale 2/(nε) of the noise in every entry."""
+        return 2.0 / (self.users * self.epsilon)
+
+    @property
+    def error_bound(self) -> float:
+        """Bound of the expected EMD to the histogram, for any data."""
+        return laplace_error_bound(self.space, self.scale, project=self.project)
+
+    def __call__(self, histogram: ArrayLike, rng: Any = None) -> FrequencyFit:
+        """Release the average `histogram` of the users, shape (n,)."""
+        truth = self.space.distribution(histogram)
+        noise = np.random.default_rng(rng).laplace(0.0, self.scale, size=truth.shape)
+        estimate = truth + noise - noise.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt(2 * (1 - 1 / self.space.size)) * self.scale
+        return FrequencyFit(
+            estimate=estimate,
+            histogram=simplex_projection(estimate, self.space) if self.project else estimate,
+            error_bound=self.error_bound,
+            space=self.space,
+            projected=self.project,
+            reports=self.users,
+            standard_errors=np.full(self.space.size, deviation),
+        )

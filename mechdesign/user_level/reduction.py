@@ -1,0 +1,254 @@
+r"""BoundedEMDReduction: from datasets of any sizes to a mechanism that needs equal ones.
+
+Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
+
+**Guarantee.** Let EMD(D, D′) ≤ r and π be their optimal plan. Draw s pairs from π: the marginals are what the two
+runs draw, so by joint convexity of the hockey-stick divergence (coupling) it is at most the mean, over the pairs, of
+the bounded mechanism's. The draws are at EMD at most :math:`\bar Z = \frac1s\sum Z_i`, Z i.i.d. in [0, D] (D the
+diameter) of mean at most r. By Chernoff, for :math:`r < a < D`,
+
+.. math:: P[\bar Z \ge a] \le e^{-s\,\mathrm{KL}(a/D \,\|\, r/D)} =: \eta,
+          \qquad \mathrm{KL}(a\|r) = a\log\tfrac ar + (1 - a)\log\tfrac{1-a}{1-r},
+
+(for [0, 1]-variables the moment generating function is at most Bernoulli's, and the bound grows with the mean).
+Below a the loss is (αa, δ), above it at most 1: the whole is (αa, δ + η). With a(r) solved from the η that is allowed,
+this is discrete (α a(r)/r, r)-EMD-DP. If :math:`s\log(D/r) \le \log(1/\eta)` then a = D, and nothing fails.
+
+Imola et al. (Lemma 5.2, Theorem 5.3) use Bernstein's inequality with variance ≤ r; Chernoff's bound is never weaker.
+It holds in both models: in the central one only one user's draws change.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import whole
+from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy
+
+__all__ = ["ReducedRelease", "SamplingReduction", "sampling_reduction"]
+
+
+@serializable("sampling-reduction")
+@dataclass(frozen=True)
+class SamplingReduction:
+    """Sampling with replacement, and what it turns a bounded guarantee into.
+
+    Parameters
+    ----------
+    alpha : float
+        α of the bounded mechanism, per unit of distance.
+    radius : float
+        r, the resolution of the discrete guarantee, in the unit of distance, below `diameter`.
+    samples : int
+        s, items drawn from each user.
+    failure : float
+        η in (0, 1): probability that the draws are farther apart than `stretched`; it adds to δ.
+    delta : float
+        δ of the bounded mechanism.
+    diameter : float
+        Largest distance of the space.
+    model : {"local", "central"}
+
+    Examples
+    --------
+    >>> reduction = sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)
+    >>> round(reduction.stretched, 4), round(reduction.guarantee.alpha, 3)
+    (0.2498, 12.49)
+    """
+
+    alpha: float
+    radius: float
+    samples: int = 200
+    failure: float = 1e-8
+    delta: float = 0.0
+    diameter: float = 1.0
+    model: str = "central"
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "radius", "diameter"):
+            value = float(getattr(self, name))
+            if not (math.isfinite(value) and value > 0):
+                raise DesignError.of(name, getattr(self, name), "must be positive and finite")
+            object.__setattr__(self, name, value)
+        if self.radius >= self.diameter:
+            raise DesignError.of(
+                "radius", self.radius, f"must be below the diameter of the space, {self.diameter}"
+            )
+        object.__setattr__(self, "samples", whole("samples", self.samples, 1))
+        if not 0 < float(self.failure) < 1:
+            raise DesignError.of(
+                "failure", self.failure, "must be in (0, 1); it adds to delta, take it as small"
+            )
+        if not 0 <= float(self.delta) < 1:
+            raise DesignError.of("delta", self.delta, "must be in [0, 1)")
+
+    @cached_property
+    def stretched(self) -> float:
+        """a(r): how far apart the draws of two datasets at EMD r are at most, but for `failure`; rounded up."""
+        r, need = self.radius / self.diameter, math.log(1 / self.failure) / self.samples
+        if math.log(1 / r) <= need:
+            return self.diameter
+        low, high = r, 1.0
+        while high - low > 1e-13 * high:
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            low, high = (low, middle) if _kl(middle, r) >= need * (1 + 1e-12) else (middle, high)
+        return min(high * self.diameter * (1 + 1e-12), self.diameter)
+
+    @property
+    def guarantee(self) -> DiscreteEMDPrivacy:
+        """Discrete (α a(r)/r, r)-EMD-DP with δ + failure (δ alone where a(r) is the diameter)."""
+        failure = 0.0 if self.stretched >= self.diameter else self.failure
+        stretch = self.stretched / self.radius * (1 + 1e-15)
+        return DiscreteEMDPrivacy(self.alpha * stretch, self.radius, self.delta + failure, self.model)
+
+    def required_alpha(self, discrete_alpha: float) -> float:
+        """The α the bounded mechanism must have for discrete `discrete_alpha` after sampling."""
+        return float(discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
+
+    def sample(self, datasets: Any, rng: Any = None) -> NDArray[np.int64]:
+        """Draw `samples` items with replacement from every user's collection, shape (users, samples).
+
+        Parameters
+        ----------
+        datasets : sequence of sequences of int
+            One collection per user, of any sizes ≥ 1.
+
+        Examples
+        --------
+        >>> sampling_reduction(5.0, 0.1, samples=4).sample([[7], [1, 2, 3]], rng=0).shape
+        (2, 4)
+        """
+        generator = np.random.default_rng(rng)
+        rows = []
+        for user, items in enumerate(datasets):
+            own = np.asarray(items)
+            if own.ndim != 1 or own.size == 0:
+                raise DesignError.of(
+                    f"datasets[{user}]", items, "must be a non-empty collection of point indices"
+                )
+            rows.append(own[generator.integers(own.size, size=self.samples)])
+        if not rows:
+            raise DesignError.of("datasets", datasets, "is empty; at least one user is needed")
+        return np.array(rows, dtype=np.int64)
+
+
+def sampling_reduction(
+    alpha: float,
+    radius: float,
+    samples: int = 200,
+    failure: float = 1e-8,
+    *,
+    delta: float = 0.0,
+    diameter: float = 1.0,
+    model: str = "central",
+) -> SamplingReduction:
+    """Return the `SamplingReduction` of a bounded (`alpha`, `delta`) mechanism; see the class.
+
+    Examples
+    --------
+    >>> sampling_reduction(5.0, 0.1, samples=2000).guarantee.alpha < 8
+    True
+    """
+    return SamplingReduction(alpha, radius, samples, failure, delta, diameter, model)
+
+
+@serializable("reduced-release")
+@dataclass(frozen=True, eq=False)
+class ReducedRelease:
+    """A bounded mechanism made one for datasets of any sizes, by sampling.
+
+    Parameters
+    ----------
+    mechanism : LinearRelease or ItemwiseRelease
+        An `ItemwiseRelease` fixes the number of draws: its `items`.
+    radius : float
+        r of the discrete guarantee, in the unit of the space.
+    samples : int, optional
+        Draws per user, for a `LinearRelease`.
+    failure : float
+        Added to δ.
+
+    Examples
+    --------
+    >>> from mechdesign.spaces.space import MetricSpace
+    >>> space = MetricSpace.line([0.0, 0.5, 1.0])
+    >>> item = ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
+    >>> reduced = ReducedRelease(item, radius=0.1, failure=1e-7)
+    >>> reduced([[0, 1], [2], [1, 1, 1, 0]], rng=0).shape
+    (150,)
+    >>> reduced.guarantee.radius, round(reduced.guarantee.delta, 12)
+    (0.1, 2e-07)
+    """
+
+    mechanism: LinearRelease | ItemwiseRelease
+    radius: float
+    samples: int | None = None
+    failure: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if isinstance(self.mechanism, ItemwiseRelease):
+            if self.samples not in (None, self.mechanism.items):
+                raise DesignError.of(
+                    "samples", self.samples, f"is the mechanism's items, {self.mechanism.items}"
+                )
+            object.__setattr__(self, "samples", self.mechanism.items)
+        elif self.samples is None:
+            raise DesignError.of("samples", None, "say how many items each user draws")
+        if isinstance(self.mechanism, ItemwiseRelease) and self.mechanism.radius is not None:
+            raise DesignError.of(
+                "mechanism", "radius", "must protect every distance; design it without a radius"
+            )
+        _ = self.reduction
+
+    @cached_property
+    def reduction(self) -> SamplingReduction:
+        """The sampling step."""
+        bounded, space = self.mechanism.guarantee, _space(self.mechanism)
+        assert self.samples is not None and isinstance(bounded, EMDPrivacy)
+        return SamplingReduction(
+            bounded.alpha,
+            self.radius,
+            self.samples,
+            self.failure,
+            bounded.delta,
+            space.diameter,
+            bounded.model,
+        )
+
+    @property
+    def guarantee(self) -> DiscreteEMDPrivacy:
+        """Discrete EMD-DP of the whole."""
+        return self.reduction.guarantee
+
+    def __call__(self, datasets: Any, rng: Any = None) -> Any:
+        """Sample from every user's items (any sizes), then release; local: one row per user."""
+        space = _space(self.mechanism)
+        for user, items in enumerate(datasets):
+            space.indices(items, name=f"datasets[{user}]")
+        generator = np.random.default_rng(rng)
+        drawn = self.reduction.sample(datasets, generator)
+        if isinstance(self.mechanism, LinearRelease):
+            return self.mechanism(space.histogram(drawn), generator)
+        return self.mechanism(drawn, generator)
+
+
+def _space(mechanism: LinearRelease | ItemwiseRelease) -> Any:
+    return mechanism.space if isinstance(mechanism, ItemwiseRelease) else mechanism.query.space
+
+
+def _kl(a: float, r: float) -> float:
+    """Binary relative entropy KL(a‖r)."""
+    return float(special.rel_entr(a, r) + special.rel_entr(1 - a, 1 - r))

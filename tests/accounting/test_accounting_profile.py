@@ -1,0 +1,219 @@
+"""Exact one-dimensional profiles against direct quadrature of the hockey-stick integral."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from mechdesign.accounting.loss import centred_loss
+from mechdesign.accounting.pld import LawPrivacyLoss, to_pld
+from mechdesign.accounting.profile import privacy_profile, profile_epsilon
+from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
+from mechdesign.errors import DesignError
+from mechdesign.noise.laws.discrete import discrete_gaussian
+from mechdesign.noise.laws.flipped_huber import flipped_huber
+from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
+SCALES = st.floats(-1, 1).map(lambda x: 10.0**x)
+
+
+@st.composite
+def laws(draw):
+    scale = draw(SCALES)
+    kind = draw(
+        st.sampled_from(["flipped_huber", "osgt", "norm", "laplace", "logistic", "gennorm", "truncated"])
+    )
+    if kind == "flipped_huber":
+        return flipped_huber(draw(st.floats(0, 6)), scale=scale)
+    if kind == "osgt":
+        return osgt(draw(st.floats(0, 5)), scale=scale)
+    if kind == "gennorm":
+        return stats.gennorm(draw(st.floats(1, 4)), scale=scale)
+    if kind == "truncated":
+        return truncated_laplace(draw(st.floats(0.5, 20)), scale=scale)
+    return {"norm": stats.norm, "laplace": stats.laplace, "logistic": stats.logistic}[kind](scale=scale)
+
+
+def hockey_stick(law, sensitivity, epsilon):
+    """∫ [g(t) − e^ε g(t + Δ)]₊ dt, the positive part located by bisection on the log densities alone."""
+    top = law.support()[1]
+    far = min(float(law.isf(1e-290)), top)
+
+    def excess(t):
+        # log g(t) − log g(t + Δ) − ε grows with t on the support
+        a, b = law.logpdf(t), law.logpdf(t + sensitivity)
+        return (a - b if np.isfinite(b) else 1e9) - epsilon
+
+    low, high = -far, far
+    if excess(high) <= 0:
+        return 0.0
+    start = (
+        low if excess(low) > 0 else optimize.bisect(excess, low, high, xtol=1e-15 * max(high, 1), maxiter=300)
+    )
+    marks = [k * s for k in law.ppf([1e-12, 1e-6, 1e-3, 0.1, 0.5]) for s in (1, -1)]
+    if law.dist.name == "flipped_huber":
+        edge = law.args[0] * law.kwds["scale"]
+        marks += [edge, -edge, edge - sensitivity, -edge - sensitivity]
+    marks += [0.0, -sensitivity, sensitivity, top - sensitivity, -top]
+    if law.dist.name == "gennorm":  # |t|^β is not smooth at the two centres: panels shrink towards them
+        grades = law.std() * 10.0 ** -np.arange(1.0, 7.0)
+        marks += [c + sign * g for c in (0.0, -sensitivity) for sign in (1, -1) for g in grades]
+    marks += [float(law.isf(max(float(law.sf(start)), 1e-280) * 10.0**-k)) for k in (0.3, 1, 2, 4, 8, 16)]
+    edges = sorted({start, far, *(m for m in marks if np.isfinite(m) and start < m < far)})
+
+    edges = np.array(edges)
+    t = (edges[1:] + edges[:-1])[:, None] / 2 + np.diff(edges)[:, None] / 2 * NODES
+    with np.errstate(invalid="ignore", over="ignore"):
+        loss = law.logpdf(t) - law.logpdf(t + sensitivity)
+        gain = law.pdf(t) * -np.expm1(np.minimum(epsilon - np.where(np.isnan(loss), np.inf, loss), 0))
+    return float(np.sum(gain * WEIGHTS * np.diff(edges)[:, None] / 2))
+
+
+def atoms(law, sensitivity):
+    """Losses at which δ(ε) drops to nothing or nearly: atoms, and the supremum of a bounded loss."""
+    scale = law.kwds["scale"]
+    bounded = (sensitivity / scale,) if law.dist.name in ("logistic", "gennorm", "laplace") else ()
+    return (*centred_loss(law, sensitivity).atoms, *bounded)
+
+
+@settings(max_examples=1000)
+@given(laws(), st.floats(0, 4), st.floats(0.05, 4))
+def test_profiles_by_quadrature(law, epsilon, sensitivity):
+    value = privacy_profile(law, sensitivity, epsilon)
+    direct = hockey_stick(law, sensitivity, epsilon)
+    # δ jumps in log scale where ε meets an atom's loss: there it is only defined to rounding
+    on_atom = any(abs(epsilon - a) <= 1e-12 * a for a in atoms(law, sensitivity))
+    assert abs(value - direct) <= 1e-10
+    assert abs(value - direct) <= 1e-6 * direct + (4e-16 if on_atom else 1e-249)
+
+
+@given(st.floats(0, 6), SCALES, st.floats(0.05, 6), st.floats(-40, 40))
+def test_flipped_huber_inverse_is_the_supremum(b, scale, sensitivity, where):
+    loss = centred_loss(flipped_huber(b, scale=scale), sensitivity)
+    t = where * scale / 5
+    level = float(loss.loss(t))
+    back = float(loss.inverse(level))
+    assert float(loss.loss(back)) == pytest.approx(level, rel=1e-9, abs=1e-12)
+    beyond = back + 1e-6 * scale
+    assert float(loss.loss(beyond)) >= level - 1e-12 * (1 + abs(level))
+
+
+@given(laws(), st.floats(0.1, 3), st.floats(-8, -0.5).map(lambda x: 10.0**x))
+def test_epsilon_is_the_least_and_safe(law, sensitivity, delta):
+    epsilon = profile_epsilon(law, sensitivity, delta)
+    if math.isinf(epsilon):
+        assert privacy_profile(law, sensitivity, 700.0) > delta
+        return
+    assert privacy_profile(law, sensitivity, epsilon) <= delta
+    if epsilon > 1e-9:
+        assert privacy_profile(law, sensitivity, epsilon * (1 - 1e-6)) >= delta * (1 - 1e-6)
+
+
+def test_monotone_in_epsilon_and_sensitivity():
+    law = flipped_huber(1.3, scale=0.8)
+    assert np.all(np.diff(privacy_profile(law, 1.0, np.linspace(0, 20, 400))) <= 1e-15)
+    assert np.all(np.diff([privacy_profile(law, d, 0.7) for d in np.linspace(0.1, 5, 50)]) >= -1e-15)
+
+
+@pytest.mark.parametrize("ratio", [0.15, 0.5, 0.85, 1.0])
+def test_staircase_profile_by_summation(ratio):
+    law = staircase(0.7, 0.3, scale=2.0)
+    # densities are constant between the steps of the law and of its shift
+    marks = np.concatenate([(np.arange(-90, 90) + s) * 2.0 for s in (0, 0.3, -0.3)])
+    marks = np.unique(np.concatenate([marks, marks - ratio * 2.0]))
+    middle = (marks[1:] + marks[:-1]) / 2
+    for epsilon in (0.0, 0.2, 0.69):
+        gain = np.maximum(law.pdf(middle) - math.exp(epsilon) * law.pdf(middle + ratio * 2.0), 0)
+        assert privacy_profile(law, ratio * 2.0, epsilon) == pytest.approx(gain @ np.diff(marks), rel=1e-9)
+
+
+def test_discrete_profiles_against_the_library():
+    for scale, shift in ((3.0, 1), (3.0, 4)):
+        exact = library.from_discrete_laplace_mechanism(
+            1 / scale, shift, value_discretization_interval=1 / scale
+        )
+        value = privacy_profile(stats.dlaplace(1 / scale), shift, 0.2)
+        assert value == pytest.approx(exact.get_delta_for_epsilon(0.2), rel=1e-9)
+        k = np.arange(-400, 400)
+        law = discrete_gaussian(scale)
+        direct = np.maximum(law.pmf(k) - math.exp(0.2) * law.pmf(k + shift), 0).sum()
+        assert privacy_profile(law, shift, 0.2) == pytest.approx(direct, rel=1e-12)
+
+
+def test_the_library_accepts_our_laws():
+    law = flipped_huber(1.0, scale=26.0)
+    adapter = LawPrivacyLoss(law, 1.0)
+    np.testing.assert_allclose(
+        adapter.get_delta_for_epsilon(np.array([0.0, 0.01])),
+        privacy_profile(law, 1.0, np.array([0.0, 0.01])),
+        rtol=1e-9,
+    )
+    for x in (-30.0, -1.0, 0.0, 25.7, 60.0):
+        assert adapter.privacy_loss(x) == pytest.approx(law.logpdf(x + 1) - law.logpdf(x), abs=1e-12)
+        back = adapter.inverse_privacy_loss(adapter.privacy_loss(x))
+        assert back >= x - 1e-9
+        assert adapter.privacy_loss(back) == pytest.approx(adapter.privacy_loss(x), abs=1e-12)
+    above = to_pld(law, 1.0, dimension=20, step=2.0**-13).get_delta_for_epsilon(0.5)
+    below = to_pld(law, 1.0, dimension=20, step=2.0**-13, pessimistic=False).get_delta_for_epsilon(0.5)
+    mixed = to_pld(law, 1.0, dimension=20, step=1e-4).compose(
+        library.from_laplace_mechanism(50.0, value_discretization_interval=1e-4)
+    )
+    assert below < above < mixed.get_delta_for_epsilon(0.5)
+
+
+@given(st.floats(0, 4), st.integers(1, 30), st.floats(0.2, 4))
+def test_sufficient_conditions_are_sufficient(b, dimension, epsilon):
+    law = flipped_huber(b, scale=4 * math.sqrt(dimension))
+    bound = flipped_huber_sufficient(law, 1.0, dimension, epsilon)
+    concentrated = zcdp_delta(flipped_huber_zcdp(law, 1.0, dimension), epsilon)
+    if dimension == 1:
+        exact = privacy_profile(law, 1.0, epsilon)
+        assert exact <= bound * (1 + 1e-6) + 1e-15
+        assert exact <= concentrated * (1 + 1e-6) + 1e-15
+    if b == 0:
+        assert concentrated >= bound
+
+
+def test_sufficient_at_zero_is_the_gaussian_profile():
+    for dimension in (1, 7):
+        value = flipped_huber_sufficient(flipped_huber(0.0, scale=9.0), 1.0, dimension, 0.4)
+        exact = privacy_profile(stats.norm(scale=9.0), math.sqrt(dimension), 0.4)
+        assert value == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("law", "word"),
+    [
+        (stats.cauchy(), "log-concave"),
+        (stats.gennorm(0.5), "beta >= 1"),
+        (stats.expon(), "symmetric"),
+        (stats.norm(loc=1.0), "loc = 0"),
+        (stats.t(5), "log-concave"),
+    ],
+)
+def test_laws_the_formula_does_not_hold_for(law, word):
+    with pytest.raises(DesignError, match=word):
+        centred_loss(law, 1.0)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, math.nan, math.inf, "x"])
+def test_bad_sensitivity(bad):
+    with pytest.raises(DesignError, match="sensitivity"):
+        privacy_profile(stats.laplace(), bad, 1.0)
+
+
+def test_bad_epsilon_and_delta():
+    with pytest.raises(DesignError, match="epsilon"):
+        privacy_profile(stats.laplace(), 1.0, -0.1)
+    for delta in (-0.1, 1.0, math.nan):
+        with pytest.raises(DesignError, match="delta"):
+            profile_epsilon(stats.laplace(), 1.0, delta)
+    with pytest.raises(DesignError, match="step"):
+        privacy_profile(staircase(1.0, 0.5), 1.5, 0.2)

@@ -1,0 +1,339 @@
+"""Amplification by shuffling: reference values, the reduction's own divergence, and exact divergences of releases."""
+
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
+
+from mechdesign.accounting.clones import Clones, step_epsilon, step_weight, weight_slope
+from mechdesign.accounting.shuffling import (
+    amplification,
+    calibrate_item_alpha,
+    clone_divergence,
+    shuffled_alpha,
+)
+from mechdesign.accounting.shuffling_closed_form import closed_form_gamma, closed_form_step
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.spaces.emd import emd_multisets
+
+
+@pytest.mark.parametrize(
+    ("item_alpha", "moved", "numerical", "closed"),
+    [(1.0, 0.1, 0.0166, 0.0791), (1.0, 1.0, 0.1824, 0.5662), (0.5, 0.1, 0.00594, 0.0315)],
+)
+def test_reference_values(item_alpha, moved, numerical, closed):
+    """Section 3 of the specification, N = 1,000 and δ = 1e-6; to the digits printed there."""
+    keywords = {"moved": moved, "total": 1000, "delta": 1e-6}
+    for accounting, reference in (("numerical", numerical), ("closed-form", closed)):
+        got = amplification(item_alpha, accounting=accounting, **keywords).epsilon
+        assert abs(got - reference) <= 0.5 * 10 ** (math.floor(math.log10(reference)) - 2)
+
+
+def exact_clone_divergence(u, total, share):
+    """h(u) in rational arithmetic, by summing every outcome of the two count vectors."""
+    answer = Fraction(0)
+    for c in range(total):
+        weight = math.comb(total - 1, c) * share**c * (1 - share) ** (total - 1 - c)
+        inner = Fraction(0)
+        for b in range(c + 2):
+            x = math.comb(c, b - 1) if b else 0
+            inner += max(Fraction(0), x - u * math.comb(c, b))
+        answer += weight * inner / 2**c
+    return answer
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize(
+    "u", [Fraction(1), Fraction(11, 10), Fraction(2), Fraction(3), Fraction(40), Fraction(10**17)]
+)
+def test_clone_divergence_is_the_exact_one_rounded_up(total, u):
+    for item_epsilon in (0.1, 1.0, 2.5):
+        exact = float(exact_clone_divergence(u, total, Fraction(math.exp(-item_epsilon))))
+        got = clone_divergence(float(u), total=total, item_epsilon=item_epsilon)
+        assert exact <= got <= exact * (1 + 1e-8) + 1e-15
+
+
+@given(st.integers(2, 8), st.floats(0.05, 3), st.floats(0.01, 1), st.floats(1.001, 20))
+def test_equation_1_is_the_divergence_of_the_pair(total, alpha, t, u):
+    """Mix X and Y with Γ's weights and take the hockey-stick divergence at v directly."""
+    a, share = math.exp(alpha * t), math.exp(-alpha)
+    level = (u * a + 1) / (u + a)
+    direct = 0.0
+    for c in range(total):
+        b = np.arange(c + 2)
+        x, y = stats.binom.pmf(b - 1, c, 0.5), stats.binom.pmf(b, c, 0.5)
+        one, other = (a * x + y) / (1 + a), (x + a * y) / (1 + a)
+        direct += stats.binom.pmf(c, total - 1, share) * np.maximum(one - level * other, 0).sum()
+    claimed = step_weight(math.log(u), alpha * t) * clone_divergence(u, total=total, item_epsilon=alpha)
+    assert claimed == pytest.approx(direct, rel=1e-8, abs=1e-14)
+    assert step_epsilon(math.log(u), alpha * t) == pytest.approx(math.log(level), rel=1e-11)
+
+
+def test_binned_clone_counts_bound_the_full_sum():
+    """N = 30,000: the binned sum against every c, in 40 digits of the sum of the exact terms."""
+    total, item_epsilon, u = 30_000, 1.0, 1.07
+    share = math.exp(-item_epsilon)
+    law = stats.binom(total - 1, share)
+    c = np.arange(int(law.ppf(1e-20)), int(law.isf(1e-20)) + 1)
+    edge = np.floor(u / (1 + u) * (c + 1)) + 1
+    full = law.pmf(c) @ (stats.binom.pmf(edge - 1, c, 0.5) - (u - 1) * stats.binom.sf(edge - 1, c, 0.5))
+    binned = clone_divergence(u, total=total, item_epsilon=item_epsilon)
+    assert full <= binned <= full * 1.01
+
+
+def test_binomial_functions_are_as_accurate_as_the_margins_assume():
+    with mp.workdps(40):
+        for c, b in ((1_000, 560), (370_000, 186_700), (3_700_000, 1_855_000)):
+            term = exact_edge = mp.binomial(c, b) * mp.mpf(2) ** -c
+            exact_tail, k = mp.mpf(0), b
+            while term > exact_edge * mp.mpf(10) ** -25:
+                term *= mp.mpf(c - k) / (k + 1)
+                exact_tail, k = exact_tail + term, k + 1
+            assert stats.binom.pmf(b, c, 0.5) == pytest.approx(float(exact_edge), rel=5e-11)
+            assert stats.binom.sf(b, c, 0.5) == pytest.approx(float(exact_tail), rel=5e-11)
+
+
+def test_the_step_is_concave_and_its_weight_under_the_slope():
+    y = np.linspace(1e-4, 5, 2001)
+    for s in (0.01, 0.5, 2.0, 6.0):
+        epsilon = np.array([step_epsilon(s, v) for v in y])
+        assert (np.diff(epsilon, 2) <= 1e-12).all()
+        weight = np.array([step_weight(s, v) for v in y])
+        assert (np.diff(weight) >= 0).all()
+        for most in (0.3, 1.0, 5.0):
+            assert (weight / y <= weight_slope(s, most) * (1 + 1e-12))[y <= most].all()
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_small_release_exceeds_the_claim(seed):
+    """Every pair of datasets over at most 4 points and 4 items, a random channel at its exact α₀.
+
+    All shuffled; ε from `shuffled_alpha` (a user who holds all items, then one who holds the first m) and from
+    `amplification` at the pair's own τ and k.
+    """
+    rng = np.random.default_rng(seed)
+    space = random_space(rng, int(rng.integers(2, 5)))
+    channel = random_channel(rng, space)
+    if channel.alpha == 0:
+        return  # constant rows: nothing is revealed, and there is no α₀ > 0 to ask about
+    total = int(rng.integers(1, 5))
+    delta = float(10 ** rng.uniform(-4, -0.3))
+    loss = {"item_epsilon": channel.epsilon} if rng.random() < 0.5 else {}
+    for items in {total, int(rng.integers(1, total + 1))}:
+        own = multisets(space.size, items)
+        rest = rng.integers(space.size, size=(1, total - items)).repeat(len(own), axis=0)
+        laws = shuffled_laws(channel.matrix, np.hstack([own, rest]))
+        alpha = shuffled_alpha(
+            channel.alpha, items=items, total=total, delta=delta, diameter=space.diameter, **loss
+        )
+        assert alpha <= items * channel.alpha * (1 + 1e-12)
+        distance = emd_multisets(own[:, None], own[None], space)
+        exact = divergence(laws[:, None], laws[None], alpha * distance)
+        assert exact.max() <= delta + 1e-13
+        for i, j in rng.integers(len(own), size=(3, 2)):
+            if i != j:
+                tau = float(distance[i, j]) * items
+                got = amplification(
+                    channel.alpha,
+                    moved=min(tau, items * space.diameter),
+                    positions=items,
+                    total=total,
+                    delta=delta,
+                    diameter=space.diameter,
+                    **loss,
+                )
+                assert got.delta <= delta
+                assert divergence(laws[i], laws[j], np.array(got.epsilon)) <= got.delta + 1e-13
+
+
+@pytest.mark.parametrize(("total", "positions"), [(200, 1), (1000, 3), (3000, 10)])
+@pytest.mark.parametrize("delta", [1e-8, 1e-4])
+def test_two_output_channels_at_real_sizes(total, positions, delta):
+    """Shuffled binary reports are a Poisson-binomial count: exact divergence in the thousands, and not far below."""
+    epsilon = 1.0
+    high = math.exp(epsilon) / (1 + math.exp(epsilon))
+    for t in (0.2, 1.0):
+        # Randomised response at α₀ = 1 between the ends; a middle point at distance t from the lower end.
+        low = 1 - high
+        moved = min(high, low * math.exp(epsilon * t), 1 - (1 - low) * math.exp(-epsilon * t))
+        for others in (0, (total - positions) // 2, total - positions):
+            b = np.arange(total - positions + 1)
+            rest = np.convolve(
+                stats.binom.pmf(np.arange(others + 1), others, high),
+                stats.binom.pmf(np.arange(total - positions - others + 1), total - positions - others, low),
+            )
+            assert rest.size == b.size
+            laws = [
+                np.convolve(rest, stats.binom.pmf(np.arange(positions + 1), positions, p))
+                for p in (low, moved)
+            ]
+            got = amplification(epsilon, moved=positions * t, positions=positions, total=total, delta=delta)
+            for p, q in (laws, laws[::-1]):
+                assert divergence(p, q, np.array(got.epsilon)) <= delta * (1 + 1e-9)
+        if positions == 1 and t == 1.0:
+            # The bound is tight to within a factor: at a third of ε the same release does exceed δ.
+            worst = max(divergence(*pair, np.array(got.epsilon / 3)) for pair in (laws, laws[::-1]))
+            assert worst > delta
+
+
+@given(
+    st.floats(0.05, 3),
+    st.floats(0.01, 1),
+    st.integers(1, 40),
+    st.floats(2, 7),
+    st.floats(-10, -1),
+    st.booleans(),
+)
+def test_numerical_is_never_above_the_closed_form_or_composition(
+    alpha, share, k, log_total, log_delta, scaled
+):
+    total, delta = max(k, int(10**log_total)), 10**log_delta
+    diameter = 7.0 if scaled else 1.0
+    keywords = {
+        "moved": k * share * diameter,
+        "positions": k,
+        "total": total,
+        "delta": delta,
+        "diameter": diameter,
+    }
+    alpha /= diameter
+    numerical = amplification(alpha, **keywords)
+    assert numerical.epsilon <= amplification(alpha, accounting="composition", **keywords).epsilon
+    try:
+        closed = amplification(alpha, accounting="closed-form", **keywords)
+    except DesignError:
+        return
+    assert numerical.epsilon <= closed.epsilon
+    assert max(numerical.delta, closed.delta) <= delta
+
+
+def test_equation_2_itself_is_below_the_closed_form_without_the_minimum():
+    """Level u = 1 + γ of the closed form has clone divergence at most δ: what its proof claims."""
+    for total in (100, 1000, 10**5):
+        for delta in (1e-1, 1e-3, 1e-6, 1e-10):
+            limit = math.log(total / (16 * math.log(2 / delta))) if total > 16 * math.log(2 / delta) else -1
+            for item_epsilon in (0.05, 0.5, 1.0, limit):
+                if 0 < item_epsilon <= limit:
+                    gamma = closed_form_gamma(item_epsilon, total, delta)
+                    assert clone_divergence(1 + gamma, total=total, item_epsilon=item_epsilon) <= delta
+
+
+def test_the_last_inequality_of_the_closed_form_proof():
+    """γ/(2+γ) ≥ 2/M + 2√(L/M) for all M ≥ 16L and δ ≤ 0.1, on a grid that reaches where r ≤ ½ alone suffices."""
+    for delta in 10.0 ** -np.linspace(1, 300, 600):
+        short, long = math.log(2) - math.log(delta), math.log(4) - math.log(delta)
+        m = np.concatenate([16 * short + np.linspace(0, 40, 400), 16 * short * np.geomspace(1, 1e6, 100)])
+        gamma = 8 * np.sqrt(long / m) + 8 / m
+        assert (gamma / (2 + gamma) >= 2 / m + 2 * np.sqrt(short / m)).all()
+
+
+@pytest.mark.parametrize(("items", "total", "alpha"), [(1, 1000, 1.0), (10, 10_000, 1.0), (30, 30_000, 3.0)])
+def test_alpha_covers_every_distance(items, total, alpha):
+    """ε(t) of equation (2) at any t, with the best level for that t, is at most αt and not far below at the worst."""
+    delta = 1e-6
+    claimed = shuffled_alpha(alpha, items=items, total=total, delta=delta)
+    ratios = []
+    for t in np.r_[np.geomspace(1e-3, 1, 25), 0.79, 0.81, 0.99]:
+        got = amplification(alpha, moved=items * t, positions=items, total=total, delta=delta)
+        ratios.append(got.epsilon / t)
+    assert max(ratios) <= claimed * (1 + 1e-9)
+    assert claimed <= 1.5 * max(ratios)
+
+
+def test_monotone_in_what_should_matter():
+    base = {"moved": 0.5, "positions": 5, "total": 2000, "delta": 1e-6}
+    reference = amplification(1.0, **base).epsilon
+    for change in ({"moved": 0.6}, {"positions": 6}, {"total": 1900}, {"delta": 1e-7}):
+        assert amplification(1.0, **{**base, **change}).epsilon > reference
+    assert amplification(1.1, **base).epsilon > reference
+    assert amplification(1.0, item_epsilon=0.5, **base).epsilon < reference
+
+
+def test_units_cancel():
+    one = amplification(1.0, moved=0.5, positions=5, total=2000, delta=1e-6)
+    kilometres = amplification(0.1, moved=5.0, positions=5, total=2000, delta=1e-6, diameter=10.0)
+    assert kilometres.epsilon == pytest.approx(one.epsilon, rel=1e-9)
+    a = shuffled_alpha(1.0, items=5, total=2000, delta=1e-6)
+    b = shuffled_alpha(0.1, items=5, total=2000, delta=1e-6, diameter=10.0)
+    assert b == pytest.approx(a / 10, rel=1e-6)
+
+
+@pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])
+@pytest.mark.parametrize(("items", "total"), [(1, 5000), (30, 30), (30, 30_000)])
+def test_calibration_inverts(accounting, items, total):
+    keywords = {"items": items, "total": total, "delta": 1e-6, "accounting": accounting}
+    try:
+        item_alpha = calibrate_item_alpha(2.0, **keywords)
+    except DesignError:
+        assert accounting == "closed-form" and total == 30
+        return
+    assert shuffled_alpha(item_alpha, **keywords) <= 2.0
+    if accounting != "closed-form":  # there the condition on α₀ may stop it first
+        assert shuffled_alpha(item_alpha * 1.001, **keywords) > 2.0  # levels are found to 1e-4
+
+
+def test_a_million_items_and_more():
+    got = amplification(1.0, moved=3.0, positions=30, total=10**6, delta=1e-6)
+    assert 0 < got.epsilon < 0.02
+    assert amplification(1.0, moved=1.0, total=10**9, delta=1e-6).epsilon < 2e-4
+    assert len(Clones.build(10**9, 1.0).counts) < 2000
+
+
+def test_no_condition_on_alpha_for_the_numerical_accounting():
+    keywords = {"moved": 0.2, "total": 1000, "delta": 1e-6}
+    with pytest.raises(DesignError, match='use accounting="numerical"'):
+        amplification(3.0, accounting="closed-form", **keywords)
+    assert amplification(3.0, **keywords).epsilon < 0.6
+    with pytest.raises(DesignError, match='accounting="numerical"'):
+        shuffled_alpha(3.0, items=1, total=1000, delta=1e-6, accounting="closed-form")
+    # Far beyond, shuffling no longer helps and composition answers.
+    far = amplification(50.0, **keywords)
+    assert far.epsilon == pytest.approx(10.0, rel=1e-3)
+    never = amplification(300.0, **keywords)
+    assert never.epsilon == pytest.approx(60.0, rel=1e-3)
+    assert closed_form_step(3.0, 0.2, 1000, 1e-6) is None
+
+
+@pytest.mark.parametrize("delta", [0, 0.0, 1.0, -1e-6, float("nan")])
+def test_delta_zero_is_refused_with_the_remedy(delta):
+    for call in (
+        lambda: amplification(1.0, moved=0.1, total=100, delta=delta),
+        lambda: shuffled_alpha(1.0, items=3, total=100, delta=delta),
+        lambda: calibrate_item_alpha(1.0, items=3, total=100, delta=delta),
+    ):
+        with pytest.raises(DesignError, match='accounting="composition"'):
+            call()
+    assert amplification(
+        1.0, moved=0.1, total=100, delta=0, accounting="composition"
+    ).epsilon == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"moved": 0},
+        {"moved": 1.5},
+        {"positions": 0},
+        {"positions": 200},
+        {"total": 0},
+        {"total": 2.5},
+        {"accounting": "magic"},
+        {"diameter": -1},
+        {"item_epsilon": -1},
+    ],
+)
+def test_bad_arguments(change):
+    with pytest.raises(DesignError, match=next(iter(change)).replace("_", "_")):
+        amplification(1.0, **{"moved": 0.1, "total": 100, "delta": 1e-6, **change})
+
+
+def test_it_round_trips():
+    got = amplification(1.0, moved=0.1, total=1000, delta=1e-6)
+    assert loads(dumps(got)) == got and float(got) == got.epsilon

@@ -1,0 +1,242 @@
+"""Channels: the exact metric loss, exact sampling, structured responses, planar Laplace."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel_loss import integer_rows
+from mechdesign.channels.hadamard import HadamardResponse, walsh_hadamard
+from mechdesign.channels.planar_laplace import planar_laplace
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.spaces.space import MetricSpace
+
+mpmath.mp.dps = 40
+
+
+def exact_loss(channel: Channel, distances: np.ndarray) -> mpmath.mpf:
+    """Metric loss of the exact rational rows, in 40 digits."""
+    rows = channel.weights if channel.weights is not None else integer_rows(channel.matrix)
+    worst = mpmath.mpf(0)
+    for x, row in enumerate(rows):
+        for k, other in enumerate(rows):
+            if k == x:
+                continue
+            for a, b in zip(row, other):
+                if a and not b:
+                    return mpmath.inf
+                if a:
+                    ratio = Fraction(a, sum(row)) / Fraction(b, sum(other))
+                    log = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+                    worst = max(worst, log / mpmath.mpf(float(distances[x, k])))
+    return worst
+
+
+@st.composite
+def channels(draw: st.DrawFn) -> Channel:
+    n, k = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    matrix = rng.dirichlet(np.full(k, draw(st.sampled_from([0.2, 1.0, 50.0]))), size=n)
+    if draw(st.booleans()):
+        matrix[:, rng.integers(k)] = 0.0
+        matrix += (matrix.sum(axis=1, keepdims=True) == 0) / k
+        matrix /= matrix.sum(axis=1, keepdims=True)
+    return Channel(matrix, MetricSpace.euclidean(rng.random((n, 2))))
+
+
+@given(channels())
+def test_metric_loss_is_an_upper_bound_and_tight(channel: Channel) -> None:
+    assert channel.space is not None
+    exact = exact_loss(channel, channel.space.distances)
+    if exact == mpmath.inf:
+        assert channel.alpha == math.inf
+    else:
+        assert mpmath.mpf(channel.alpha) >= exact
+        # The least double above it: the next one below is already too small.
+        assert exact == 0 or mpmath.mpf(math.nextafter(channel.alpha, 0.0)) < exact
+
+
+@given(channels())
+def test_channel_round_trips(channel: Channel) -> None:
+    again = loads(dumps(channel))
+    assert np.array_equal(again.matrix, channel.matrix)
+    assert again.alpha == channel.alpha or math.isinf(channel.alpha)
+
+
+@given(channels(), st.integers(0, 2**32 - 1))
+def test_remapping_is_post_processing_and_never_loses(channel: Channel, seed: int) -> None:
+    prior = np.random.default_rng(seed).dirichlet(np.ones(channel.size))
+    again = channel.remapped(prior=prior)
+    assert again.metric_loss(channel.space) <= channel.alpha * (1 + 1e-12) + 1e-12
+    losses = channel.space.distances
+    best = sum(  # every report to its best guess, one by one
+        min(sum(prior[x] * channel.matrix[x, y] * losses[x, z] for x in range(channel.size))
+            for z in range(channel.size))
+        for y in range(channel.outputs)
+    )  # fmt: skip
+    assert again.expected_loss(prior=prior) == pytest.approx(best, abs=1e-12)
+
+
+def test_weights_are_what_is_analysed_and_sampled() -> None:
+    channel = Channel.from_weights([[1, 2, 3], [3, 2, 1]], MetricSpace.line([0.0, 2.0]))
+    assert channel.alpha == pytest.approx(math.log(3) / 2, rel=1e-14)
+    counts = np.bincount(channel.sample_exact(np.zeros(60_000, dtype=int)), minlength=3)
+    assert stats.chisquare(counts, [10_000, 20_000, 30_000]).pvalue > 1e-6
+    assert loads(dumps(channel)).weights == channel.weights
+
+
+RESPONSES = [
+    KaryResponse(5, 1.0),
+    ClusteredResponse(MetricSpace.clustered(3, 4, within=0.2), 3.0),
+    ClusteredResponse(MetricSpace.clustered(4, 1, within=0.2), 3.0),
+    HadamardResponse(6, 1.3),
+    HadamardResponse(8, 0.5),
+    Channel.exponential(MetricSpace.grid(2, 3), 1.0),
+]
+
+
+@pytest.mark.parametrize("response", RESPONSES, ids=lambda r: type(r).__name__ + str(r.size))
+def test_samplers_draw_from_the_matrix(response) -> None:
+    matrix = response.dense
+    assert np.allclose(matrix.sum(axis=1), 1, atol=1e-14)
+    for item in (0, response.size - 1):
+        fast = np.bincount(response.sample(np.full(100_000, item), rng=item), minlength=response.outputs)
+        exact = np.bincount(response.sample_exact(np.full(20_000, item)), minlength=response.outputs)
+        assert stats.chisquare(fast, matrix[item] * fast.sum()).pvalue > 1e-5
+        assert stats.chisquare(exact, matrix[item] * exact.sum()).pvalue > 1e-7  # fresh randomness every run
+
+
+@pytest.mark.parametrize("response", RESPONSES, ids=lambda r: type(r).__name__ + str(r.size))
+def test_transforms_equal_the_matrices(response) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.random((3, response.size))
+    reports = rng.random((3, response.outputs))
+    assert np.allclose(response.apply(rows), rows @ response.dense, atol=1e-12)
+    assert np.allclose(response.unbias(reports), reports @ response.inverse, atol=1e-11)
+    assert np.allclose(response.dense @ response.inverse, np.eye(response.size), atol=1e-11)
+    assert np.allclose(response.inverse.sum(axis=1), 1, atol=1e-11)
+    if hasattr(response, "unbias_squares"):
+        assert np.allclose(response.unbias_squares(reports), reports @ response.inverse**2, atol=1e-10)
+
+
+@given(
+    st.integers(1, 5), st.integers(1, 5), st.floats(0.01, 1.0), st.floats(1e-3, 60.0)
+)  # fmt: skip
+def test_metric_response_is_private_exactly(clusters: int, size: int, within: float, alpha: float) -> None:
+    if clusters * size < 2:
+        return
+    space = MetricSpace.clustered(clusters, size, within=within)
+    response = ClusteredResponse(space, alpha)
+    own, near, far = response.levels
+    # Exact: integers against a 40-digit exponential of the rational α·d.
+    growth_near = mpmath.exp(mpmath.mpf(alpha) * mpmath.mpf(within))
+    growth_far = mpmath.exp(mpmath.mpf(alpha) * mpmath.mpf(space.across))
+    tiny = 1 + mpmath.mpf(10) ** -38
+    assert size == 1 or mpmath.mpf(own) / near <= growth_near * tiny
+    assert clusters == 1 or mpmath.mpf(own) / far <= growth_far * tiny
+    assert response.metric_loss <= alpha
+    # Nothing is given away but the rounding of a level to the next integer.
+    shortfall = max(1 / near / within if size > 1 else 0.0, 1 / far if clusters > 1 else 0.0)
+    assert response.metric_loss >= alpha * (1 - 1e-12) - shortfall
+
+
+@given(st.integers(2, 40), st.floats(0.01, 20.0))
+def test_hadamard_levels_and_shape(items: int, epsilon: float) -> None:
+    response = HadamardResponse(items, epsilon)
+    assert response.outputs > items and response.outputs <= 2 * items
+    high, low = response.levels
+    assert mpmath.mpf(high) / low <= mpmath.exp(mpmath.mpf(epsilon)) * (1 + mpmath.mpf(10) ** -38)
+    assert Channel(response.dense).epsilon == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_walsh_hadamard_is_sylvester() -> None:
+    from scipy.linalg import hadamard
+
+    vectors = np.random.default_rng(0).random((3, 16))
+    assert np.allclose(walsh_hadamard(vectors), vectors @ hadamard(16), atol=1e-12)
+
+
+def test_large_responses_never_build_a_matrix() -> None:
+    space = MetricSpace.clustered(1000, 1000, within=0.01)
+    response = ClusteredResponse(space, 500.0)
+    histogram = np.zeros(space.size)
+    histogram[[3, 999_999]] = 0.5
+    assert np.allclose(response.unbias(response.apply(histogram)), histogram, atol=1e-9)
+    wide = HadamardResponse(100_000, 1.0)
+    one = np.zeros(wide.size)
+    one[77] = 1.0
+    assert np.allclose(wide.unbias(wide.apply(one)), one, atol=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.floats(0.3, 3.0), st.integers(0, 3), st.integers(0, 3))
+def test_planar_laplace_cells(alpha: float, a: int, b: int) -> None:
+    """One inner and one corner cell against SciPy's quadrature in polar form."""
+    channel = planar_laplace(MetricSpace.grid(4, 4), alpha)
+    edges = [-np.inf, 0.5, 1.5, 2.5, np.inf]
+
+    def radial(angle: float, item: tuple[int, int]) -> float:
+        # Along a ray the density integrates in closed form between its entry into the cell and its exit.
+        low, high = 0.0, np.inf
+        for centre, k, direction in zip(item, (a, b), (math.cos(angle), math.sin(angle))):
+            if direction == 0:
+                continue
+            ends = sorted(((edges[k] - centre) / direction, (edges[k + 1] - centre) / direction))
+            low, high = max(low, ends[0]), min(high, ends[1])
+        if low >= high:
+            return 0.0
+
+        def tail(r: float) -> float:
+            return 0.0 if math.isinf(r) else math.exp(-alpha * r) * (1 + alpha * r)
+
+        return (tail(low) - tail(high)) / (2 * math.pi)
+
+    corners = [math.atan2(v - 2, u - 1) for u in (0.5, 1.5, 2.5) for v in (0.5, 1.5, 2.5)]
+    cuts = sorted({*corners, -math.pi, -math.pi / 2, 0.0, math.pi / 2, math.pi})
+    mass = sum(
+        integrate.quad(radial, u, v, args=((1, 2),), epsabs=1e-13, epsrel=1e-11)[0]
+        for u, v in zip(cuts, cuts[1:])
+    )
+    assert channel.matrix[1 * 4 + 2, a * 4 + b] == pytest.approx(mass, rel=1e-8, abs=1e-12)
+    assert channel.alpha <= alpha * (1 + 1e-12)
+
+
+def test_exponential_is_calibrated_to_its_real_loss() -> None:
+    space = MetricSpace.grid(4, 4)
+    plain, tight = (Channel.exponential(space, 0.7, calibrated=c) for c in (False, True))
+    assert plain.alpha < tight.alpha <= 0.7
+    assert tight.alpha > 0.7 * (1 - 1e-9)
+    assert tight.expected_loss() < plain.expected_loss()
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Channel([[0.5, 0.6]]), "row 0 sums to"),
+        (lambda: Channel([[1.5, -0.5]]), "matrix"),
+        (lambda: Channel([[1.0]], MetricSpace.grid(2, 2)), "space"),
+        (lambda: Channel([[0.5, 0.5], [0.5, 0.5]]).inverse, "singular"),
+        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).alpha, "metric_loss"),
+        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items = 2"),
+        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).expected_loss(np.eye(2), prior=[0.5, 0.2]), "prior"),
+        (lambda: KaryResponse(1, 1.0), "items"),
+        (lambda: KaryResponse(4, math.nan), "epsilon"),
+        (lambda: HadamardResponse(4, 0.0), "epsilon"),
+        (lambda: ClusteredResponse(MetricSpace.grid(2, 2), 1.0), "Channel.exponential"),
+        (lambda: ClusteredResponse(MetricSpace.clustered(2, 2, within=0.1), -1.0), "alpha"),
+        (lambda: planar_laplace(MetricSpace.grid(2, 2, metric="manhattan"), 1.0), "grid"),
+    ],
+)
+def test_bad_input_is_named(make, named: str) -> None:
+    with pytest.raises(DesignError, match=named.replace("(", r"\(")):
+        make()

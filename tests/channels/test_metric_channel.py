@@ -1,0 +1,347 @@
+"""The optimal metric channel: published values, brute force, symmetry, spanners, certificates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from mechdesign import solvers
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel_loss import integer_rows
+from mechdesign.channels.optimal import design as metric_channel
+from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.optimal.repair import private_weights
+from mechdesign.channels.optimal.rows import graph_stretch, greedy_spanner, privacy_rows
+from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
+from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.spaces.space import MetricSpace
+
+
+def brute_force(distances: np.ndarray, alpha: float, cost: np.ndarray) -> float:
+    """The linear program with every privacy row, by SciPy."""
+    n, k = cost.shape
+    rows = []
+    for x in range(n):
+        for other in range(n):
+            if other != x:
+                for y in range(k):
+                    row = np.zeros((n, k))
+                    half = math.exp(alpha * distances[x, other] / 2)
+                    row[x, y], row[other, y] = 1 / half, -half
+                    rows.append(row.ravel())
+    sums = np.kron(np.eye(n), np.ones(k))
+    answer = linprog(cost.ravel(), A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=sums, b_eq=np.ones(n))
+    assert answer.status == 0
+    return float(answer.fun)
+
+
+@pytest.mark.parametrize(("side", "published"), [(3, 1.0188318618), (4, 1.2543731042), (5, 1.4481974068)])
+@pytest.mark.parametrize("solver", ["highs", "highs-ipm"])
+def test_published_values(side: int, published: float, solver: str) -> None:
+    result = MetricChannel(MetricSpace.grid(side, side), alpha=0.7).solve(solver)
+    assert result.value == pytest.approx(published, abs=1e-9)
+    assert result.certificate.verify()
+    assert result.gap <= 1e-9
+    assert result.lower_bound <= result.value
+    assert result.channel.alpha <= 0.7
+
+
+@pytest.mark.parametrize("side", [6, 7])
+def test_larger_grids_are_solved_and_proved(side: int) -> None:
+    result = MetricChannel(MetricSpace.grid(side, side), alpha=0.7).solve()
+    assert result.certificate.verify() and result.gap <= 1e-6
+    # An independent look at the lower bound: any private channel costs at least as much.
+    other = Channel.exponential(result.design.space, 0.7).remapped()
+    assert result.lower_bound <= result.value <= other.expected_loss() + 1e-12
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> MetricChannel:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["plane", "grid", "line", "clusters"]))
+    if kind == "plane":
+        space = MetricSpace.euclidean(rng.random((draw(st.integers(3, 5)), 2)) * 3)
+    elif kind == "grid":
+        space = MetricSpace.grid(2, draw(st.integers(2, 3)))
+    elif kind == "line":
+        space = MetricSpace.line(np.cumsum(rng.integers(1, 3, size=4)).astype(float))
+    else:
+        space = MetricSpace.clustered(2, 2, within=0.3)
+    prior = None if draw(st.booleans()) else rng.dirichlet(np.ones(space.size))
+    loss = draw(st.sampled_from(["metric", "squared", "error", "matrix", "wide"]))
+    if loss == "matrix":
+        loss = rng.random((space.size, space.size))
+    elif loss == "wide":
+        loss = rng.random((space.size, space.size + 2))
+    return MetricChannel(space, alpha=draw(st.sampled_from([0.05, 0.7, 3.0])), prior=prior, loss=loss)
+
+
+@settings(max_examples=60)
+@given(designs())
+def test_equals_the_full_program(design: MetricChannel) -> None:
+    expected = brute_force(design.space.distances, design.alpha, design.cost)
+    result = design.solve()
+    assert result.value == pytest.approx(expected, abs=2e-8)
+    assert result.certificate.verify()
+    assert result.gap <= 1e-6 or result.value < 1e-6
+    assert Fraction(result.lower_bound) <= result.certificate.lower_bound <= result.certificate.value
+    assert result.channel.expected_loss(design.losses, design.weights) == pytest.approx(
+        result.value, rel=1e-12
+    )
+
+
+def test_generated_rows_reach_the_full_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = np.random.default_rng(4).dirichlet(np.ones(20))
+    design = MetricChannel(MetricSpace.grid(4, 5), alpha=0.7, prior=prior)
+    full = design.solve()
+    monkeypatch.setattr(metric_channel, "_MANY", 100)
+    generated = design.solve()
+    assert generated.report.constraints < full.report.constraints
+    assert generated.value == pytest.approx(full.value, rel=1e-7)
+    assert generated.certificate.verify() and generated.gap <= 1e-6
+
+
+@pytest.mark.parametrize("alpha", [8.0, 30.0, 200.0])
+def test_steep_privacy_is_still_exact(alpha: float) -> None:
+    """e^{αd} far beyond what a solver tells from infinity: nearly no noise, and still certified."""
+    space = MetricSpace.line([0.0, 1.0, 3.0, 6.0])
+    result = MetricChannel(space, alpha=alpha, loss="squared").solve()
+    assert result.certificate.verify() and result.channel.alpha <= alpha
+    assert result.value - result.lower_bound <= 1e-12 + 1e-9 * result.value
+
+
+@settings(max_examples=20)
+@given(designs())
+def test_symmetry_changes_nothing(design: MetricChannel) -> None:
+    assert design.solve().value == pytest.approx(design.solve(symmetry=False).value, rel=1e-9, abs=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_lower_bound_holds_for_any_multipliers_and_any_private_channel(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    space = MetricSpace.euclidean(rng.random((4, 2)))
+    loss, prior = rng.random((4, 4)), rng.dirichlet(np.ones(4))
+    channel = Channel(rng.dirichlet(np.full(4, 5.0), size=4), space)
+    triples = np.array([(0, 1, 2), (1, 3, 0), (2, 0, 3)])
+    certificate = ChannelCertificate(
+        private_weights(channel.matrix, space.distances, channel.alpha, loss),
+        space.distances,
+        channel.alpha,
+        prior,
+        loss,
+        triples,
+        rng.random(3) * 0.1,
+    )
+    assert certificate.verify()
+    assert float(certificate.lower_bound) <= channel.expected_loss(loss, prior) + 1e-15
+    assert float(certificate.value) == pytest.approx(channel.expected_loss(loss, prior), rel=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1e-9, 1e-15]))
+def test_repair_makes_any_table_private_exactly(seed: int, error: float) -> None:
+    rng = np.random.default_rng(seed)
+    space = MetricSpace.grid(2, 2)
+    private = Channel.exponential(space, 1.0).matrix
+    broken = np.maximum(private + error * rng.standard_normal(private.shape), 0.0)
+    weights = private_weights(broken, space.distances, 1.0, space.distances / 4)
+    rho = {d: mpmath.exp(mpmath.mpf(d)) for d in np.unique(space.distances).tolist()}
+    assert len({sum(row) for row in weights}) == 1
+    for x in range(4):
+        for other in range(4):
+            bound = rho[float(space.distances[x, other])]
+            for a, b in zip(weights[x], weights[other]):
+                assert mpmath.mpf(a) <= bound * b * (
+                    1 + mpmath.mpf(10) ** -14
+                )  # 15 digits of mpmath's default
+    moved = np.abs(Channel.from_weights(weights).matrix - private).max()
+    assert moved <= 20 * error + 1e-14
+
+
+def test_certificates_notice_tampering() -> None:
+    result = MetricChannel(MetricSpace.grid(2, 2), alpha=1.0).solve()
+    good = result.certificate
+    assert good.verify()
+    total = good.total
+    rows = [list(row) for row in good.weights]
+    shift = total // 1000
+    rows[0][0] += shift
+    rows[0][1] -= shift
+    assert not replace(good, weights=tuple(map(tuple, rows))).verify()
+    assert not replace(good, alpha=good.alpha * (1 - 1e-9)).verify()
+    assert not replace(good, multipliers=-good.multipliers).verify()
+    rows = [list(row) for row in good.weights]
+    rows[1][0] += 1
+    assert "row 1" in (replace(good, weights=tuple(map(tuple, rows))).first_violation() or "")
+
+
+def test_certificate_and_result_round_trip() -> None:
+    result = MetricChannel(MetricSpace.grid(2, 3), alpha=0.9, prior=[0.3, 0.1, 0.1, 0.1, 0.2, 0.2]).solve()
+    again = loads(dumps(result))
+    assert again.certificate.verify() and again.certificate.value == result.certificate.value
+    assert again.channel.weights == result.channel.weights
+    assert again.value == result.value and dumps(again) == dumps(result)
+
+
+@pytest.mark.parametrize("side", [4, 5])
+@pytest.mark.parametrize("stretch", [1.0, 1.1, 1.5])
+def test_spanner_keeps_its_guarantee(side: int, stretch: float) -> None:
+    space = MetricSpace.grid(side, side)
+    exact = MetricChannel(space, alpha=0.7).solve()
+    result = MetricChannel(space, alpha=0.7, spanner=stretch).solve()
+    looser = MetricChannel(space, alpha=0.7 / stretch).solve()
+    assert exact.value <= result.value * (1 + 1e-12)
+    assert result.value <= looser.value * (1 + 1e-9)
+    assert result.lower_bound <= exact.value * (1 + 1e-12)
+    assert result.certificate.verify() and result.channel.alpha <= 0.7
+
+
+@pytest.mark.parametrize(("side", "alpha"), [(7, 0.7), (4, 1.5)])
+def test_spanner_is_at_least_as_good_as_its_program(side: int, alpha: float) -> None:
+    """On 7×7 the program's own channel is the better one, on 4×4 the repaired relaxation."""
+    design = MetricChannel(MetricSpace.grid(side, side), alpha=alpha, spanner=1.1)
+    program = solvers.solve(design.model()).value
+    value = design.solve().value
+    assert value <= program * (1 + 1e-9)
+    assert (value < program * (1 - 1e-3)) == (side == 4)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1.0, 3.0))
+@settings(max_examples=50)
+def test_greedy_spanner_has_its_stretch(seed: int, stretch: float) -> None:
+    space = MetricSpace.euclidean(np.random.default_rng(seed).random((9, 2)))
+    edges = greedy_spanner(space, stretch)
+    assert graph_stretch(space.distances, edges) <= stretch * (1 + 1e-12)
+    # Greedy keeps no edge it could do without: dropping any breaks the stretch.
+    for k in range(len(edges)):
+        rest = np.delete(edges, k, axis=0)
+        assert graph_stretch(space.distances, rest) > stretch * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("space", "orbits"),
+    [
+        (MetricSpace.grid(4, 4), 36),
+        (MetricSpace.grid(3, 5), 65),  # (225 + 15 + 2·(pairs fixed by one mirror)) / 4
+        (MetricSpace.clustered(3, 4, within=0.2), 3),
+        (MetricSpace.clustered(1, 6, within=0.2), 2),
+        (MetricSpace.line([0.0, 1.0, 2.0, 3.0]), 8),
+        (MetricSpace.line([0.0, 1.0, 3.0]), 9),
+        (MetricSpace.euclidean([(math.cos(t), math.sin(t)) for t in 2 * np.pi * np.arange(7) / 7]), 4),
+    ],
+)
+def test_orbits_of_known_groups(space: MetricSpace, orbits: int) -> None:
+    generators = automorphisms(space.distances, space.distances)
+    labels = pair_orbits(space.size, space.size, generators)
+    assert labels.max() + 1 == orbits
+    for g in generators:
+        assert np.allclose(space.distances[np.ix_(g, g)], space.distances, rtol=1e-11)
+        assert np.array_equal(labels[np.ix_(g, g)], labels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_symmetries_are_found_on_small_spaces(seed: int) -> None:
+    from itertools import permutations
+
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 3, size=(6, 6)).astype(float)
+    matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T  # distances 1 and 2: always a metric
+    cost = matrix * rng.choice([1.0, 2.0], size=6)[:, None]
+    group = [
+        np.array(p)
+        for p in permutations(range(6))
+        if np.array_equal(matrix[np.ix_(p, p)], matrix) and np.array_equal(cost[np.ix_(p, p)], cost)
+    ]
+    everything = pair_orbits(6, 6, group)
+    found = pair_orbits(6, 6, automorphisms(matrix, cost))
+    assert everything.max() == found.max()
+
+
+def test_rows_between_neighbours_only_on_a_line() -> None:
+    space = MetricSpace.line([0.0, 0.1, 0.3, 0.6])
+    trivial = pair_orbits(4, 4, [])
+    rows = privacy_rows(space, trivial, trivial)
+    assert rows.edges == 3 and len(rows.high) == 2 * 3 * 4
+
+
+def test_clustered_space_gives_a_symmetric_response() -> None:
+    space = MetricSpace.clustered(5, 4, within=0.3)
+    result = MetricChannel(space, alpha=4.0).solve()
+    assert result.report.variables == 3
+    assert result.value <= ClusteredResponse(space, 4.0).dense[0] @ space.distances[0] + 1e-12
+
+
+def test_unbiased_query() -> None:
+    space = MetricSpace.line([0.0, 1.0, 2.0])
+    reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
+    loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
+    result = MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
+    assert float(result.certificate.bias) <= 1e-12
+    assert result.channel.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
+    assert result.certificate.verify() and result.gap <= 1e-9
+    spanned = MetricChannel(
+        space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
+    ).solve()
+    assert float(spanned.certificate.bias) <= 1e-12 and spanned.value >= result.value * (1 - 1e-12)
+    frame = result.audit()
+    assert set(frame["family"]) == {"privacy", "normalisation", "unbiased"}
+    with pytest.raises(InfeasibleError, match="raise alpha"):
+        MetricChannel(space, alpha=0.8, loss=loss[:, 2:5], unbiased=(np.arange(3.0), reports[2:5])).solve()
+
+
+def test_invertible_channel_with_a_given_decoder() -> None:
+    space = MetricSpace.clustered(2, 2, within=0.5)
+    response = ClusteredResponse(space, 2.0)
+    loss = np.tile((response.inverse**2).sum(axis=1), (4, 1))
+    result = MetricChannel(space, alpha=2.5, loss=space.distances, decoder=response.inverse).solve()
+    assert result.channel.matrix @ response.inverse == pytest.approx(np.eye(4), abs=1e-9)
+    assert result.certificate.verify()
+    again = MetricChannel(space, alpha=2.0, loss=loss, decoder=response.inverse).solve()
+    assert again.channel.matrix == pytest.approx(response.dense, abs=1e-8)  # P is the inverse's only inverse
+
+
+def test_audit_recomputes_every_pair() -> None:
+    result = MetricChannel(MetricSpace.grid(3, 3), alpha=0.7).solve()
+    frame = result.audit()
+    privacy = frame[frame["family"] == "privacy"]
+    assert len(privacy) == 72 and privacy["slack"].min() > -1e-12 and privacy["active"].sum() > 20
+    assert (privacy.loc[~privacy["active"], "dual"] == 0).all()
+    assert len(result.to_frame()) == 9 and "verified" in result.summary()
+    assert integer_rows(result.channel.matrix)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"space": [[0, 1], [2, 0]]}, "symmetric"),
+        ({"space": [[0, -1], [-1, 0]]}, "negative"),
+        ({"prior": [0.5, 0.5, 0.0]}, "prior"),
+        ({"prior": [0.5, 0.5, 0.5, 0.5]}, "must sum to 1"),
+        ({"prior": [1.5, -0.5, 0.0, 0.0]}, "non-negative"),
+        ({"prior": [math.nan, 0.5, 0.25, 0.25]}, "prior"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"alpha": math.nan}, "alpha"),
+        ({"alpha": "strong"}, "alpha"),
+        ({"spanner": 0.9}, "spanner"),
+        ({"spanner": math.nan}, "spanner"),
+        ({"loss": "absolute"}, "loss"),
+        ({"loss": [[1.0, 2.0]]}, "loss"),
+        ({"decoder": np.eye(3)}, "decoder"),
+        ({"unbiased": (np.arange(4.0), np.arange(3.0))}, "unbiased"),
+        ({"unbiased": (np.arange(4.0), np.arange(4.0)), "decoder": np.eye(4)}, "choose one"),
+    ],
+)
+def test_bad_input_is_named(changes: dict, named: str) -> None:
+    with pytest.raises(DesignError, match=named):
+        MetricChannel(**{"space": MetricSpace.grid(2, 2), "alpha": 0.7, **changes})

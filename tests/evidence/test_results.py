@@ -1,0 +1,141 @@
+"""Result files: round trips to the same bytes, refusal of everything else, exports, schema."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.serialize import dumps, loads, result_schema
+
+UNIFORM = stats.uniform(-1, 2)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, md.Result]:
+    design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
+    return {
+        "optm": design.solve(),
+        "clipped": md.OPTM(
+            [-4, 0.2, 0.6, 4], md.PureDP(1.0), md.clipped(stats.norm(0.5, 0.2), -1, 1)
+        ).solve(),
+        "samples": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.2, 1.0], "squared").solve(),
+        "rqm": md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])).solve(zoom=0),
+        "mvu": md.MVU(
+            m=4, privacy=md.PureDP(1.0), input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]
+        ).solve(),
+        "callable": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM, np.square).solve(),
+    }
+
+
+def test_round_trip_is_the_same_bytes(results: dict[str, md.Result], tmp_path: Path) -> None:
+    for name, result in results.items():
+        first, second = tmp_path / f"{name}.json", tmp_path / f"{name}2.json"
+        result.save(first)
+        loaded = md.load(first)
+        loaded.save(second)
+        assert first.read_bytes() == second.read_bytes()
+        jsonschema.validate(json.loads(first.read_text()), result_schema())
+        assert loaded.mechanism.privacy_loss() == result.mechanism.privacy_loss()
+        assert loaded.certificate.verify()
+        pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
+        assert str(loaded) == str(result)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.fractions(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.text(), inner, max_size=3)
+            | st.tuples(inner, inner)
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_value_round_trips(value) -> None:
+    text = dumps(value)
+    again = loads(text)
+    assert dumps(again) == text
+    if isinstance(value, Fraction):
+        assert again == value
+
+
+def test_refusals(results: dict[str, md.Result], tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    results["optm"].save(path)
+    text = path.read_text()
+    cases = {
+        "truncated": (text[: len(text) // 2], "not valid JSON"),
+        "version": (
+            text.replace('"version": 1', '"version": 2', 1),
+            "version 2 is not supported, this mechdesign reads version 1",
+        ),
+        "edited": (text.replace("0.5", "0.25", 1), "edited"),
+        "foreign": ('{"a": 1}', "not a mechdesign-result file"),
+        "list": ("[]", "not a mechdesign-result file"),
+        "binary": ("\x00\x01", "not valid JSON"),
+    }
+    for content, message in cases.values():
+        path.write_text(content)
+        with pytest.raises(md.ResultFormatError, match=message) as caught:
+            md.load(path)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(md.ResultFormatError, match="no such file"):
+        md.load(tmp_path / "missing.json")
+    document = json.loads(text)
+    document["payload"]["$kind"] = "from-the-future"
+    from mechdesign.evidence import serialize
+
+    document["sha256"] = (
+        __import__("hashlib").sha256(serialize._canonical(document["payload"]).encode()).hexdigest()
+    )
+    path.write_text(json.dumps(document))
+    with pytest.raises(md.ResultFormatError, match="unknown kind"):
+        md.load(path)
+
+
+def test_exports(results: dict[str, md.Result], tmp_path: Path) -> None:
+    result = results["optm"]
+    frame = result.to_frame()
+    result.to_csv(tmp_path / "r.csv")
+    result.to_parquet(tmp_path / "r.parquet")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "r.csv"), frame)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "r.parquet"), frame)
+    assert result.to_latex(tmp_path / "r.tex").startswith(r"\begin{tabular}")
+    assert result.to_markdown(tmp_path / "r.md").startswith("| side")
+    assert (tmp_path / "r.tex").exists() and (tmp_path / "r.md").exists()
+    assert "<table" in result._repr_html_() and "exact loss" in result._repr_html_()
+    assert list(result.audit().columns) == ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
+    assert list(result.selection.columns) == ["side", "interval", "bin", "value", "probability"]
+
+
+def test_a_stored_function_asks_for_itself(results: dict[str, md.Result], tmp_path: Path) -> None:
+    results["callable"].save(tmp_path / "c.json")
+    loaded = md.load(tmp_path / "c.json")
+    with pytest.raises(md.DesignError, match="was not stored"):
+        loaded.design.loss(1.0)
+
+
+def test_summary_is_short_and_tells(results: dict[str, md.Result]) -> None:
+    text = str(results["optm"])
+    assert len(text.splitlines()) <= 12
+    for word in (
+        "variables",
+        "constraints",
+        "optimal",
+        "value",
+        "exact loss: 1.0 <= budget 1.0",
+        "certified",
+        "worst slack",
+    ):
+        assert word in text

@@ -1,0 +1,324 @@
+"""Non-identical noise: closed forms against the convex model, exact safety, published decibels, bad input."""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+
+from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.results import load
+from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+
+PRIVACY = ApproximateDP(0.5, 1e-6)
+NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
+I20 = np.arange(1, 21)
+PROFILES = {
+    "linear": I20 / 1.0,
+    "quadratic": I20**2.0,
+    "exponential": np.exp(I20),
+    "one-hot": (I20 == 20) * 1.0,
+}
+
+profiles = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60)
+orders = st.one_of(st.sampled_from([1, 2, 3, 4]), st.floats(1, 4))
+noises = st.sampled_from(["gaussian", "laplace"])
+budgets = st.builds(ApproximateDP, st.floats(0.01, 10), st.floats(1e-12, 0.1))
+
+
+@pytest.mark.parametrize(
+    "noise, expected",
+    [("gaussian", (1.145, 2.442, 9.658, 13.010)), ("laplace", (0.546, 1.390, 7.609, 13.010))],
+)
+def test_published_decibels(noise: str, expected: tuple[float, ...]) -> None:
+    privacy = PRIVACY if noise == "gaussian" else PureDP(0.5)
+    for profile, db in zip(PROFILES.values(), expected):
+        frame = NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy).solve().compare()
+        assert frame["dB"].iloc[2] == pytest.approx(db, abs=0.0006)
+
+
+def test_saturation_of_the_exponential_profile() -> None:
+    lam = np.exp(np.arange(1, 60) - 60.0)
+    gaussian = NoiseAllocation(noise="gaussian", sensitivities=lam / np.linalg.norm(lam), privacy=PRIVACY)
+    laplace = NoiseAllocation(noise="laplace", sensitivities=lam / lam.sum(), privacy=PureDP(0.5))
+    assert 10 * math.log10(gaussian.solve().value) == pytest.approx(21.477, abs=0.0006)
+    # The paper prints 14.243 dB and, in the same sentence, "5.4 dB above" the one-hot 10 log10(2/ε²) = 9.031 dB.
+    # Only the second is right: the series sums to 14.432 dB, of which 14.243 swaps digits.
+    limit = 2 * (1 - math.exp(-1)) ** 2 / (1 - math.exp(-2 / 3)) ** 3 / 0.25
+    assert laplace.solve().value == pytest.approx(limit, rel=1e-9)
+    assert 10 * math.log10(limit) == pytest.approx(14.432, abs=0.0006)
+    assert 10 * math.log10(limit) - 10 * math.log10(2 / 0.25) == pytest.approx(5.4, abs=0.05)
+
+
+def test_laplace_loses_to_gaussian_from_nine_equal_coordinates_on() -> None:
+    def wins(k: int, profile: np.ndarray) -> bool:
+        lam = profile / np.linalg.norm(profile)
+        a = NoiseAllocation(noise="laplace", sensitivities=lam, privacy=PureDP(0.5)).solve().value
+        return a < NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY).solve().value
+
+    assert [wins(k, np.ones(k)) for k in (7, 8, 9, 10)] == [True, True, False, False]
+    assert all(wins(k, np.exp(np.arange(k) - k)) for k in (2, 9, 20, 100))
+
+
+@pytest.mark.parametrize(
+    "epsilon, expected",
+    [(0.5, 3.4283), (1, 1.7141), (1.5, 1.1428), (2, 0.8571), (2.5, 0.6857), (3, 0.5714)],
+)
+def test_two_dimensional_laplace_errors(epsilon: float, expected: float) -> None:
+    design = NoiseAllocation(noise="laplace", sensitivities=[0.85, 0.15], privacy=PureDP(epsilon), loss=1)
+    result = design.solve()
+    assert result.value == pytest.approx(expected, abs=6e-5)
+    assert result.compare()["loss"].iloc[0] == pytest.approx(2 / epsilon, rel=1e-12)
+
+
+@settings(max_examples=500 if NIGHTLY else 40)
+@given(noises, profiles, orders, budgets)
+def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
+    design = NoiseAllocation(noise=noise, sensitivities=lam, privacy=privacy, loss=p)
+    formula, model = design.solve("closed-form"), design.solve("clarabel")
+    assert abs(formula.value - model.value) <= 1e-8 * formula.value
+    assert formula.lower_bound <= formula.value and formula.gap <= 1e-12
+    # The model's own bound comes from another route and must not pass the optimum.
+    assert model.lower_bound <= formula.value * (1 + 1e-12) and model.gap <= 1e-8
+
+
+@given(noises, profiles, orders, budgets, st.integers(0, 2**32))
+def test_budget_is_kept_exactly_and_almost_used_up(noise, lam, p, privacy, seed) -> None:
+    rng = np.random.default_rng(seed)
+    weights = 10 ** rng.uniform(-3, 3, len(lam))
+    design = NoiseAllocation(
+        noise=noise,
+        sensitivities=np.array(lam) * 10 ** rng.uniform(-6, 6),
+        privacy=privacy,
+        loss=p,
+        weights=weights,
+    )
+    spent = design.solve().exact_spent()
+    assert Fraction(design.budget) * (1 - Fraction(1, 10**12)) <= spent <= Fraction(design.budget)
+
+
+def test_gaussian_budget_meets_delta_at_50_digits() -> None:
+    result = NoiseAllocation(noise="gaussian", sensitivities=I20, privacy=PRIVACY).solve()
+    with mpmath.workdps(50):
+        mu = mpmath.sqrt(mpmath.mpf(result.exact_spent().numerator) / result.exact_spent().denominator)
+        e = mpmath.mpf(PRIVACY.epsilon)
+
+        def q(x: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+        delta = q(e / mu - mu / 2) - mpmath.exp(e) * q(e / mu + mu / 2)
+        assert delta <= PRIVACY.delta
+        assert delta >= PRIVACY.delta * (1 - 1e-10)
+
+
+def _water_filling(lam, w, p, m, budget, low, high):
+    """Independent oracle: stationarity with clipping, the multiplier by a root finder."""
+
+    def scales(log_y):
+        return np.clip((np.exp(log_y) * m * lam**m / (p * w)) ** (1 / (p + m)), low, high)
+
+    def excess(log_y):
+        return np.log(((lam / scales(log_y)) ** m).sum() / budget)
+
+    log_y = optimize.brentq(excess, -80, 80, xtol=1e-14) if excess(-80) > 0 else -80.0
+    return scales(log_y)
+
+
+@settings(max_examples=200 if NIGHTLY else 25)
+@given(noises, orders, st.integers(0, 2**32))
+def test_limits_against_water_filling(noise, p, seed) -> None:
+    rng = np.random.default_rng(seed)
+    k, m = int(rng.integers(2, 40)), 2 if noise == "gaussian" else 1
+    lam, w = 10 ** rng.uniform(-4, 0, k), 10 ** rng.uniform(-2, 2, k)
+    free = NoiseAllocation(noise=noise, sensitivities=lam, privacy=PRIVACY, loss=p, weights=w).solve().scales
+    low = free * 10 ** rng.uniform(-1, 0.3, k)
+    high = np.maximum(low, free * 10 ** rng.uniform(0.0, 1, k))
+    design = NoiseAllocation(
+        noise=noise, sensitivities=lam, privacy=PRIVACY, loss=p, weights=w, lower=low, upper=high
+    )
+    result = design.solve()
+    oracle = (
+        absolute_moment(noise, p) * (w * _water_filling(lam, w, p, m, design.budget, low, high) ** p).sum()
+    )
+    assert result.value == pytest.approx(oracle, rel=1e-8)
+    assert result.lower_bound <= oracle * (1 + 1e-12) and result.gap <= 2e-8
+    assert np.all(result.scales >= low) and np.all(result.scales <= high)
+    assert result.exact_spent() <= Fraction(design.budget)
+    assert (result.audit()["slack"] >= 0).all()
+
+
+def test_groups_share_one_scale_and_match_the_model() -> None:
+    lam = np.array([1.0, 2.0, 0.0, 3.0, 0.5])
+    groups = [[0, 3], [2], [4, 1]]
+    for noise in ("gaussian", "laplace"):
+        design = NoiseAllocation(noise=noise, sensitivities=lam, privacy=PRIVACY, loss=3, groups=groups)
+        result, model = design.solve(), design.solve("clarabel")
+        assert result.scales[0] == result.scales[3] and result.scales[1] == result.scales[4]
+        assert result.scales[2] == 0 and "2" in result.notes[0]
+        assert model.value == pytest.approx(result.value, rel=1e-8)
+        assert result.exact_spent() <= Fraction(design.budget)
+
+        def loss(log_scales, noise=noise, design=design):
+            a, b = np.exp(log_scales)
+            m = 2 if noise == "gaussian" else 1
+            s = np.array([a, b, 1, a, b])
+            # Scale to the budget, as loss and budget are both homogeneous.
+            s = s * (((lam / s) ** m).sum() / design.budget) ** (1 / m)
+            return absolute_moment(noise, 3) * (s[[0, 1, 3, 4]] ** 3).sum()
+
+        best = optimize.minimize(
+            loss, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14}
+        )
+        assert result.value == pytest.approx(best.fun, rel=1e-8)
+
+
+def test_scs_agrees_to_its_tolerance() -> None:
+    design = NoiseAllocation(noise="gaussian", sensitivities=I20, privacy=PRIVACY)
+    assert design.solve("scs").value == pytest.approx(design.solve().value, rel=1e-6)
+
+
+def test_laplace_with_delta() -> None:
+    # One coordinate: exact, checked by integrating the hockey stick of the law itself.
+    one = NoiseAllocation(noise="laplace", sensitivities=[0.0, 2.0], privacy=ApproximateDP(0.7, 0.1)).solve()
+    law = stats.laplace(scale=one.scales[1])
+    delta = integrate.quad(
+        lambda t: max(law.pdf(t) - math.exp(0.7) * law.pdf(t + 2), 0), -60, 60, points=[-2, -1, 0], limit=500
+    )[0]
+    assert delta == pytest.approx(0.1, abs=1e-7)
+    assert "exact" in " ".join(one.notes)
+    several = NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=ApproximateDP(0.7, 0.1))
+    assert several.budget == pytest.approx(0.7 - math.log(0.9), rel=1e-14)
+    assert several.budget <= 0.7 - math.log(0.9)
+    assert (
+        NoiseAllocation(noise="laplace", sensitivities=[1.0], privacy=ApproximateDP(0.7, 0.0)).budget == 0.7
+    )
+
+
+def test_zcdp_budget() -> None:
+    design = NoiseAllocation(noise="gaussian", sensitivities=[3.0, 4.0], privacy=ZeroConcentratedDP(0.125))
+    result = design.solve()
+    assert (np.array([3.0, 4.0]) ** 2 / (2 * result.scales**2)).sum() == pytest.approx(0.125, rel=1e-12)
+
+
+def test_compare_rows_follow_table_one() -> None:
+    lam = np.array([1.0, 4.0, 9.0])
+    result = NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY).solve()
+    mu = gaussian_mu(PRIVACY.epsilon, PRIVACY.delta)
+    frame = result.compare().set_index("mechanism")
+    assert frame.loc["i.i.d.", "scales"] == pytest.approx(np.full(3, math.sqrt(98.0) / mu))
+    assert frame.loc["scale-perturb-rescale", "scales"] == pytest.approx(math.sqrt(3) * lam / mu)
+    assert frame.loc["optimal", "scales"] == pytest.approx(np.sqrt(14 * lam) / mu)
+    assert frame.loc["optimal", "MSE"] == pytest.approx(196 / mu**2)
+    assert result.compare(overall=9.0)["MSE"].iloc[0] == pytest.approx(3 * 81 / mu**2)
+    assert result.spent == pytest.approx(lam / 14)
+    with pytest.raises(DesignError, match="overall"):
+        result.compare(overall=100.0)
+
+
+@settings(max_examples=30)
+@given(noises, st.floats(0.5, 5))
+def test_absolute_moments_against_quadrature(noise, p) -> None:
+    law = stats.norm if noise == "gaussian" else stats.laplace
+    half = (
+        integrate.quad(lambda t: t**p * law.pdf(t), 0, 10)[0]
+        + integrate.quad(lambda t: t**p * law.pdf(t), 10, 80)[0]
+    )
+    assert absolute_moment(noise, p) == pytest.approx(2 * half, rel=1e-7)
+
+
+def test_noise_is_sampled_with_its_scales() -> None:
+    for noise, law in (("gaussian", stats.norm), ("laplace", stats.laplace)):
+        draws = IndependentNoise(noise=noise, scales=np.array([0.5, 0.0, 3.0])).rvs(20_000, random_state=1)
+        assert np.all(draws[:, 1] == 0)
+        for i, scale in ((0, 0.5), (2, 3.0)):
+            assert stats.kstest(draws[:, i], law(scale=scale).cdf).pvalue > 1e-4
+
+
+def test_round_trip(tmp_path) -> None:
+    result = NoiseAllocation(
+        noise="laplace", sensitivities=[1.0, 0.0, 3.0], privacy=PureDP(1.0), groups=[[0, 1], [2]]
+    )
+    solved = result.solve()
+    solved.save(tmp_path / "r.json")
+    again = load(tmp_path / "r.json")
+    assert np.array_equal(again.scales, solved.scales) and again.value == solved.value
+    assert again.design.solve().value == solved.value
+    assert "NoiseAllocation" in str(solved) and len(solved.to_frame()) == 3
+
+
+GOOD = {"noise": "gaussian", "sensitivities": [1.0, 2.0], "privacy": PRIVACY}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"sensitivities": []}, "at least one coordinate"),
+        ({"sensitivities": [0, 0]}, "needs no noise at all"),
+        ({"sensitivities": [1, -1]}, "coordinate 1 is -1"),
+        ({"sensitivities": [np.nan, 1]}, "coordinate 0 is nan"),
+        ({"sensitivities": [1, np.inf]}, "coordinate 1 is inf"),
+        ({"sensitivities": [[1, 2]]}, "vector"),
+        ({"sensitivities": "ab"}, "vector of numbers"),
+        ({"noise": "cauchy"}, "noise"),
+        ({"privacy": PureDP(1.0)}, "Laplace noise is"),
+        ({"privacy": ApproximateDP(1.0, 0.0)}, "Laplace noise is"),
+        ({"privacy": MetricDP(1.0), "noise": "laplace"}, "PureDP or ApproximateDP"),
+        ({"loss": 0}, "order p"),
+        ({"loss": "absolute"}, "order p"),
+        ({"weights": [1, 0]}, "weights"),
+        ({"weights": [1, 2, 3]}, "weights"),
+        ({"lower": [np.nan, 1]}, "lower"),
+        ({"lower": 2.0, "upper": 1.0}, "above the upper limit"),
+        ({"groups": [[0]]}, "coordinate 1 is in no group"),
+        ({"groups": [[0, 1], [1]]}, "coordinate 1 is in 2 groups"),
+        ({"groups": [[0, 1, 2]]}, "not a coordinate"),
+        ({"groups": [["a"]]}, "indices"),
+    ],
+)
+def test_bad_input_is_named(change, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        NoiseAllocation(**{**GOOD, **change})
+
+
+def test_bad_privacy_numbers() -> None:
+    for epsilon, delta in ((0.0, 1e-6), (1.0, 1.0), (1.0, -0.1), (math.nan, 0.1)):
+        with pytest.raises(DesignError):
+            NoiseAllocation(noise="gaussian", sensitivities=[1.0], privacy=ApproximateDP(epsilon, delta))
+
+
+def test_limits_have_no_closed_form() -> None:
+    with pytest.raises(DesignError, match="clarabel"):
+        NoiseAllocation(**GOOD, upper=100.0).solve("closed-form")
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> None:
+    design = NoiseAllocation(
+        noise=noise, sensitivities=[1.0, 2.0, 0.0], privacy=PRIVACY, upper=[9.0, 0.5, 1.0]
+    )
+    with pytest.raises(InfeasibleError, match="coordinate 1") as caught:
+        design.solve()
+    error = caught.value
+    m = 2 if noise == "gaussian" else 1
+    assert error.least == pytest.approx((1 / 9) ** m + 4**m)
+    # At the smallest ε it is feasible, just below it is not.
+    for factor, works in ((1 + 1e-9, True), (1 - 1e-6, False)):
+        privacy = ApproximateDP(error.smallest_epsilon * factor, PRIVACY.delta)
+        changed = NoiseAllocation(
+            noise=noise, sensitivities=[1.0, 2.0, 0.0], privacy=privacy, upper=[9.0, 0.5, 1.0]
+        )
+        if works:
+            assert changed.solve().exact_spent() <= Fraction(changed.budget)
+        else:
+            with pytest.raises(InfeasibleError):
+                changed.solve()

@@ -1,0 +1,116 @@
+"""Correlated Gaussian noise: boxes give P3 back, one-hot and histogram queries have known optima."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.results import load
+from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.correlated_gaussian import CorrelatedGaussian
+from mechdesign.noise.vector_noise import CorrelatedGaussianNoise
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+
+PRIVACY = ApproximateDP(1.0, 1e-6)
+
+
+def box(lam: np.ndarray) -> np.ndarray:
+    """Vertices of the box, one of each pair ±d."""
+    return np.array(list(itertools.product([1], *[[1, -1]] * (len(lam) - 1)))) * lam
+
+
+@settings(max_examples=15)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=4), st.booleans(), st.integers(0, 2**32))
+def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
+    lam = np.array(lam)
+    weights = 10 ** np.random.default_rng(seed).uniform(-1, 1, len(lam)) if weighted else None
+    result = CorrelatedGaussian(vectors=box(lam), privacy=PRIVACY, weights=weights).solve()
+    p3 = NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY, weights=weights).solve()
+    assert result.value == pytest.approx(p3.value, rel=1e-8)
+    assert result.lower_bound <= p3.value * (1 + 1e-11) and result.gap <= 1e-8
+    # The trace is flat to first order around the optimum: half the digits in Σ.
+    assert np.abs(result.covariance - np.diag(p3.scales**2)).max() <= 1e-3 * (p3.scales**2).max()
+
+
+@pytest.mark.parametrize("k", [2, 5, 9])
+def test_one_hot_needs_k_times_less_than_its_profile(k) -> None:
+    result = CorrelatedGaussian(vectors=np.eye(k), privacy=PRIVACY).solve()
+    profile = NoiseAllocation(noise="gaussian", sensitivities=np.ones(k), privacy=PRIVACY).solve()
+    assert result.value * result.design.budget == pytest.approx(k, rel=1e-8)
+    assert profile.value / result.value == pytest.approx(k, rel=1e-8)
+
+
+@pytest.mark.parametrize("k", [2, 4, 7])
+def test_histogram_of_replaced_records(k) -> None:
+    # d = e_i - e_j: by symmetry Σ = c (I - 11ᵀ/K), dᵀΣ⁺d = 2/c, so the trace is 2(K - 1)/μ₀².
+    eye = np.eye(k)
+    vectors = [eye[i] - eye[j] for i in range(k) for j in range(i)]
+    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
+    assert result.value * result.design.budget == pytest.approx(2 * (k - 1), rel=1e-8)
+    assert "span" in result.notes[0]
+    assert result.mechanism.rvs(5, random_state=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 2**32))
+def test_budget_is_met_and_the_bound_proved(m, k, seed) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(m, k)) * 10 ** rng.uniform(-2, 2, k)
+    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
+    used = result.mechanism.mahalanobis(vectors) ** 2
+    assert used.max() <= result.design.budget
+    assert used.max() >= result.design.budget * (1 - 1e-8)
+    assert result.gap <= 1e-6
+    assert (result.audit()["slack"] >= 0).all()
+    # Independent check of the bound: identical noise and any common ellipsoid cost at least as much.
+    sphere = (np.linalg.norm(vectors, axis=1).max() ** 2 / result.design.budget) * k
+    assert result.lower_bound <= sphere * (1 + 1e-9)
+    second = vectors.T @ vectors
+    ellipsoid = second + 1e-9 * np.trace(second) * np.eye(k)
+    scale = np.einsum("ij,ij->i", vectors @ np.linalg.inv(ellipsoid), vectors).max() / result.design.budget
+    assert result.lower_bound <= scale * np.trace(ellipsoid) * (1 + 1e-6)
+
+
+def test_matrix_weights_change_variables() -> None:
+    rng = np.random.default_rng(2)
+    vectors, root = rng.normal(size=(6, 3)), rng.normal(size=(3, 3)) + 2 * np.eye(3)
+    weighted = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, weights=root.T @ root).solve()
+    plain = CorrelatedGaussian(vectors=vectors @ root.T, privacy=PRIVACY).solve()
+    assert weighted.value == pytest.approx(plain.value, rel=1e-7)
+
+
+def test_samples_and_round_trip(tmp_path) -> None:
+    result = CorrelatedGaussian(vectors=[[1.0, 0.0], [1.0, 1.0]], privacy=ZeroConcentratedDP(0.5)).solve()
+    draws = result.mechanism.rvs(40_000, random_state=3)
+    assert np.cov(draws.T) == pytest.approx(result.covariance, abs=0.05 * result.covariance.max())
+    result.save(tmp_path / "r.json")
+    assert np.array_equal(load(tmp_path / "r.json").covariance, result.covariance)
+    assert "active" in result.summary()
+
+
+def test_directions_without_noise_are_infinitely_revealing() -> None:
+    law = CorrelatedGaussianNoise(covariance=np.diag([1.0, 0.0]))
+    assert law.mahalanobis([[2.0, 0.0], [0.0, 1.0]]).tolist() == [2.0, np.inf]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"vectors": []}, "vectors"),
+        ({"vectors": [[np.nan, 1.0]]}, "finite"),
+        ({"vectors": [[0.0, 0.0]]}, "needs no noise"),
+        ({"vectors": "x"}, "numbers"),
+        ({"vectors": [[1.0, 2.0]], "weights": [1.0]}, "shape"),
+        ({"vectors": [[1.0, 2.0]], "weights": [1.0, -1.0]}, "positive definite"),
+        ({"vectors": [[1.0, 2.0]], "privacy": PureDP(1.0)}, "laplace"),
+        ({"vectors": [[1.0, 2.0]], "privacy": ApproximateDP(1.0, 0.0)}, "delta > 0"),
+    ],
+)
+def test_bad_input_is_named(arguments, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        CorrelatedGaussian(**{"privacy": PRIVACY, **arguments})

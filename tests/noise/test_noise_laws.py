@@ -1,0 +1,228 @@
+"""The noise laws against quadrature, 40-digit arithmetic and their own inverses."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
+from mechdesign.noise.laws.flipped_huber import flipped_huber, flipped_huber_law
+from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import L1Staircase, staircase, staircase_gamma, staircase_law
+from mechdesign.noise.laws.truncated_laplace import truncated_laplace, truncated_laplace_law
+
+SHAPES = [
+    *((flipped_huber, (b,)) for b in (0.0, 1e-9, 1e-3, 0.1, 1.0, 3.0, 30.0, 1e4)),
+    *((osgt, (b,)) for b in (0.0, 0.1, 1.0, 5.9, 6.1, 40.0, 1e4)),
+    *((truncated_laplace, (c,)) for c in (0.01, 1.0, 5.0, 700.0)),
+    *((staircase, p) for p in ((0.01, 0.5), (0.7, 0.3), (1.0, 0.0), (1.0, 1.0), (5.0, 0.1))),
+]
+
+
+def integral(f, law):
+    """2∫_0^∞, broken where the laws are."""
+    s, top = law.std(), law.support()[1]
+    breaks = {0.0, 70 * s, *(s * k for k in (0.3, 1, 2, 4, 8, 16, 32))}
+    if law.dist.name == "flipped_huber":
+        breaks |= {law.args[0] * law.kwds.get("scale", 1.0)}
+    if law.dist.name == "staircase":
+        scale, gamma = law.kwds.get("scale", 1.0), law.args[1]
+        breaks = {0.0}
+        for k in range(min(int(60 * s / scale), 400) + 60):
+            breaks |= {k * scale, (k + gamma) * scale}
+    edges = sorted({min(b, top) for b in breaks if b <= 80 * s or law.dist.name == "staircase"})
+    return 2 * math.fsum(
+        integrate.quad(f, a, b, epsabs=0, epsrel=1e-12, limit=200)[0] for a, b in zip(edges[:-1], edges[1:])
+    )
+
+
+# A staircase of thousands of steps is no work for quadrature; its closed form is tested through sums below.
+@pytest.mark.parametrize(("dist", "shapes"), [s for s in SHAPES if not (s[0] is staircase and s[1][0] < 0.1)])
+def test_moments_by_quadrature(dist, shapes):
+    law = dist(*shapes, scale=1.7)
+    assert integral(law.pdf, law) == pytest.approx(1, rel=1e-10)
+    assert integral(lambda t: abs(t) * law.pdf(t), law) == pytest.approx(
+        AdditiveNoise(law, 1.0).absolute_error, rel=1e-9
+    )
+    assert integral(lambda t: t * t * law.pdf(t), law) == pytest.approx(law.var(), rel=1e-9)
+    kurtosis = integral(lambda t: t**4 * law.pdf(t), law) / law.var() ** 2 - 3
+    assert kurtosis == pytest.approx(float(law.stats("k")), rel=1e-8, abs=1e-8)
+    if dist in (flipped_huber, truncated_laplace):
+        entropy = integral(lambda t: -law.pdf(t) * law.logpdf(t), law)
+        assert entropy == pytest.approx(law.entropy(), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("dist", "shapes"), SHAPES)
+def test_distribution_and_quantile_are_inverse(dist, shapes):
+    law = dist(*shapes, scale=0.3)
+    q = np.array([1e-300, 1e-100, 1e-12, 1e-3, 0.1, 0.3, 0.49, 0.5, 0.6, 0.9, 0.999])
+    if dist is truncated_laplace:
+        q = q[q >= 1e-3]  # the support ends: quantiles cannot resolve its last units in the last place
+    np.testing.assert_allclose(law.cdf(law.ppf(q)), q, rtol=1e-11)
+    np.testing.assert_allclose(law.sf(law.isf(q)), q, rtol=1e-11)
+    t = law.ppf(np.array([0.01, 0.2, 0.45, 0.7, 0.98]))
+    h = 1e-5 * law.std()
+    if dist is not staircase:
+        slope = (law.cdf(t + h) - law.cdf(t - h)) / (2 * h)
+        np.testing.assert_allclose(slope, law.pdf(t), rtol=1e-5)
+
+
+@pytest.mark.parametrize("b", [0.0, 0.5, 3.0, 40.0])
+def test_flipped_huber_far_tails(b):
+    with mp.workdps(40):
+        kappa = 2 * (
+            mp.sqrt(mp.pi / 2) * mp.erfc(mp.mpf(b) / mp.sqrt(2)) * mp.exp(-(mp.mpf(b) ** 2) / 2)
+            + ((1 - mp.exp(-(mp.mpf(b) ** 2))) / b if b else 0)
+        )
+        for t in (b + 1, b + 10, b + 60):
+            tail = (
+                mp.sqrt(mp.pi / 2) * mp.erfc(mp.mpf(t) / mp.sqrt(2)) * mp.exp(-(mp.mpf(b) ** 2) / 2) / kappa
+            )
+            assert flipped_huber.logsf(t, b) == pytest.approx(float(mp.log(tail)), rel=1e-13)
+            assert flipped_huber.logcdf(-t, b) == pytest.approx(float(mp.log(tail)), rel=1e-13)
+
+
+@given(st.floats(-9, 4).map(lambda x: 10.0**x), st.floats(0.01, 100))
+def test_flipped_huber_information_and_proxy(b, scale):
+    law = flipped_huber(b, scale=scale)
+    information = flipped_huber.fisher_information(b, scale)
+    # Fisher information is between 1/γ² and 2/variance, the variance at most γ² (the paper, Section III)
+    assert 1 / scale**2 * (1 - 1e-12) <= information <= 2 / law.var() * (1 + 1e-9)
+    assert law.var() <= scale**2 * (1 + 1e-12)
+    # sub-Gaussian with proxy γ²
+    for s in (0.1, 1.0, 30.0):
+        assert 0 <= flipped_huber.log_mgf(s / scale, b, scale) <= s * s / 2 * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("b", [0.3, 2.0, 10.0])
+def test_flipped_huber_information_and_mgf_by_quadrature(b):
+    def score(t):
+        return (b if t <= b else t) ** 2 * flipped_huber.pdf(t, b)
+
+    direct = 2 * (integrate.quad(score, 0, b)[0] + integrate.quad(score, b, b + 40)[0])
+    assert flipped_huber.fisher_information(b) == pytest.approx(direct, rel=1e-8)
+    for s in (0.4, 3.0, 15.0):
+        logs = [
+            integrate.quad(
+                lambda t, s=s: np.exp(s * t + flipped_huber.logpdf(t, b) - s * s / 2), lo, hi, epsabs=0
+            )[0]
+            for lo, hi in ((-40, -b), (-b, 0), (0, b), (b, b + s + 3), (b + s + 3, b + s + 50))
+        ]
+        assert flipped_huber.log_mgf(s, b) == pytest.approx(s * s / 2 + math.log(math.fsum(logs)), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    "law", [flipped_huber(1.5, scale=2.0), osgt(0.7), staircase(0.8, 0.3), truncated_laplace(3.0)]
+)
+def test_samples_follow_the_law(law):
+    sample = law.rvs(size=20_000, random_state=np.random.default_rng(5))
+    assert stats.kstest(sample, law.cdf).pvalue > 1e-3
+    assert (law.rvs(size=7, random_state=3) == law.rvs(size=7, random_state=3)).all()
+
+
+def test_laplace_and_gaussian_are_the_ends():
+    t = np.linspace(-30, 30, 301)
+    np.testing.assert_allclose(flipped_huber(0.0, scale=3.0).sf(t), stats.norm(scale=3.0).sf(t), rtol=1e-12)
+    np.testing.assert_allclose(
+        flipped_huber(1e4, scale=2e4).sf(t), stats.laplace(scale=2.0).sf(t), rtol=1e-10
+    )
+    np.testing.assert_allclose(osgt(0.0).sf(t[t < 30]), stats.norm.sf(t[t < 30]), rtol=1e-11)
+
+
+def test_l1_staircase_reference_table():
+    errors = [L1Staircase(e, 1.0, 2).absolute_error for e in (0.5, 1, 1.5, 2, 2.5, 3)]
+    np.testing.assert_allclose(errors, [3.9962, 1.9862, 1.3050, 0.9546, 0.7366, 0.5856], atol=1e-4)
+
+
+def test_l1_staircase_samples_and_density():
+    law = L1Staircase(1.0, 2.0, 3)
+    draw = law.rvs(40_000, random_state=1)
+    assert np.abs(draw).sum(axis=1).mean() == pytest.approx(law.absolute_error, rel=0.02)
+    assert (draw**2).sum(axis=1).mean() == pytest.approx(law.squared_error, rel=0.04)
+    # total mass: shells of the ℓ₁ ball
+    edges = np.unique(np.concatenate([np.arange(0, 80.0), np.arange(0, 80.0) + law.gamma]))
+    volume = (2 * 2.0 * edges) ** 3 / 6
+    inside = law.pdf(np.stack([(edges[:-1] + edges[1:]) / 2 * 2.0, 0 * edges[1:], 0 * edges[1:]], axis=-1))
+    assert np.sum(inside * np.diff(volume)) == pytest.approx(1, rel=1e-10)
+    assert loads(dumps(law)) == law
+
+
+@given(st.floats(0.01, 20))
+def test_staircase_optimum(epsilon):
+    law = staircase_law(epsilon)
+    error = math.exp(epsilon / 2) / math.expm1(epsilon)
+    gamma = staircase_gamma(epsilon)
+    b = math.exp(-epsilon)
+    half = (gamma + b * (1 - gamma)) / (1 - b)
+    # Σ over steps of the first moment, in closed form, is the published optimum Δ e^{ε/2}/(e^ε − 1)
+    k = np.arange(int(60 / epsilon) + 2)
+    first = np.sum(b**k * ((k + gamma) ** 2 - k**2) + b ** (k + 1) * ((k + 1) ** 2 - (k + gamma) ** 2)) / 2
+    assert first / half == pytest.approx(error, rel=1e-9)
+    best = staircase_law(epsilon, loss="squared").var()
+    assert best <= law.var() * (1 + 1e-9)
+    for nudge in (-1e-3, 1e-3):
+        other = min(max(staircase_gamma(epsilon, "squared") + nudge, 0), 1)
+        assert staircase(epsilon, other).var() >= best * (1 - 1e-9)
+
+
+def test_staircase_printed_variances():
+    printed = [19999.92, 4999.92, 799.92, 165.21, 31.92]
+    variances = [staircase_law(e / 20, loss="squared").var() for e in (0.2, 0.4, 1, 2.2, 5)]
+    np.testing.assert_allclose(variances, printed, atol=0.006)
+
+
+def test_truncated_laplace_published_error():
+    for epsilon, delta in ((0.3, 1e-6), (1.0, 0.1), (5.0, 0.2)):
+        law = truncated_laplace_law(epsilon, delta, 2.0)
+        r = math.expm1(epsilon) / (2 * delta)
+        error = AdditiveNoise(law, 2.0).absolute_error
+        assert error == pytest.approx(2 / epsilon * (1 - math.log1p(r) / r), rel=1e-8)
+
+
+def test_discrete_laws_and_exact_samplers():
+    law = discrete_gaussian(4.0)
+    k = np.arange(-150, 151)
+    weights = np.exp(-((k / 4.0) ** 2) / 2)
+    np.testing.assert_allclose(law.pmf(k), weights / weights.sum(), rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(3), (weights / weights.sum())[k <= 3].sum(), rtol=1e-12)
+    pytest.importorskip("opendp")
+    for exact in (law, discrete_laplace_law(3.0)):
+        draw = opendp_sample(exact, 4000)
+        assert abs(draw.mean()) < 6 * exact.std() / math.sqrt(4000)
+        # fourth moments bound how far a sample variance strays
+        spread = exact.var() * math.sqrt((float(exact.stats("k")) + 2) / 4000)
+        assert abs(draw.var() - exact.var()) < 6 * spread
+
+
+@pytest.mark.parametrize(
+    "law", [flipped_huber_law(2.0, 3.0), osgt(0.5, scale=2.0), staircase_law(0.5), discrete_gaussian(2.0)]
+)
+def test_mechanisms_round_trip(law):
+    noise = AdditiveNoise(law, 1.0, 3)
+    back = loads(dumps(noise))
+    assert dumps(back) == dumps(noise)
+    assert back.variance == noise.variance
+    assert back.rvs(4, random_state=1).shape == (4, 3)
+
+
+def test_mechanism_says_what_is_wrong():
+    with pytest.raises(DesignError, match="finite, positive variance"):
+        AdditiveNoise(stats.cauchy(), 1.0)
+    for bad in (-1.0, 0.0, math.nan, math.inf):
+        with pytest.raises(DesignError, match="sensitivity"):
+            AdditiveNoise(stats.norm(), bad)
+    with pytest.raises(DesignError, match="dimension"):
+        AdditiveNoise(stats.norm(), 1.0, 0)
+    with pytest.raises(DesignError, match="alpha"):
+        flipped_huber_law(-1.0, 1.0)
+    with pytest.raises(DesignError, match="delta"):
+        truncated_laplace_law(1.0, 0.0)
+    with pytest.raises(DesignError, match="gamma"):
+        L1Staircase(1.0, 1.0, 2, gamma=1.5)

@@ -1,0 +1,332 @@
+"""The optimal noise: private by exact arithmetic and by brute force, bounded by an independent dual, published numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from mechdesign import solvers
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.results import load
+from mechdesign.noise.optimal.costs import average_costs, lower_costs
+from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+
+NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
+
+
+def truncated_laplace(epsilon: float, delta: float) -> float:
+    """ℓ₁ cost of truncated Laplace noise at Δ = 1 (Geng et al. 2020)."""
+    r = math.expm1(epsilon) / (2 * delta)
+    return (1 - math.log1p(r) / r) / epsilon
+
+
+def hockey_stick(law, epsilon: float, shift: float) -> float:
+    """∫[f(t) - e^ε f(t + d)]₊ dt over the common refinement of both sets of breakpoints."""
+    low, high = law.support()
+    edges = low + law.width * np.arange(len(law.weights) + 1)
+    if law.spike:
+        edges = np.concatenate([edges, [-law.spike_width / 2, law.spike_width / 2]])
+    cuts = np.unique(np.concatenate([edges, edges - shift, [high]]))
+    middle = (cuts[1:] + cuts[:-1]) / 2
+    gain = np.maximum(law.pdf(middle) - math.exp(epsilon) * law.pdf(middle + shift), 0)
+    return float((gain * np.diff(cuts)).sum())
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, expected", [(1, 0.2, 0.55906), (2, 0.1, 0.36390), (0.5, 0.1, 1.08455)]
+)
+def test_reference_upper_bounds_at_sixteen_cells(epsilon, delta, expected) -> None:
+    result = OptimalNoise(privacy=ApproximateDP(epsilon, delta)).solve(cells=16, grid="edge")
+    assert result.value == pytest.approx(expected, abs=6e-6)
+    assert result.law.cells_per_shift == 16 and result.gap < 0.005 and result.check()
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, published",
+    [
+        (0.5, 0.05, 2.58),
+        (0.5, 0.1, 2.71),
+        (0.5, 0.2, 3.35),
+        (1, 0.05, 4.84),
+        (1, 0.1, 5.10),
+        (1, 0.2, 5.82),
+        (2, 0.05, 8.39),
+        (2, 0.1, 8.70),
+        (2, 0.2, 9.60),
+        (5, 0.05, 12.50),
+        (5, 0.1, 12.78),
+        (5, 0.2, 13.37),
+    ],
+)
+def test_published_suboptimality_of_truncated_laplace(epsilon, delta, published) -> None:
+    result = OptimalNoise(privacy=ApproximateDP(epsilon, delta)).solve(gap=0.01)
+    low, high = result.suboptimality(truncated_laplace(epsilon, delta))
+    assert low - 1 <= published <= high + 1
+    assert high - low < 1.2
+
+
+@settings(max_examples=60 if NIGHTLY else 12)
+@given(
+    st.floats(0.01, 2.5),
+    st.one_of(st.just(0.0), st.floats(1e-3, 0.9)),
+    st.sampled_from(["absolute", "squared", {"absolute": 1.0, "squared": 0.3}]),
+    st.floats(0.1, 10),
+)
+def test_law_and_bound_are_proved(epsilon, delta, loss, sensitivity) -> None:
+    privacy = ApproximateDP(epsilon, delta)
+    result = OptimalNoise(privacy=privacy, sensitivity=sensitivity, loss=loss).solve(gap=0.02)
+    assert result.gap <= 0.02 and result.status == "optimal"
+    assert result.lower_bound <= result.value
+    assert result.check()
+    law = result.law
+    assert law.exact_delta(epsilon) <= Fraction(delta)
+    assert law.expected_loss(loss) == pytest.approx(result.value, rel=1e-9)
+    assert law.privacy_profile(epsilon) <= delta + 1e-12
+    audit = result.audit()
+    assert (audit["slack"] >= 0).all()
+    # Real shifts between and beyond the lattice's, by brute force.
+    if not law.decay:
+        rng = np.random.default_rng(0)
+        for d in [*rng.uniform(-sensitivity, sensitivity, 25), sensitivity, -sensitivity, 1e-9]:
+            assert hockey_stick(law, epsilon, d) <= delta + 1e-9
+
+
+@pytest.mark.parametrize("epsilon, delta", [(1.0, 0.2), (0.3, 0.05), (2.0, 0.5)])
+def test_cuts_solve_the_whole_program(epsilon, delta) -> None:
+    """Every row listed, in CVXPY, by another code path and (for one) another solver."""
+    design = OptimalNoise(privacy=ApproximateDP(epsilon, delta))
+    reach = 1.5 + math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon
+    model = design.model(cells=4, reach=reach)
+    full = solvers.solve(model, "clarabel" if epsilon == 1.0 else None).value
+    cut = design.solve(cells=4)
+    # The spike can only help.
+    assert cut.value <= full * (1 + 1e-6)
+    if not cut.law.spike:
+        assert cut.value == pytest.approx(full, rel=1e-6)
+    assert cut.lower_bound <= full * (1 + 1e-9)
+
+
+def _lattice_lp(epsilon: float, delta: float, n: int, side: int) -> float:
+    """The lattice problem on a wide support with scipy: its optimum is at least any proved lower bound."""
+    length, growth = 2 * side + 1, math.exp(epsilon)
+    shifts = [s for k in range(1, n + 1) for s in (k, -k)]
+    rows, limits = [], []
+    count = length + len(shifts) * length
+    for index, s in enumerate(shifts):
+        base = length + index * length
+        total = np.zeros(count)
+        total[base : base + length] = 1
+        for i in range(length):
+            row = np.zeros(count)
+            row[i], row[base + i] = 1, -1
+            if 0 <= i + s < length:
+                row[i + s] -= growth
+            rows.append(row)
+            limits.append(0.0)
+        rows.append(total)
+        limits.append(delta)
+    cost = np.concatenate([np.abs(np.arange(length) - side) / n, np.zeros(count - length)])
+    norm = np.zeros((1, count))
+    norm[0, :length] = 1
+    return optimize.linprog(cost, np.array(rows), np.array(limits), norm, [1.0], method="highs").fun
+
+
+def test_lower_bound_is_the_lattice_optimum() -> None:
+    result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=3)
+    expected = _lattice_lp(1.0, 0.2, 3, 9)
+    assert result.lower_bound <= expected + 1e-9
+    assert result.lower_bound == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_zero_delta_gives_the_staircase_back(epsilon) -> None:
+    result = OptimalNoise(privacy=PureDP(epsilon)).solve(gap=0.01)
+    staircase = math.exp(epsilon / 2) / math.expm1(epsilon)
+    assert result.lower_bound <= staircase <= result.value
+    assert result.gap <= 0.01 and result.check()
+    law = result.law
+    assert law.exact_delta(epsilon) == 0
+    # Its shape: from period to period the density falls by e^ε, within one it takes the staircase's two values.
+    n, half = law.cells_per_shift, len(law.weights) // 2
+    right = np.array([float(w / law.total) for w in law.weights[half:]])
+    assert right[1 + n : 1 + 2 * n] / right[1 : 1 + n] == pytest.approx(math.exp(-epsilon), rel=1e-6)
+    levels = right[:n] / right[0]
+    assert np.sum((levels < 1 - 1e-6) & (levels > math.exp(-epsilon) * (1 + 1e-6))) <= 1
+
+
+def test_squared_staircase() -> None:
+    """Geng and Viswanath's ℓ₂ optimum, minimised over γ here by quadrature-free sums."""
+    epsilon = 1.0
+    b = math.exp(-epsilon)
+
+    def cost(gamma: float) -> float:
+        a = (1 - b) / (2 * (gamma + b * (1 - gamma)))
+        k = np.arange(200)
+        inner = ((k + gamma) ** 3 - k**3) / 3
+        outer = ((k + 1) ** 3 - (k + gamma) ** 3) / 3
+        return 2 * a * float((b**k * (inner + b * outer)).sum())
+
+    best = optimize.minimize_scalar(cost, bounds=(0.01, 0.99), method="bounded").fun
+    result = OptimalNoise(privacy=PureDP(epsilon), loss="squared").solve(gap=0.01)
+    assert result.lower_bound <= best <= result.value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-10])
+def test_tiny_delta_stays_between_the_bounds(delta) -> None:
+    result = OptimalNoise(privacy=ApproximateDP(1.0, delta)).solve()
+    pure = math.exp(0.5) / math.expm1(1.0)
+    assert result.gap <= 0.01 and result.check()
+    assert result.lower_bound <= pure
+    assert result.value >= pure * (1 - 1e-3)
+
+
+def test_the_best_noise_need_not_be_unimodal() -> None:
+    law = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=16, grid="edge").law
+    right = np.array(law.weights[len(law.weights) // 2 :], dtype=float)
+    assert np.any(np.diff(right) > 1e-3 * right.max())
+
+
+def quartic(t):
+    return np.asarray(t) ** 4
+
+
+def pinball(t):
+    return np.maximum(2.0 * np.asarray(t), -np.asarray(t))
+
+
+def shifted(t):
+    return np.abs(np.asarray(t) - 0.7)
+
+
+@pytest.mark.parametrize("loss", [quartic, pinball, shifted])
+@pytest.mark.parametrize("privacy", [ApproximateDP(1.0, 0.1), PureDP(1.0)])
+def test_any_convex_loss(loss, privacy) -> None:
+    result = OptimalNoise(privacy=privacy, loss=loss).solve(gap=0.02)
+    assert result.gap <= 0.02 and result.check()
+    assert result.law.expected_loss(loss) == pytest.approx(result.value, rel=1e-3)
+    assert result.law.expected_loss(loss) <= result.value * (1 + 1e-6)
+    assert any("callable" in note for note in result.notes)
+    if loss is pinball:
+        assert result.law.mean() < -0.05  # errors to the right cost twice
+
+
+def test_callables_agree_with_the_exact_losses() -> None:
+    for name, function in (("absolute", np.abs), ("squared", np.square)):
+        a = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), loss=name).solve(cells=6)
+        b = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), loss=function).solve(cells=6)
+        assert b.value == pytest.approx(a.value, rel=1e-3) and b.value >= a.value * (1 - 1e-9)
+        assert b.lower_bound == pytest.approx(a.lower_bound, rel=1e-2)
+        assert b.lower_bound <= a.value
+
+
+@given(st.integers(-20, 20), st.floats(0.05, 3))
+def test_lattice_costs_lie_below_and_cell_averages_above(j, width) -> None:
+    w = Fraction(width)
+    t = np.linspace(0, 1, 101)
+    for loss in (Loss.of("absolute"), Loss.of({"squared": 0.7, "absolute": 0.2}), Loss.of(quartic)):
+        a, b = (float(c) for c in lower_costs(loss, j, j + 1, w))
+        x = (j + t) * width
+        assert np.all(a * (1 - t) + b * t <= loss(x) * (1 + 1e-9) + 1e-9)
+        average = float(average_costs(loss, [j * w, (j + 1) * w])[0])
+        fine = loss((j + (np.arange(4000) + 0.5) / 4000) * width).mean()
+        assert average >= fine * (1 - 1e-6) and average <= fine * (1 + 1e-3) + 1e-3 * width**4
+
+
+def test_a_wrong_bound_or_law_fails_the_check() -> None:
+    result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=4)
+    assert result.check()
+    forged = replace(result, certificate=replace(result.certificate, lower_bound=Fraction(1)))
+    assert not forged.check()
+    narrow = replace(result, mechanism=replace(result.law, width=result.law.width * 0.9))
+    assert not narrow.check()
+    spiked = replace(result, mechanism=replace(result.law, spike=10**18, spike_width=1e-3))
+    assert not spiked.check()
+
+
+def test_round_trip_and_tables(tmp_path) -> None:
+    result = OptimalNoise(privacy=ApproximateDP(1.0, 0.3), sensitivity=2.0).solve()
+    result.save(tmp_path / "r.json")
+    again = load(tmp_path / "r.json")
+    assert again.law == result.law and again.check() and again.value == result.value
+    frame = result.to_frame()
+    mass = ((frame["right"] - frame["left"]) * frame["density"]).sum() + float(
+        result.law.spike / result.law.total
+    )
+    assert mass == pytest.approx(1)
+    assert "exact delta" in result.summary()
+
+
+def test_scaling_with_the_sensitivity() -> None:
+    a = OptimalNoise(privacy=ApproximateDP(1.0, 0.1)).solve(cells=8)
+    b = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), sensitivity=1000.0).solve(cells=8)
+    assert b.value == pytest.approx(1000 * a.value, rel=1e-6)
+    assert b.lower_bound == pytest.approx(1000 * a.lower_bound, rel=1e-6)
+
+
+def test_giving_up_is_said() -> None:
+    result = OptimalNoise(privacy=ApproximateDP(5.0, 0.1)).solve(gap=0.001, max_cells=8)
+    assert result.status == "gap not reached" and "max_cells" in " ".join(result.notes)
+    assert result.lower_bound <= result.value and result.check()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"privacy": MetricDP(1.0)}, "PureDP or ApproximateDP"),
+        ({"sensitivity": 0.0}, "sensitivity"),
+        ({"sensitivity": math.nan}, "sensitivity"),
+        ({"loss": "cubic"}, "loss"),
+        ({"privacy": PureDP(1000.0)}, "epsilon"),
+    ],
+)
+def test_bad_input_is_named(arguments, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        OptimalNoise(**{"privacy": ApproximateDP(1.0, 0.1), **arguments})
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"gap": 0.0}, "gap"),
+        ({"cells": 0}, "cells"),
+        ({"grid": "hexagonal"}, "grid"),
+        ({"solver": "clarabel"}, "model"),
+    ],
+)
+def test_bad_options_are_named(options, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        OptimalNoise(privacy=ApproximateDP(1.0, 0.1)).solve(**options)
+
+
+@pytest.mark.parametrize(
+    "loss, message",
+    [
+        (lambda t: -np.square(t), "convex|grow"),
+        (lambda t: np.sqrt(np.abs(t)), "convex"),
+        (lambda t: np.zeros_like(t), "grow"),
+        (lambda t: np.full_like(t, np.nan), "finite"),
+    ],
+)
+def test_losses_that_are_not_convex_or_do_not_grow(loss, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        OptimalNoise(privacy=ApproximateDP(1.0, 0.1), loss=loss).solve()
+
+
+def test_exponential_loss_is_too_fast_for_pure_noise() -> None:
+    with pytest.raises(DesignError, match="too fast"):
+        OptimalNoise(privacy=PureDP(1.0), loss=lambda t: np.cosh(3 * t)).solve(cells=2)
+
+
+def test_growth_bound_is_on_the_safe_side() -> None:
+    assert exp_lower(1.0) < Fraction(math.e) + Fraction(1, 2**50)

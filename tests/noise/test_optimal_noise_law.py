@@ -1,0 +1,120 @@
+"""CellNoise as a law: distribution functions, exact sampling, exact privacy sums."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from mechdesign.errors import DesignError
+from mechdesign.noise.cell_noise import CellNoise
+
+PLAIN = CellNoise(weights=(1, 4, 7, 2), width=0.5, start=-0.75, cells_per_shift=2)
+SPIKED = CellNoise(weights=(2, 3, 2), width=1.0, start=-1.5, cells_per_shift=1, spike=3, spike_width=0.25)
+TAILED = CellNoise(weights=(1, 2, 3, 3, 2, 1), width=0.5, start=-1.5, cells_per_shift=2, decay=Fraction(1, 3))
+LAWS = [PLAIN, SPIKED, TAILED]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_distribution_functions_fit_together(law) -> None:
+    low, high = (-40, 40) if law.decay else law.support()
+    edges = np.arange(law.start - 40, law.start + 80, law.width)
+    points = np.unique(np.concatenate([edges[(edges > low) & (edges < high)], [-0.125, 0.125]]))
+    for t in (-1.1, -0.3, 0.0, 0.05, 0.6, 1.2):
+        cuts = np.concatenate([[low], points[points < t], [t]])
+        mass = sum(integrate.quad(law.pdf, a, b)[0] for a, b in zip(cuts[:-1], cuts[1:]))
+        assert law.cdf(t) == pytest.approx(mass, abs=1e-10)
+        assert law.cdf(t) + law.sf(t) == pytest.approx(1, abs=1e-13)
+    q = np.linspace(0.001, 0.999, 99)
+    assert law.cdf(law.ppf(q)) == pytest.approx(q, abs=1e-12)
+    cells = np.concatenate([[low], points, [high]])
+    for order, value in ((1, law.mean()), (2, law.var() + law.mean() ** 2)):
+        moment = sum(
+            integrate.quad(lambda t, k=order: t**k * law.pdf(t), a, b)[0]
+            for a, b in zip(cells[:-1], cells[1:])
+        )
+        assert value == pytest.approx(moment, abs=1e-8)
+    assert law.expected_loss("squared") == pytest.approx(law.var() + law.mean() ** 2, rel=1e-12)
+    assert law.std() == pytest.approx(math.sqrt(law.var()))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_both_samplers_follow_the_law(law) -> None:
+    fast = law.rvs(20_000, random_state=5)
+    assert stats.kstest(fast, law.cdf).pvalue > 1e-4
+    exact = np.array([float(law.sample_exact(bits=20)) for _ in range(4000)])
+    assert stats.kstest(exact, law.cdf).pvalue > 1e-4
+    assert np.ndim(law.rvs(random_state=1)) == 0 and law.rvs((2, 3), random_state=1).shape == (2, 3)
+
+
+def test_cells_are_drawn_with_their_exact_weights() -> None:
+    draws = [PLAIN.sample_cell() for _ in range(14_000)]
+    counts = np.bincount(draws, minlength=4)
+    assert stats.chisquare(counts, 1000 * np.array([1, 4, 7, 2])).pvalue > 1e-4
+    spikes = sum(SPIKED.sample_cell() is None for _ in range(10_000))
+    assert abs(spikes - 3000) < 250
+
+
+def test_exact_samples_are_on_the_grid() -> None:
+    for _ in range(50):
+        assert ((PLAIN.sample_exact(bits=3) - Fraction(-3, 4)) / Fraction(1, 2) * 16).denominator == 1
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 50), min_size=3, max_size=9), st.integers(1, 3), st.floats(0, 3))
+def test_exact_sums_against_their_definition(weights, n, epsilon) -> None:
+    if not any(weights):
+        weights[0] = 1
+    law = CellNoise(weights=tuple(weights), width=0.25, start=0.0, cells_per_shift=n)
+    p = np.array(weights) / sum(weights)
+    for k, value in law.hockey_stick(epsilon).items():
+        moved = np.array([p[i + k] if 0 <= i + k < len(p) else 0.0 for i in range(len(p))])
+        direct = np.maximum(p - math.exp(epsilon) * moved, 0).sum()
+        assert float(value) == pytest.approx(direct, abs=1e-13)
+    assert float(law.exact_delta(epsilon)) == pytest.approx(law.privacy_profile(epsilon), abs=1e-12)
+
+
+def test_tails_count_in_the_sums() -> None:
+    # Long finite stand-in for the infinite law: the sums must agree to what the cut tail weighs.
+    n, r = 2, 1 / 3
+    right = np.concatenate([np.array([3, 2, 1.0])] + [np.array([2, 1]) * r**k for k in range(1, 40)])
+    p = np.concatenate([right[::-1], right])
+    p /= p.sum()
+    for epsilon in (0.0, 0.3, 1.0):
+        for k, value in TAILED.hockey_stick(epsilon).items():
+            direct = np.maximum(p[:-k] - math.exp(epsilon) * p[k:], 0).sum()
+            assert float(value) == pytest.approx(direct, abs=1e-12)
+    assert TAILED.exact_delta(math.log(3) + 1e-9) == 0
+    assert TAILED.exact_delta(math.log(3) - 1e-3) > 0
+    assert n == TAILED.cells_per_shift
+
+
+def test_the_spike_is_charged_in_full() -> None:
+    assert SPIKED.exact_delta(50.0) >= Fraction(3, 10)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"weights": (0, 0)}, "weights"),
+        ({"weights": (1, -1)}, "weights"),
+        ({"width": 0.0}, "width"),
+        ({"cells_per_shift": 0}, "cells_per_shift"),
+        ({"spike": 2}, "spike"),
+        ({"decay": Fraction(1)}, "decay"),
+        ({"decay": Fraction(1, 2)}, "tails need"),
+    ],
+)
+def test_bad_input_is_named(change, message) -> None:
+    with pytest.raises(DesignError, match=message):
+        CellNoise(**{"weights": (1, 1), "width": 1.0, "start": -1.0, "cells_per_shift": 2, **change})
+
+
+def test_negative_epsilon_is_refused() -> None:
+    with pytest.raises(DesignError, match="epsilon"):
+        PLAIN.privacy_profile(-1.0)

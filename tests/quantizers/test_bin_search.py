@@ -1,0 +1,145 @@
+"""Searched outputs against the reference table, brute force, and the alphabet's bound."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optimal_designs import random_design
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
+
+UNIFORM = stats.uniform(-1, 2)
+
+
+def design(bins, epsilon=1.0, **changes) -> OptimalQuantizer:
+    return OptimalQuantizer(**{"bins": bins, "privacy": md.PureDP(epsilon), "prior": UNIFORM, **changes})
+
+
+@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.633), (1.0, 3, 1.656), (1.5, 3, 0.955)])
+def test_any_number_of_bits(epsilon, R, value):
+    """The reference table's last column, and what is proved about every other choice of outputs."""
+    result = design(Alphabet(R, R / 60), epsilon).solve()
+    assert result.value == pytest.approx(value, abs=5e-4)
+    assert result.gap <= 1e-6
+    assert 0 < result.alphabet_gap < 2e-3
+
+
+@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.6757), (1.5, 3, 1.0173)])
+def test_best_four_outputs(epsilon, R, value):
+    result = design(BinSearch(4, R), epsilon).solve()
+    assert result.value == pytest.approx(value, abs=1e-4)
+    assert np.abs(result.bins).max() == pytest.approx(R)
+    assert result.gap <= 1e-6 and result.certify().verify()
+    assert result.any_outputs_bound < result.value
+    assert any("grid over all mirrored outputs" in note for note in result.notes)
+
+
+def test_best_four_outputs_at_epsilon_one_are_inside_the_range():
+    """With |B| ≤ 3 the outermost outputs belong at ±2.72, not ±3: 1.6895 instead of the 1.6986 that ±3 gives."""
+    result = design(BinSearch(4, 3.0)).solve()
+    assert result.value == pytest.approx(1.68955, abs=2e-5)
+    at_the_edge = min(design([-3.0, -b, b, 3.0]).solve(gap=1e-7).value for b in np.linspace(0.02, 1.5, 75))
+    assert at_the_edge == pytest.approx(1.6986, abs=2e-4)
+    assert result.value < at_the_edge - 0.008
+    assert result.lower_bound > result.any_outputs_bound
+
+
+def test_two_outputs_find_duchi():
+    A = (math.e + 1) / (math.e - 1)
+    result = design(BinSearch(2, 4.0)).solve()
+    assert result.value == pytest.approx(A - 1 / (3 * A), rel=1e-5)
+    assert result.bins[-1] == pytest.approx(A, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+def test_search_is_stationary(loss):
+    """Moving any output of the best eight a little does not help."""
+    result = design(BinSearch(6, 3.0, starts=3), 2.0, loss=loss).solve()
+    for k in range(3, 6):
+        for step in (-1e-2, 1e-2):
+            bins = result.bins.copy()
+            bins[k] += step
+            bins[5 - k] -= step
+            if abs(bins).max() <= 3.0:
+                assert design(bins, 2.0, loss=loss).solve().value >= result.lower_bound * (1 - 1e-5)
+
+
+def test_asymmetric_search_beats_the_papers_outputs():
+    prior = md.clipped(stats.norm(0.5, 0.2), -1, 1)
+    paper = design([-4, 0.2, 0.6, 4], prior=prior).solve()
+    searched = design(BinSearch(4, 4.0, starts=3), prior=prior).solve()
+    assert searched.value < paper.value
+    assert searched.search["value"].min() == pytest.approx(searched.value, rel=1e-6)
+
+
+def test_search_with_other_objectives():
+    worst = design(BinSearch(3, 3.0, starts=2, exhaustive=False), objective="worst").solve()
+    fixed = design([-3.0, 0.0, 3.0], objective="worst").solve()
+    assert worst.lower_bound <= fixed.value and worst.value <= fixed.value * (1 + 1e-9)
+    capped = design(BinSearch(4, 3.0, starts=1, exhaustive=False), max_mse=4.4).solve()
+    assert capped.mechanism.expected_loss(UNIFORM, "squared") <= 4.4 * (1 + 1e-9)
+
+
+@given(st.integers(0, 400), st.sampled_from([0.5, 0.2]))
+@settings(max_examples=max(20, settings.default.max_examples // 10))
+def test_alphabet_bound_holds_for_any_outputs(seed, step):
+    """Random designs, their outputs within the alphabet's range, never beat its bound."""
+    some = random_design(seed)
+    R = float(np.abs(some.bins).max())
+    try:
+        fine = some.at(bins=Alphabet(R, max(step, R / 60))).solve(gap=1e-5)
+    except InfeasibleError:
+        return
+    assert fine.any_outputs_bound <= some.solve(gap=1e-6).value * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("loss", "epsilon"), [("absolute", 1.0), ("squared", 1.0), ("absolute", 4.0)])
+def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
+    coarse = design(Alphabet(3.0, 0.75), epsilon, loss=loss).solve()
+    fine = design(Alphabet(3.0, 0.05), epsilon, loss=loss).solve()
+    assert coarse.any_outputs_bound <= fine.lower_bound
+    assert fine.value < coarse.lower_bound
+    worst = design(Alphabet(3.0, 0.75), epsilon, loss=loss, objective="worst").solve()
+    better = design(Alphabet(3.0, 0.1), epsilon, loss=loss, objective="worst").solve()
+    assert worst.any_outputs_bound <= better.value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BinSearch(1, 3.0), "m = 1"),
+        (lambda: BinSearch(2.5, 3.0), "integer"),
+        (lambda: BinSearch("abc", 3.0), "m = .abc.: must be an integer from 2 to 64"),
+        (lambda: BinSearch(4, 3.0, starts=0), "starts = 0: must be a positive integer"),
+        (lambda: BinSearch(4, -1.0), "max_abs"),
+        (lambda: BinSearch(4, math.inf), "max_abs"),
+        (lambda: BinSearch(4, 3.0, starts=0), "starts"),
+        (lambda: Alphabet(3.0, 0.0), "step"),
+        (lambda: Alphabet(3.0, 7.0), "step"),
+        (lambda: Alphabet(3.0, 1e-6), "at most"),
+        (lambda: Alphabet("wide", 0.1), "max_abs"),
+        (lambda: design(BinSearch(4, 0.5)), "cover the input range"),
+        (lambda: design(BinSearch(4, 3.0)).model(), "model"),
+        (
+            lambda: design(BinSearch(4, 3.0, symmetric=True), prior=stats.uniform(0, 1)).solve(),
+            "symmetric",
+        ),
+    ],
+)
+def test_bad_searches(make, words):
+    with pytest.raises(DesignError, match=words):
+        make()
+
+
+def test_infeasible_search_names_the_smallest_epsilon():
+    with pytest.raises(InfeasibleError) as caught:
+        design(BinSearch(4, 1.5), 0.5).solve()
+    assert caught.value.smallest_epsilon == pytest.approx(math.log(5))

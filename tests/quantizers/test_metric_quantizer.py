@@ -1,0 +1,231 @@
+"""Metric and approximate privacy: exactness on the continuum, bounds that hold, certificates, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from strategies import priors
+
+import mechdesign as md
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.metric.design import MetricQuantizer
+from mechdesign.quantizers.metric.lower_bound import continuum_bound, safe_linear_bound
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+
+UNIFORM = stats.uniform(-1, 2)
+BINS = [-3.0, -0.5, 0.5, 3.0]
+GRID = np.linspace(-1, 1, 9)
+
+
+def design(**changes) -> MetricQuantizer:
+    return MetricQuantizer(**{"bins": BINS, "privacy": md.MetricDP(2.0), "prior": UNIFORM, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"loss": "squared"}, {"privacy": md.MetricDP(0.7)}, {"objective": "worst"}]
+)
+def test_private_on_the_continuum(changes):
+    result = design(**changes).solve(gap=0.02)
+    budget = result.design.privacy.epsilon
+    assert result.epsilon <= budget
+    assert 0 <= result.gap <= 0.02
+    assert result.certify().verify()
+    x = np.sort(np.random.default_rng(1).uniform(-1, 1, 300))
+    p = result.mechanism.probabilities(x)
+    assert np.abs(p @ result.mechanism.bins - x).max() < 1e-13
+    # Every pair of inputs, not only those next to each other.
+    ratio = np.log(p[:, None, :] / p[None, :, :]).max(axis=2)
+    assert np.all(ratio <= budget * np.abs(np.subtract.outer(x, x)) + 1e-12)
+
+
+@given(st.data(), st.integers(0, 2**32 - 1))
+@settings(max_examples=max(15, settings.default.max_examples // 12))
+def test_bound_holds_for_mechanisms_that_are_not_interpolated(data, seed):
+    """Exponential families p_i ∝ w_i exp(t_i x), debiased by two outer outputs, are metric private: none beats the bound."""
+    rng = np.random.default_rng(seed)
+    law = Prior.of(data.draw(priors(-1.0, 1.0)), (-1.0, 1.0))
+    loss = Loss.of(["absolute", "squared"][seed % 2])
+    bins = np.array([-6.0, -0.8, 0.1, 0.7, 6.0])
+    t, w = rng.normal(size=3) * 0.5, rng.uniform(0.2, 1, 3)
+    share = rng.uniform(0.1, 0.5)
+
+    def rows(x):
+        inner = w * np.exp(t * np.asarray(x)[:, None])
+        inner = share * inner / inner.sum(axis=1, keepdims=True)
+        mean = (np.asarray(x) - inner @ bins[1:4]) / (1 - share)
+        high = (mean + 6.0) / 12.0 * (1 - share)
+        return np.concatenate([(1 - share - high)[:, None], inner, high[:, None]], axis=1)
+
+    x = np.linspace(-1, 1, 4001)
+    p = rows(x)
+    assert p.min() > 0
+    epsilon = float(np.abs(np.diff(np.log(p), axis=0) / np.diff(x)[:, None]).max()) * (1 + 1e-3)
+    cells = np.union1d(np.linspace(-1, 1, 201), bins[1:4])
+    value = float(
+        law.integrals(lambda v: np.sum(rows(v) * loss(bins - v[:, None]), axis=1)[:, None], cells).sum()
+    )
+    bound = continuum_bound(bins, epsilon, law, loss, -1.0, 1.0, 24)
+    assert bound <= value * (1 + 1e-9)
+
+
+def test_bound_meets_the_value_as_cells_shrink():
+    gaps = [design().solve(knots=k).gap for k in (17, 65, 257)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.006
+
+
+def test_squared_metric_on_a_grid():
+    result = design(privacy=md.MetricDP(3.0, "squared"), inputs=GRID).solve()
+    assert result.epsilon <= 3.0 and result.gap < 1e-6 and result.certify().verify()
+    p = result.mechanism.probabilities(GRID)
+    ratio = np.log(p[:, None, :] / p[None, :, :]).max(axis=2)
+    distance = np.subtract.outer(GRID, GRID) ** 2
+    assert np.all(ratio <= 3.0 * distance + 1e-12)
+    # Chaudhuri et al.'s corollary for vectors: a ball of radius B has pairs 2B apart.
+    assert result.vector_epsilon(1.0) <= 3.0
+    assert result.vector_epsilon(0.5) == pytest.approx(result.epsilon / 4)
+
+
+def test_callable_metric_equals_its_named_twin():
+    named = design(privacy=md.MetricDP(2.0), inputs=GRID).solve()
+    given_ = design(privacy=md.MetricDP(2.0, lambda x, y: np.abs(x - y)), inputs=GRID).solve()
+    assert given_.value == pytest.approx(named.value, rel=1e-5)
+    assert given_.certify().verify()
+
+
+def test_grid_metric_is_looser_than_the_continuum():
+    grid = design(inputs=np.linspace(-1, 1, 33)).solve()
+    everywhere = design().solve(knots=33)
+    assert grid.value <= everywhere.value
+    assert grid.epsilon <= 2.0
+
+
+def test_approximate_privacy():
+    values = []
+    for delta in (0.0, 1e-4, 1e-2, 0.1):
+        result = design(privacy=md.ApproximateDP(1.0, delta), inputs=GRID).solve()
+        values.append(result.value)
+        assert result.gap < 1e-6 and result.certify().verify()
+        p = result.mechanism.probabilities(GRID)
+        excess = np.maximum(p[:, None, :] - math.e * p[None, :, :], 0.0).sum(axis=2)
+        assert excess.max() <= delta + 1e-15
+    assert values == sorted(values, reverse=True) and values[3] < values[0] * 0.95
+    pure = design(privacy=md.PureDP(1.0), inputs=GRID).solve()
+    assert values[0] == pytest.approx(pure.value, rel=1e-5)
+
+
+def test_dithering_keeps_approximate_privacy_off_the_grid():
+    result = design(privacy=md.ApproximateDP(1.0, 1e-2), inputs=GRID).solve()
+    p = result.mechanism.probabilities(np.random.default_rng(0).uniform(-1, 1, 60))
+    assert np.maximum(p[:, None, :] - math.e * p[None, :, :], 0.0).sum(axis=2).max() <= 1e-2
+
+
+def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
+    exact = OptimalQuantizer(bins=BINS, privacy=md.PureDP(1.0), prior=UNIFORM).solve()
+    knots = np.unique(np.concatenate([np.linspace(-1, 1, 65), [-0.5, 0.5]]))
+    grid = design(privacy=md.PureDP(1.0), inputs=knots).solve()
+    assert exact.lower_bound <= grid.value <= exact.value * (1 + 1e-3)
+
+
+def test_safe_bound_never_exceeds_the_optimum():
+    from scipy import sparse
+
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        n = 8
+        E, L = rng.normal(size=(2, n)), rng.normal(size=(4, n))
+        v = rng.uniform(0, 1, n)
+        cost = rng.normal(size=n)
+        bound = safe_linear_bound(
+            cost, sparse.csr_matrix(E), E @ v, sparse.csr_matrix(L), L @ v + 0.1, np.ones(n)
+        )
+        assert bound <= cost @ v + 1e-12
+
+
+def test_files():
+    result = design(inputs=GRID).solve()
+    again = loads(dumps(result))
+    assert dumps(again) == dumps(result) and again.certify().verify()
+    assert result.audit()["slack"].min() > -1e-14
+    assert "knots" in str(result)
+
+
+def test_certificate_can_fail():
+    result = design(inputs=GRID).solve()
+    tight = design(privacy=md.MetricDP(1.9), inputs=GRID)
+    from mechdesign.quantizers.metric.result import MetricCertificate
+
+    assert not MetricCertificate(result.certify().law, tight).verify()
+
+
+def test_infeasible_names_the_smallest_epsilon():
+    for changes in (
+        {"privacy": md.MetricDP(0.3)},
+        {"privacy": md.MetricDP(0.3), "inputs": GRID},
+        {"privacy": md.MetricDP(1.0, "squared"), "inputs": GRID},
+        {"privacy": md.PureDP(0.3), "inputs": GRID},
+    ):
+        with pytest.raises(InfeasibleError) as caught:
+            design(**changes).solve()
+        least = caught.value.smallest_epsilon
+        assert least is not None
+        privacy = changes["privacy"]
+        looser = {
+            **changes,
+            "privacy": type(privacy)(
+                least * 1.001, *([privacy.metric] if hasattr(privacy, "metric") else [])
+            ),
+        }
+        assert design(**looser).solve(gap=0.5).epsilon <= least * 1.001
+        tighter = {
+            **changes,
+            "privacy": type(privacy)(
+                least * 0.999, *([privacy.metric] if hasattr(privacy, "metric") else [])
+            ),
+        }
+        with pytest.raises(InfeasibleError):
+            design(**tighter).solve(gap=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"privacy": md.MetricDP(1.0, "squared")}, "constant mechanism"),
+        ({"privacy": md.ApproximateDP(1.0, 1e-3)}, "inputs"),
+        ({"privacy": md.ZeroConcentratedDP(1.0)}, "privacy"),
+        ({"inputs": [0.0]}, "inputs"),
+        ({"inputs": [0.0, math.nan]}, "inputs"),
+        ({"inputs": [0.5, -0.5]}, "increasing"),
+        ({"inputs": GRID, "input_range": (-2, 1)}, "input_range"),
+        ({"objective": "best"}, "objective"),
+        ({"bins": [-0.5, 0.5]}, "cover"),
+        ({"loss": lambda t: -np.abs(t)}, "not convex"),
+    ],
+    ids=lambda v: str(v).split(" at 0x")[0][:40],
+)
+def test_bad_designs(changes, words):
+    with pytest.raises(DesignError, match=words):
+        design(**changes)
+
+
+def test_bad_metric():
+    bad = design(privacy=md.MetricDP(1.0, lambda x, y: x - y), inputs=GRID)
+    with pytest.raises(DesignError, match="metric"):
+        bad.solve()
+
+
+def test_reference_program_families():
+    model = design(inputs=GRID).model()
+    assert set(model.constraints) == {"privacy", "normalisation", "unbiased"}
+    answer = solvers.solve(model, "highs")
+    assert isinstance(Quantizer.interpolated(BINS, GRID, answer.primal["P"]), Quantizer)

@@ -1,0 +1,342 @@
+"""The optimal quantizer: published and reference numbers, every option, every refusal."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+import mechdesign as md
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.frontier import frontier
+from mechdesign.quantizers.optimal.outputs import Alphabet
+
+UNIFORM = stats.uniform(-1, 2)
+BINS = [-3.0, -0.5, 0.5, 3.0]
+
+
+def design(**changes) -> OptimalQuantizer:
+    return OptimalQuantizer(**{"bins": BINS, "privacy": md.PureDP(1.0), "prior": UNIFORM, **changes})
+
+
+# -- numbers ------------------------------------------------------------------------------------------------
+
+REFERENCE = [
+    (0.5, [-6, -0.4, 0.4, 6], 3.67751),
+    (1.0, [-3, -0.5, 0.5, 3], 1.70054),
+    (1.5, [-3, -0.5, 0.5, 3], 1.03289),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "bins", "value"), REFERENCE)
+def test_reference_table(epsilon, bins, value):
+    result = design(bins=bins, privacy=md.PureDP(epsilon)).solve(gap=1e-6)
+    assert result.value == pytest.approx(value, abs=1e-5)
+    assert result.gap <= 1e-6
+    certificate = result.certify()
+    assert certificate.verify() and certificate.epsilon_upper <= epsilon
+    assert result.mechanism.privacy_loss() <= epsilon
+
+
+def test_sixteen_outputs():
+    result = design(bins=np.linspace(-2, 2, 16), privacy=md.PureDP(5.0)).solve()
+    assert result.value == pytest.approx(0.1246, abs=5e-5)
+    assert result.gap <= 1e-6 and result.certify().verify()
+
+
+@pytest.mark.parametrize(("sigma", "value"), [(0.1, 1.4476), (0.3, 1.5526)])
+def test_clipped_normal_table(sigma, value):
+    result = design(bins=[-4, 0.2, 0.6, 4], prior=md.clipped(stats.norm(0.5, sigma), -1, 1)).solve()
+    assert result.value == pytest.approx(value, abs=2e-4)
+    assert result.gap <= 1e-6
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_duchi(epsilon):
+    """Two outputs ±A sit exactly at the smallest feasible ε: MAE A − 1/(3A), MSE A² − 1/3."""
+    A = (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1)
+    wide = A * (1 + 1e-12)
+    for loss, value in (("absolute", A - 1 / (3 * A)), ("squared", A * A - 1 / 3)):
+        result = design(bins=[-wide, wide], privacy=md.PureDP(epsilon), loss=loss).solve()
+        assert result.value == pytest.approx(value, rel=1e-11)
+        assert result.gap < 1e-12 and result.certify().verify()
+    exact = design(bins=[-A, A], privacy=md.PureDP(epsilon)).solve()
+    assert exact.value == pytest.approx(A - 1 / (3 * A), rel=1e-12)
+    if exact.mechanism.law is None:
+        with pytest.raises(InfeasibleError, match="smallest feasible"):
+            exact.certify()
+
+
+def test_piecewise_hybrid_mechanism_rediscovered():
+    """Wang et al. 2019: at ε = 1 the hybrid mechanism's MSE, averaged over uniform inputs, against Duchi's 4.349."""
+    result = design(bins=Alphabet(max_abs=4.0, step=0.05), loss="squared").solve()
+    assert result.value == pytest.approx(3.887, abs=1.5e-3)
+    assert result.any_outputs_bound <= result.lower_bound
+    assert result.value - result.any_outputs_bound <= 0.05**2 / 4 + 2e-6 * result.value
+
+
+def test_best_mechanism_is_below_the_selection_families():
+    for mechanism in (
+        Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)),
+        Quantizer.erm([-5.1, -0.1, 0.1, 5.1], 0.026, (-1, 1)),
+    ):
+        epsilon = mechanism.privacy_loss()
+        for loss in ("absolute", "squared"):
+            result = design(bins=mechanism.bins, privacy=md.PureDP(epsilon), loss=loss).solve()
+            assert result.lower_bound <= mechanism.expected_loss(UNIFORM, loss)
+
+
+# -- options against the reference program -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objective": "worst"},
+        {"objective": "worst", "loss": "squared", "bins": [-2.5, -1, 0, 0.7, 2.8]},
+        {"objective": "worst", "max_bias": 0.2},
+        {"max_bias": 0.1},
+        {"max_bias": 0.3, "loss": "squared", "bins": [-2.5, -1, 0, 0.7, 2.8]},
+        {"max_mse": 4.481},
+        {"max_mse": 3.9, "max_bias": 0.1},
+        {"loss": {"absolute": 1, "squared": 0.1}},
+        {"bins": [-2.5, -0.3, 0.9, 2.9], "prior": stats.beta(2, 4, -1, 2)},
+        {"bins": [-1.0, 0.5, 2.0, 4.0], "prior": stats.uniform(0, 1.5), "privacy": md.PureDP(2.0)},
+        {
+            "bins": [-2.5, -0.3, 0.9, 2.9],
+            "prior": np.array([-0.9, -0.2, 0.1, 0.1, 0.8]),
+            "input_range": (-1, 1),
+        },
+    ],
+    ids=lambda v: str(v).split(" at 0x")[0],
+)
+def test_options_against_the_program(changes):
+    wanted = design(**changes)
+    result = wanted.solve()
+    assert result.gap <= 1e-6 and result.certify().verify()
+    assert result.mechanism.privacy_loss() <= wanted.privacy.epsilon
+    lower, upper = wanted.input_range
+    grid = np.linspace(lower, upper, 301)
+    assert np.abs(result.mechanism.bias(grid)).max() <= wanted.max_bias + 1e-13
+    program = solvers.solve(wanted.model(257), "highs").value
+    # The program is a restriction on the mean (its rows are interpolated), a relaxation in the worst case
+    # (its epigraph is over knots); both are within O(h²) or, at jumps and kinks, O(h) of the optimum.
+    if wanted.objective == "mean":
+        assert program >= result.lower_bound - 1e-8
+    else:
+        assert program <= result.value + 1e-8
+    assert program == pytest.approx(result.value, rel=2e-4)
+    if wanted.max_mse is not None:
+        assert result.mechanism.expected_loss(wanted.prior, "squared") <= wanted.max_mse * (1 + 1e-12)
+
+
+def test_callable_loss_equal_to_a_named_one():
+    named = design().solve().value
+    given = design(loss=lambda t: np.abs(t)).solve()
+    assert given.value == pytest.approx(named, rel=2e-6)
+    assert given.gap <= 1e-6
+    assert any("quadratures" in note for note in given.notes)
+
+
+def test_asymmetric_callable_loss():
+    wanted = design(loss=lambda t: np.where(t > 0, 3 * t, -t) + 0.05 * t**4)
+    result = wanted.solve()
+    assert not wanted.symmetric
+    assert result.gap <= 1e-6
+    assert solvers.solve(wanted.model(65), "highs").value == pytest.approx(result.value, rel=1e-3)
+
+
+def test_worst_case_of_two_outputs_is_at_the_centre():
+    A = 2.5
+    result = design(bins=[-A, A], objective="worst").solve()
+    assert result.value == pytest.approx(A, rel=1e-9)
+    assert result.mechanism.worst_case_loss()[1] == pytest.approx(0, abs=1e-9)
+
+
+def test_more_outputs_or_privacy_budget_never_hurt():
+    few = design().solve()
+    more = design(bins=[-3, -1.4, -0.5, 0.1, 0.5, 3]).solve()
+    looser = design(privacy=md.PureDP(1.1)).solve()
+    assert more.lower_bound <= few.value and looser.lower_bound <= few.value
+    assert more.value < few.value and looser.value < few.value
+
+
+def test_solvers_agree():
+    one = design().solve(solver="newton")
+    two = design().solve(solver="cutting-planes")
+    three = design().solve(solver="highs", knots=17)
+    for a in (one, two, three):
+        assert a.gap <= 1e-6
+        assert a.value == pytest.approx(one.value, rel=2e-6)
+    assert two.cuts > 0 and two.report.solver == "cutting-planes"
+    assert three.report.solver.startswith("highs")
+
+
+# -- frontier -----------------------------------------------------------------------------------------------------
+
+
+def test_frontiers():
+    curve = frontier(design(), "epsilon", [0.5, 1.0, 2.0])
+    table = curve.to_frame()
+    assert math.isnan(table["value"][0]) and "smallest feasible" in table["note"][0]
+    assert table["value"][2] < table["value"][1] and table["certified"][1:].all()
+    assert (table["epsilon_upper"][1:] <= table["epsilon"][1:]).all()
+    assert curve.figure().axes
+    caps = frontier(design(), "max_mse")
+    points = caps.table
+    assert len(points) == 9 and points["value"].is_monotonic_decreasing
+    assert (points["squared"] <= points["max_mse"] * (1 + 1e-9)).all()
+    assert (points["gap"] <= 1e-6).all()
+    bits = frontier(design(), "bits", [1, 2, 3, 4]).table
+    assert bits["outputs"].tolist() == [2, 4, 8, 16] and bits["value"].is_monotonic_decreasing
+    assert loads(dumps(curve)).table["value"].equals(table["value"])
+    with pytest.raises(DesignError, match="over"):
+        frontier(design(), "sigma")
+    with pytest.raises(DesignError, match="values"):
+        frontier(design(), "epsilon", [-1.0])
+
+
+# -- files, audit, import cost ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=lambda v: str(v).split(" at 0x")[0]
+)
+def test_results_survive_files(tmp_path, changes):
+    result = design(**changes).solve()
+    result.save(tmp_path / "r.json")
+    again = md.load(tmp_path / "r.json")
+    assert dumps(again) == dumps(result)
+    assert again.certify().verify() and again.value == result.value
+    assert again.mechanism.privacy_loss() <= 1.0
+
+
+def test_audit_finds_nothing_violated():
+    for changes in ({}, {"max_bias": 0.1}, {"objective": "worst"}):
+        table = design(**changes).solve().audit()
+        assert table["slack"].min() >= -1e-15
+        assert set(table["family"]) >= {"privacy", "normalisation", "unbiased"}
+
+
+def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):
+    """Compiling one takes longer than the whole solve."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a CVXPY problem was built")
+
+    monkeypatch.setattr(cp.Problem, "__init__", refuse)
+    assert design().solve().gap <= 1e-6
+    with pytest.raises(AssertionError, match="CVXPY"):
+        design().model()
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bins": [-3, 0.5, 0.5, 3]}, "repeated"),
+        ({"bins": [-3, 0.5, -0.5, 3]}, "out of order"),
+        ({"bins": [-3, math.nan, 3]}, "finite"),
+        ({"bins": [1.0]}, "at least 2"),
+        ({"bins": [-0.5, 3.0]}, "cover the input range"),
+        ({"privacy": md.MetricDP(1.0)}, "MetricQuantizer"),
+        ({"privacy": 1.0}, "PureDP"),
+        ({"objective": "median"}, "objective"),
+        ({"max_mse": -1.0}, "max_mse"),
+        ({"max_mse": math.nan}, "max_mse"),
+        ({"max_mse": 4.0, "objective": "worst"}, "mean"),
+        ({"max_bias": -0.1}, "max_bias"),
+        ({"max_bias": "some"}, "max_bias"),
+        ({"loss": "hinge"}, "loss"),
+        ({"loss": lambda t: -np.abs(t)}, "not convex"),
+        ({"loss": lambda t: np.sqrt(np.abs(t))}, "not convex"),
+        ({"loss": {"absolute": -1}}, "non-negative"),
+        ({"prior": stats.norm()}, "unbounded"),
+        ({"prior": stats.uniform(-2, 4), "input_range": (-1, 1)}, "outside the input range"),
+        ({"prior": [0.1, math.nan]}, "samples"),
+        ({"bins": Alphabet(0.5, 0.1)}, "cover the input range"),
+    ],
+    ids=lambda v: str(v).split(" at 0x")[0][:40],
+)
+def test_bad_designs(changes, words):
+    with pytest.raises(DesignError, match=words):
+        design(**changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gap": 0.0}, "gap"),
+        ({"gap": math.nan}, "gap"),
+        ({"solver": "gurobbi"}, "solver"),
+        ({"solver": "exchange"}, "exchange"),
+        ({"solver": "newton", "knots": 5}, "options"),
+    ],
+    ids=lambda v: str(v).split(" at 0x")[0],
+)
+def test_bad_solves(options, words):
+    with pytest.raises(DesignError, match=words):
+        design().solve(**options)
+
+
+def test_infeasible_epsilon_names_the_smallest():
+    with pytest.raises(InfeasibleError) as caught:
+        design(privacy=md.PureDP(0.5)).solve()
+    least = caught.value.smallest_epsilon
+    assert least == pytest.approx(math.log(2), rel=1e-12)
+    assert f"{least:.9g}" in str(caught.value)
+    assert design(privacy=md.PureDP(least * (1 + 1e-6))).solve().certify().verify()
+    with pytest.raises(InfeasibleError, match="widen the outputs"):
+        design(bins=[-1.0, 1.0]).solve()
+    with pytest.raises(InfeasibleError, match="smallest feasible"):
+        design(bins=Alphabet(1.2, 0.1), privacy=md.PureDP(0.2)).solve()
+
+
+def test_infeasible_mse_names_the_least():
+    with pytest.raises(InfeasibleError) as caught:
+        design(max_mse=1.0).solve()
+    least = design(loss="squared").solve()
+    assert caught.value.least == pytest.approx(least.value, rel=1e-6)
+    assert "max_mse = 1" in str(caught.value)
+    capped = design(max_mse=caught.value.least * (1 + 1e-6)).solve()
+    assert capped.mechanism.expected_loss(UNIFORM, "squared") <= capped.design.max_mse
+
+
+def test_gap_below_machine_precision_is_answered_with_what_was_proved():
+    result = design().solve(gap=1e-300)
+    assert result.status == "inaccurate"
+    assert result.gap < 1e-9
+    assert any("was asked for" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 12.0, 30.0])
+def test_extreme_budgets(epsilon):
+    A = (math.exp(epsilon) + 1) / math.expm1(epsilon)
+    result = design(bins=[-1.5 * A, -0.4, 0.4, 1.5 * A], privacy=md.PureDP(epsilon)).solve()
+    assert result.certify().verify()
+    assert result.lower_bound <= result.value
+    assert result.gap <= 1e-5
+    if epsilon == 30.0:
+        # Without privacy the best unbiased row is the interpolation between neighbouring outputs.
+        hat = optimize.brentq(lambda v: v - _interpolated(1.5 * A), 0, 10)
+        assert result.value == pytest.approx(hat, rel=1e-5)
+
+
+def _interpolated(R: float) -> float:
+    bins = np.array([-R, -0.4, 0.4, R])
+    knots = np.array([-1.0, -0.4, 0.4, 1.0])
+    rows = np.zeros((4, 4))
+    for k, x in enumerate(knots):
+        i = min(max(int(np.searchsorted(bins, x, side="right")) - 1, 0), 2)
+        t = (x - bins[i]) / (bins[i + 1] - bins[i])
+        rows[k, i], rows[k, i + 1] = 1 - t, t
+    return Quantizer.interpolated(bins, knots, rows).expected_loss(UNIFORM, "absolute")

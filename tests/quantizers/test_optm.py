@@ -1,0 +1,366 @@
+"""OPTM, its searches, RQM, ERM and MVU as designs: published numbers, certificates, bad input."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from independent import check_selection_law
+from scipy import stats
+from strategies import priors
+
+import mechdesign as md
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.quantizers.optm.grid_search import OPTMSearch
+
+UNIFORM = stats.uniform(-1, 2)
+POINTS = np.linspace(-1, 1, 51)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "bins", "fifty_one", "exact"),
+    [
+        (0.5, [-6, -0.4, 0.4, 6], 3.9041, 3.8978),
+        (1.0, [-3, -0.5, 0.5, 3], 1.8818, 1.8785),
+        (1.5, [-3, -0.5, 0.5, 3], 1.1794, 1.1737),
+    ],
+)
+def test_published_rows(epsilon: float, bins: list[float], fifty_one: float, exact: float) -> None:
+    """51-point means to ±0.0005, exact means to 1e-4, certified loss within the budget exactly."""
+    result = md.OPTM(bins=bins, privacy=md.PureDP(epsilon), prior=UNIFORM).solve("highs")
+    assert result.mechanism.loss_at(POINTS).mean() == pytest.approx(fifty_one, abs=5e-4)
+    assert result.value == pytest.approx(exact, abs=1e-4)
+    assert result.mechanism.privacy_loss() <= epsilon and result.certificate.epsilon_upper <= epsilon
+    assert check_selection_law(result.mechanism.law, exp_lower(epsilon))
+    floats = md.OPTM(bins=bins, privacy=md.PureDP(epsilon), prior=UNIFORM).solve("highs", certify=False)
+    assert floats.mechanism.privacy_loss() == pytest.approx(epsilon, abs=1e-4)
+    assert result.value <= floats.value * (1 + 1e-9)
+    assert result.rise <= 1e-9
+
+
+def test_a_float_solution_over_budget_is_tightened() -> None:
+    """An interior-point solver at a loose tolerance breaks the budget; certification repairs it."""
+    design = md.OPTM(bins=[-3, -0.5, 0.5, 3], privacy=md.PureDP(1.0), prior=UNIFORM)
+    loose = {"tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7, "tol_feas": 1e-7}
+    assert design.solve("clarabel", certify=False, **loose).mechanism.privacy_loss() > 1.0
+    assert design.solve("clarabel", **loose).mechanism.privacy_loss() <= 1.0
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([4, 5, 6]), st.sampled_from(["absolute", "squared"]))
+def test_random_designs_are_private_and_certified(seed: int, m: int, loss: str) -> None:
+    rng = np.random.default_rng(seed)
+    inner = np.sort(rng.uniform(0.1, 0.9, m // 2 - 1))
+    half = np.append(inner, 1 + rng.uniform(0.5, 3))
+    bins = np.concatenate([-half[::-1], [0.0] if m % 2 else [], half])
+    epsilon = rng.uniform(1.0, 3.0)
+    prior = [UNIFORM, md.truncated(stats.norm(0.2, 0.4), -1, 1), md.clipped(stats.norm(-0.1, 0.8), -1, 1)][
+        seed % 3
+    ]
+    design = md.OPTM(bins, md.PureDP(epsilon), prior, loss, input_range=(-1, 1))
+    try:
+        result = design.solve()
+    except md.InfeasibleError as error:
+        # Beyond four bins a mechanism is found wherever there is any; Theorem 5 is only sufficient.
+        assert "Theorem 5" in str(error) if m == 4 else error.smallest_epsilon > epsilon
+        return
+    assert check_selection_law(result.mechanism.law, exp_lower(epsilon))
+    assert result.value == pytest.approx(result.mechanism.expected_loss(prior, loss), rel=1e-12)
+    audit = result.audit()
+    definition = audit[~audit["family"].str.startswith("model")]
+    assert (definition["slack"] >= 0).all()
+    assert set(definition["family"]) == {"normalisation", "unbiased", "privacy", "non-negativity"}
+
+
+def test_program_objective_bounds_the_loss_and_its_bilinear_form_is_exact() -> None:
+    rng = np.random.default_rng(1)
+    for loss in ("absolute", "squared"):
+        for prior in (UNIFORM, md.clipped(stats.norm(0.5, 0.4), -1, 1), np.array([-1, -0.5, 0.2, 0.5, 1.0])):
+            design = md.OPTM([-2, -0.5, 0.5, 2.5], md.PureDP(1.0), prior, loss, input_range=(-1, 1))
+            table = np.tril(rng.uniform(0.1, 1, (3, 3)))
+            table /= table.sum(axis=1, keepdims=True)
+            mechanism = md.Quantizer.from_selection(design.bins, table, table, (-1, 1))
+            q = design.program.flatten(table, table)
+            exact = mechanism.expected_loss(prior, loss)
+            assert design.program.exact_loss(q[None])[0] == pytest.approx(exact, rel=1e-12)
+            cost, constant = design.program.objective()
+            assert cost @ q + constant >= exact - 1e-12
+
+
+def test_duals_are_the_sensitivity_of_the_optimum() -> None:
+    """An active upper bound's dual is the fall of the objective per unit of bound."""
+    program = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).program
+    from mechdesign.quantizers.optm.boxes import solve_bounds
+
+    low, high = np.zeros(program.width), np.ones(program.width)
+    low[1], high[1], low[2], high[2] = 0.7, 0.75, 0.25, 0.3
+    base = solve_bounds(program, 1.0, low[None], high[None], None, {})
+    low[1] += 1e-4
+    moved = solve_bounds(program, 1.0, low[None], high[None], None, {})
+    # moving o also loosens the privacy rows that o multiplies: compare with the whole derivative
+    dual = base.solution.dual
+    rows = program.structure.pairs
+    value = np.array([f.coefficients @ base.q for f in rows.forms])
+    derivative = float(dual["lower bounds"][0])
+    for k, (a, b) in enumerate(zip(rows.upper, rows.lower)):
+        if rows.forms[b].bound == 1:
+            derivative -= dual["privacy"][k] * math.e * value[b]
+        assert rows.forms[a].bound in (-1, 1, 2)
+    assert (moved.objective - base.objective) / 1e-4 == pytest.approx(derivative, abs=2e-2)
+
+
+def test_theorem_5_with_more_bins_and_theorem_6() -> None:
+    """Successive linearisation improves on its start; the compact program gives § 3's 3.73 and 0.508."""
+    bins, privacy = np.linspace(-2, 2, 8), md.PureDP(2.0)
+    start = (
+        md.RQM(8, privacy, UNIFORM, grid=md.Grid(delta=[1.0], q=np.linspace(0.05, 0.9, 18)))
+        .solve(zoom=0)
+        .mechanism
+    )
+    result = md.OPTM(bins, privacy, UNIFORM).solve(start=start)
+    assert result.value <= start.expected_loss(UNIFORM) * (1 + 1e-9) and result.epsilon <= 2.0
+    sixteen = md.OPTM(np.linspace(-2, 2, 16), md.PureDP(5.0), UNIFORM, constraints="theorem6").solve()
+    assert sixteen.value == pytest.approx(0.508, abs=2e-3)
+    assert sixteen.epsilon == pytest.approx(3.73, abs=1e-2)
+
+
+def test_theorem_6_is_infeasible_below_log_3() -> None:
+    with pytest.raises(md.InfeasibleError, match="Theorem 6 needs epsilon > log 3 at m = 4") as caught:
+        md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM, constraints="theorem6").solve()
+    assert caught.value.smallest_epsilon is None or caught.value.smallest_epsilon > math.log(3)
+
+
+def test_infeasible_designs_say_the_smallest_epsilon() -> None:
+    with pytest.raises(md.InfeasibleError, match="smallest feasible epsilon") as caught:
+        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(0.5), UNIFORM).solve()
+    smallest = caught.value.smallest_epsilon
+    assert (
+        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(smallest * 1.001), UNIFORM).solve().epsilon
+        <= smallest * 1.001
+    )
+    with pytest.raises(md.InfeasibleError):
+        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(smallest * 0.99), UNIFORM).solve()
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_asymmetric_bins_with_two_families(data) -> None:
+    prior = data.draw(priors(-1.0, 1.0))
+    design = md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), prior, input_range=(-1, 1))
+    assert design.families == "separate"
+    result = design.solve()
+    assert check_selection_law(result.mechanism.law, exp_lower(1.0))
+
+
+def test_table_2_per_output_is_lower_than_across_outputs() -> None:
+    levels = md.Grid(level=np.arange(1, 20) / 20, level_right=np.arange(1, 20) / 20, width=[0.01])
+    for sigma, printed in ((0.1, 1.778), (0.2, 1.836)):
+        prior = md.clipped(stats.norm(0.5, sigma), -1, 1)
+        across, per_output = (
+            OPTMSearch(md.PureDP(1.0), prior, constraints=c, bins=md.Grid(delta=[3], left=[-0.2, 0.2], right=[0.6]), levels=levels,
+                       families="separate", judge=judge).run().best
+            for c, judge in (("across-outputs", "objective"), ("theorem5", "loss"))
+        )  # fmt: skip
+        assert across.value == pytest.approx(printed, rel=0.02)
+        assert per_output.value < across.value and per_output.epsilon <= 1.0
+        rqm = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).expected_loss(prior)
+        assert rqm == pytest.approx({0.1: 2.028, 0.2: 2.010}[sigma], rel=0.02)
+        mvu = md.MVU(
+            m=4, privacy=md.PureDP(1.0), input_range=(-1, 1), input_bits=1, bins=[-2.42, -1.69, 1.69, 2.42]
+        ).solve()
+        assert mvu.mechanism.expected_loss(prior) == pytest.approx({0.1: 2.053, 0.2: 2.052}[sigma], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "near", "far", "error"),
+    [(0.5, 3.60, 4.34, 3.959), (1.0, 1.69, 2.42, 1.930), (1.5, 1.11, 1.83, 1.254)],
+)
+def test_mvu_reproduces_table_1(epsilon: float, near: float, far: float, error: float) -> None:
+    result = md.MVU(m=4, privacy=md.PureDP(epsilon), input_range=(-1, 1)).solve(starts=1)
+    np.testing.assert_allclose(result.mechanism.bins, [-far, -near, near, far], rtol=0.01)
+    assert result.mechanism.loss_at(POINTS).mean() == pytest.approx(error, rel=0.01)
+    assert result.certificate.verify() and result.epsilon <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "m", "bits"), [(1.0, 8, 3), (3.0, 16, 3), (0.5, 40, 4)])
+def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
+    """Its alphabet beats even ones; the value at that alphabet is the linear program's; the range is kept."""
+    design = md.MVU(m, md.PureDP(epsilon), (0, 3), bits, max_abs=1.5 / math.tanh(epsilon / 4))
+    result = design.solve(starts=2)
+    assert result.certificate.verify() and result.epsilon <= epsilon
+    bins = result.mechanism.bins
+    assert np.abs(bins - 1.5).max() <= design.max_abs * (1 + 1e-12)
+
+    def variance(mechanism) -> float:
+        rows = mechanism.probabilities(design.inputs)
+        return float(np.mean(np.sum(rows * (bins - design.inputs[:, None]) ** 2, axis=1)))
+
+    program = md.solvers.solve(design.model(bins), "highs")
+    assert variance(result.mechanism) == pytest.approx(program.value, rel=1e-6)
+    for share in (0.8, 1.0):
+        even = 1.5 + share * design.max_abs * np.linspace(-1, 1, m)
+        assert program.value <= md.solvers.solve(design.model(even), "highs").value * (1 + 1e-4)
+
+
+def test_large_mvu_programs_are_the_optimum_on_the_grid() -> None:
+    """64 inputs and 64 outputs, without CVXPY and with it."""
+    bins = np.linspace(-3, 3, 64)
+    design = md.MVU(64, md.PureDP(1.5), (-1, 1), 6, bins=bins)
+    quick, slow = design.solve(certify=False), design.solve("highs", certify=False)
+    assert quick.epsilon <= 1.5
+    note, other = (float(r.notes[0].split(": ")[1]) for r in (quick, slow))
+    assert note == pytest.approx(other, rel=1e-6)
+    assert quick.mechanism.expected_loss(UNIFORM, "squared") == pytest.approx(
+        slow.mechanism.expected_loss(UNIFORM, "squared"), rel=1e-5
+    )
+
+
+def test_mvu_range_too_small() -> None:
+    with pytest.raises(md.DesignError, match=r"max_abs = 2\.0: must be at least 2\.16395"):
+        md.MVU(4, md.PureDP(1.0), (-1, 1), max_abs=2.0)
+
+
+def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
+    assert md.ERM(4, md.PureDP(1.5), UNIFORM).solve(zoom=2, starts=6).value <= 1.2982
+    assert md.ERM(4, md.PureDP(0.5), UNIFORM).solve(zoom=1, starts=2).epsilon <= 0.5
+    assert md.RQM(4, md.PureDP(1.0), UNIFORM).solve().value <= 1.9973
+    assert md.ERM(4, md.PureDP(1.0), UNIFORM, grid=md.Grid(delta=[2, 2.4, 4.1], inner=[0.1, 1, 1.4], gamma=[0.01, 0.02, 0.05, 0.1])).solve(
+        zoom=1
+    ).value <= 2.2062  # fmt: skip
+    with pytest.raises(md.InfeasibleError, match="smallest loss met"):
+        md.ERM(4, md.PureDP(0.01), UNIFORM, grid=md.Grid(delta=[1], inner=[0.5], gamma=[0.5, 1])).solve()
+
+
+SEARCH = {
+    "bins": md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5, 0.6]),
+    "levels": md.Grid(level=np.arange(60, 75) / 100, width=[0.01]),
+}
+
+
+def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None:
+    search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
+    one = search.run(store=tmp_path / "one.jsonl")
+    assert one.best.design.bins == (-3.0, -0.5, 0.5, 3.0) and one.programs == 135
+    two = search.run(store=tmp_path / "two.jsonl", jobs=2)
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert two.best.value == one.best.value
+
+
+def test_search_on_dask(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
+    search.run(store=tmp_path / "one.jsonl")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        search.run(store=tmp_path / "dask.jsonl", jobs=2, backend="dask")
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "dask.jsonl").read_bytes()
+
+
+def test_killed_search_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    """kill -9 in the middle, a half-written line, a second run: the same file as without the kill."""
+    script = textwrap.dedent(
+        """
+        import sys, numpy as np, mechdesign as md
+        from scipy import stats
+        from mechdesign.quantizers.optm.grid_search import OPTMSearch, authors_bins
+        levels = md.Grid(level=np.arange(1, 100) / 100, width=[0.01])
+        OPTMSearch(md.PureDP(1.0), stats.uniform(-1, 2), bins=authors_bins(), levels=levels).run(store=sys.argv[1])
+        """
+    )
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    subprocess.run([sys.executable, "-c", script, str(whole)], check=True)
+    process = subprocess.Popen([sys.executable, "-c", script, str(killed)])
+    while not killed.exists() or killed.read_bytes().count(b"\n") < 10:
+        time.sleep(0.002)
+        assert process.poll() is None, "the search ended before it could be killed"
+    process.kill()
+    process.wait()
+    done = killed.read_bytes()
+    assert len(done) < len(whole.read_bytes())
+    with killed.open("ab") as file:
+        file.write(b'{"chunk":')  # as if killed in the middle of a line
+    subprocess.run([sys.executable, "-c", script, str(killed)], check=True)
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_store_refuses_another_search(tmp_path: Path) -> None:
+    store = tmp_path / "s.jsonl"
+    OPTMSearch(md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]).run(
+        store=store
+    )
+    with pytest.raises(md.ResultFormatError, match="another search"):
+        OPTMSearch(
+            md.PureDP(2.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
+        ).run(store=store)
+    lines = store.read_text().splitlines()
+    store.write_text("\n".join([lines[0], '{"chunk": 5, "rows": []}']) + "\n")
+    with pytest.raises(md.ResultFormatError, match="damaged"):
+        OPTMSearch(
+            md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
+        ).run(store=store)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one"])
+def test_bad_epsilon(epsilon) -> None:
+    with pytest.raises(md.DesignError, match="epsilon = "):
+        md.PureDP(epsilon)
+
+
+GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bins": [-0.9, 0.5, 3]}, "cover the input range"),
+        (
+            {"bins": [-4, 0.2, 0.6, 4], "constraints": "theorem6"},
+            "Theorem 6 needs bins and range that mirror",
+        ),
+        ({"bins": [-4, 0.2, 0.6, 4], "families": "symmetric"}, "mirror about 0"),
+        ({"constraints": "theorem7"}, "constraints = 'theorem7': must be one of"),
+        ({"loss": "mae"}, "loss = 'mae'"),
+        ({"loss": lambda t: -abs(t)}, "not convex"),
+        ({"prior": stats.norm()}, "unbounded support"),
+        ({"input_range": (-0.5, 0.5)}, "mass outside the input range"),
+        ({"privacy": md.ApproximateDP(1.0, 0.1)}, "use md.PureDP"),
+        ({"privacy": 1.0}, "use md.PureDP"),
+        ({"bounds": (np.full((3, 3), 0.5), np.full((3, 3), 0.2))}, "need 0 <= o <= u"),
+        ({"bounds": (np.zeros((2, 2)), np.ones((2, 2)))}, "shapes"),
+        ({"bounds": "all"}, "bounds = 'all'"),
+        ({"families": "two"}, "families = 'two'"),
+    ],
+)
+def test_bad_designs(change, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.OPTM(**{**GOOD, **change})
+
+
+def test_bad_solver_and_start() -> None:
+    with pytest.raises(md.DesignError, match="solver = 'simplex3000'"):
+        md.OPTM(**GOOD).solve("simplex3000")
+    wrong = md.Quantizer.rqm(np.linspace(-2, 2, 8), 0.9, (-1, 1))
+    with pytest.raises(md.DesignError, match="exceeds the budget"):
+        md.OPTM(np.linspace(-2, 2, 8), md.PureDP(0.5), UNIFORM).solve(start=wrong)
+
+
+def test_explicit_bounds_and_other_solvers_agree() -> None:
+    low, high = np.zeros((3, 3)), np.tril(np.ones((3, 3)))
+    low[1, :2], high[1, :2] = [0.67, 0.32], [0.68, 0.33]
+    values = {
+        s: md.OPTM(**GOOD, bounds=(low, high)).solve(s).value for s in ("highs", "highs-ipm", "clarabel")
+    }
+    assert max(values.values()) - min(values.values()) < 1e-7
+    assert values["highs"] == pytest.approx(md.OPTM(**GOOD).solve().value, rel=1e-9)

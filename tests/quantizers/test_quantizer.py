@@ -1,0 +1,286 @@
+"""Quantizers: property tests against brute force, quadrature and fractions; published bounds; bad input."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from independent import check_selection_law
+from scipy import integrate, stats
+from strategies import priors, selections
+
+import mechdesign as md
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.quantizers.mechanism.sampling import ExactSampler
+
+UNIFORM = stats.uniform(-1, 2)
+
+
+@given(selections(), st.data())
+def test_random_selection_mechanisms(drawn, data) -> None:
+    """Rows sum to 1, are unbiased to 1e-12, and no sampled pair of inputs exceeds the exact loss."""
+    bins, left, right, input_range = drawn
+    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
+    x = np.random.default_rng(data.draw(st.integers(0, 2**32))).uniform(*input_range, 40)
+    p = mechanism.probabilities(x)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(p @ bins, x, atol=1e-12 * max(1, np.abs(bins).max()))
+    loss = mechanism.privacy_loss()
+    sampled = np.log(p.max(axis=0) / p.min(axis=0)).max()
+    assert sampled <= loss + 1e-12
+    # and the loss is attained, as a limit, at the ends of the segments
+    ends = np.concatenate([mechanism.knots[:-1], np.nextafter(mechanism.knots[1:], -np.inf)])
+    q = mechanism.probabilities(ends)
+    assert np.log(q.max(axis=0) / q.min(axis=0)).max() == pytest.approx(loss, abs=1e-9)
+
+
+@given(selections(), st.data(), st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
+def test_exact_error_equals_quadrature(drawn, data, loss) -> None:
+    """Against Gauss–Kronrod quadrature of the density on every cell, and sums over atoms."""
+    bins, left, right, (lower, upper) = drawn
+    mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper))
+    prior = md.Prior.of(data.draw(priors(lower, upper)), (lower, upper))
+    edges = np.unique(np.clip(np.concatenate([bins, [lower, upper]]), lower, upper))
+    total = sum(
+        integrate.quad(lambda t: mechanism.loss_at(t, loss) * prior.pdf(t), a, b, epsabs=1e-12, epsrel=1e-11)[
+            0
+        ]
+        for a, b in zip(edges[:-1], edges[1:])
+    )
+    points, weights = prior.atoms
+    total += float(np.sum(weights * mechanism.loss_at(points, loss))) if points.size else 0.0
+    assert mechanism.expected_loss(prior, loss) == pytest.approx(total, rel=1e-9, abs=1e-10)
+
+
+@given(selections())
+def test_worst_case_is_the_supremum(drawn) -> None:
+    bins, left, right, input_range = drawn
+    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
+    x = np.linspace(*input_range, 301)
+    for loss in ("absolute", "squared"):
+        worst, where = mechanism.worst_case_loss(loss)
+        assert mechanism.loss_at(x, loss).max() <= worst * (1 + 1e-12)
+        assert input_range[0] <= where <= input_range[1]
+    assert mechanism.worst_case_loss(lambda t: np.abs(t))[0] == pytest.approx(
+        mechanism.worst_case_loss()[0], rel=1e-9
+    )
+
+
+@given(selections(most=6))
+def test_certified_mechanisms_pass_the_independent_checker(drawn) -> None:
+    bins, left, right, input_range = drawn
+    mechanism = md.Quantizer.from_selection(bins, left, right, input_range).certified()
+    loss = mechanism.privacy_loss()
+    assert check_selection_law(mechanism.law, exp_lower(loss))
+    assert not check_selection_law(mechanism.law, exp_lower(loss - 1e-12))
+    certificate = md.Certificate(mechanism.law, loss)
+    assert certificate.verify() and certificate.epsilon_upper == loss
+
+
+@given(st.integers(4, 12), st.floats(0.1, 8), st.floats(0.05, 4))
+def test_erm_respects_its_theorems(m: int, gamma: float, delta: float) -> None:
+    """Theorem 1: ε < γ + log(2m(c+Δ)/c), true for Δ ≥ c. Theorem 2: error ≤ (4/γ) log(m)(c+Δ) + (2c+2Δ)/(m−1)."""
+    mechanism = md.Quantizer.erm(np.linspace(-1 - delta, 1 + delta, m), gamma, (-1, 1))
+    if delta >= 1:
+        assert mechanism.privacy_loss() < gamma + math.log(2 * m * (1 + delta))
+    worst, _ = mechanism.worst_case_loss()
+    assert worst <= 4 / gamma * math.log(m) * (1 + delta) + (2 + 2 * delta) / (m - 1)
+
+
+def test_theorem_1_of_erm_fails_as_printed_for_small_margins() -> None:
+    """At Δ = c/4, m = 4, γ = 1 the exact loss is 3.4486, the printed bound 3.3026: p(c, 1) vanishes with Δ."""
+    mechanism = md.Quantizer.erm(np.linspace(-1.25, 1.25, 4), 1.0, (-1, 1)).certified()
+    assert mechanism.privacy_loss() > 1 + math.log(2 * 4 * 1.25) + 0.14
+
+
+@given(st.integers(3, 12), st.floats(0.02, 0.9), st.floats(0.05, 4))
+def test_rqm_respects_its_bound(m: int, q: float, delta: float) -> None:
+    """log(2(1−q)²(c+Δ)/Δ) + m log 1/(1−q)."""
+    mechanism = md.Quantizer.rqm(np.linspace(-1 - delta, 1 + delta, m), q, (-1, 1))
+    assert (
+        mechanism.privacy_loss()
+        <= math.log(2 * (1 - q) ** 2 * (1 + delta) / delta) + m * math.log(1 / (1 - q)) + 1e-12
+    )
+
+
+def test_published_parameters() -> None:
+    """RQM and ERM rows of Table 1: 51-point means to three decimals, exact means and exact ε to 1e-4."""
+    points = np.linspace(-1, 1, 51)
+    rows = [
+        (md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.220, (-1, 1)), 1.9929, 1.9973, 0.99877),
+        (md.Quantizer.rqm([-2.6, -2.6 / 3, 2.6 / 3, 2.6], 0.498, (-1, 1)), 1.3101, 1.3139, 1.49964),
+        (md.Quantizer.erm([-5.1, -0.1, 0.1, 5.1], 0.026, (-1, 1)), 2.2160, 2.2062, 0.99974),
+        (md.Quantizer.erm([-2.7, -0.4, 0.4, 2.7], 0.043, (-1, 1)), 1.3035, 1.2982, 1.49978),
+    ]
+    for mechanism, fifty_one, exact, loss in rows:
+        assert mechanism.loss_at(points).mean() == pytest.approx(fifty_one, abs=5e-4)
+        assert mechanism.expected_loss(UNIFORM) == pytest.approx(exact, abs=1e-4)
+        assert mechanism.privacy_loss() == pytest.approx(loss, abs=1e-4)
+        assert mechanism.certified().privacy_loss() == pytest.approx(mechanism.privacy_loss(), abs=1e-12)
+
+
+def test_impossible_outputs_lose_everything() -> None:
+    # On [-1, 0) the output 1 needs the right index 3, whose weight is zero there.
+    left = [[1.0, 0.0], [0.5, 0.5]]
+    right = [[1.0, 0.0], [0.0, 1.0]]
+    assert md.Quantizer.from_selection([-1.0, 0.0, 1.0], left, right, (-1, 1)).privacy_loss() == math.inf
+
+
+def test_a_fresh_zero_probability_that_never_occurs_is_no_loss() -> None:
+    mechanism = md.Quantizer.interpolated([-2, 0, 2], [-1, 1], [[0.75, 0, 0.25], [0.25, 0, 0.75]])
+    assert mechanism.privacy_loss() == pytest.approx(math.log(3), abs=1e-13)
+
+
+def test_callable_loss_is_integrated() -> None:
+    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.4, (-1, 1))
+    for prior in (UNIFORM, md.clipped(stats.norm(0.3, 0.6), -1, 1), np.array([-0.5, 0.25, 1.0])):
+        assert mechanism.expected_loss(prior, np.square) == pytest.approx(
+            mechanism.expected_loss(prior, "squared"), rel=1e-10
+        )
+        assert mechanism.expected_loss(
+            prior, lambda t: np.maximum(0, np.abs(t) - 1)
+        ) < mechanism.expected_loss(prior)
+
+
+def test_bias() -> None:
+    biased = md.Quantizer.interpolated([-1, 1], [-1, 1], [[0.7, 0.3], [0.3, 0.7]])
+    np.testing.assert_allclose(biased.bias([-1, 0, 1]), [0.6, 0, -0.6], atol=1e-15)
+
+
+def test_metric_loss() -> None:
+    rows = [[0.75, 0.25], [0.25, 0.75]]
+    assert md.Quantizer.interpolated([-2, 2], [-1, 1], rows).metric_loss() == pytest.approx(1.0)
+    assert (
+        md.Quantizer.erm([-2, -0.5, 0.5, 2], 0.4, (-1, 1)).metric_loss() == math.inf
+    )  # it jumps at the bins
+
+
+def chi_square(mechanism: md.Quantizer, x: float, draws: np.ndarray) -> float:
+    counts = np.array([(draws == b).sum() for b in mechanism.bins])
+    assert counts.sum() == len(draws)
+    return float(stats.chisquare(counts, mechanism.probabilities(x) * len(draws)).pvalue)
+
+
+@pytest.mark.parametrize("x", [-1.0, -0.5, 0.123, 0.7, 1.0])
+def test_samplers_follow_the_law(x: float) -> None:
+    """χ² at 10⁶ draws, fast and exact; and every mean is the input."""
+    mechanism = md.Quantizer.erm([-2.5, -0.5, 0.1, 0.6, 2.0], 0.8, (-1, 1)).certified()
+    fast = mechanism.sample(np.full(10**6, x), 7)
+    assert chi_square(mechanism, x, fast) > 1e-4
+    exact = mechanism.sample_exact(np.full(10**6, x))
+    # Not seeded, by design: one false alarm in 10⁸ runs.
+    assert chi_square(mechanism, x, exact) > 1e-8
+
+
+def test_exact_sampler_uses_the_certified_weights() -> None:
+    law = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified().law
+    sampler = ExactSampler(law)
+    sampler.draw(np.zeros(8))
+    for segment in range(len(law.knots) - 1):
+        for end in (0, 1):
+            weights = sampler.integer_weights(segment, end)
+            assert [Fraction(w, sum(weights)) for w in weights] == law.row(segment, end)
+    for (segment, end), cumulative in sampler.weights.items():
+        steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
+        assert steps == law.row(segment, end)
+
+
+def test_exact_comparisons_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When 64 bits do not decide, further bits do."""
+    from mechdesign.quantizers.mechanism import sampling
+
+    third = Fraction(1, 3)
+    word = int(third * 2**64)
+    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\x00" * n)
+    assert sampling._below(word, third) and sampling._locate(word, [1, 3]) == 0
+    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\xff" * n)
+    assert not sampling._below(word, third) and sampling._locate(word, [1, 3]) == 1
+
+
+def test_sampling_is_reproducible_and_keeps_shapes() -> None:
+    mechanism = md.Quantizer.rqm(np.linspace(-2, 2, 16), 0.3, (-1, 1))
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 4, 5))
+    assert mechanism.sample(x, 1).shape == x.shape == mechanism.certified().sample_exact(x).shape
+    assert np.array_equal(mechanism.sample(x, 1), mechanism.sample(x, np.random.default_rng(1)))
+    big = np.random.default_rng(0).uniform(-1, 1, 600_000)
+    assert np.array_equal(mechanism.sample(big, 5), mechanism.sample(big, 5))
+    assert abs(np.mean(mechanism.sample(big, 5) - big)) < 5 * 2 / math.sqrt(len(big))
+
+
+def test_many_uneven_knots() -> None:
+    """The sampler's segment search is right where its uniform guide is too coarse."""
+    knots = np.concatenate([[-1.0], -1 + np.geomspace(1e-9, 1, 30), [1.0]])
+    rows = np.stack([np.linspace(0.7, 0.3, len(knots)), np.linspace(0.3, 0.7, len(knots))], axis=1)
+    mechanism = md.Quantizer.interpolated([-2, 2], knots, rows)
+    from mechdesign.quantizers.mechanism.sampling import _Guide
+
+    x = np.concatenate([np.random.default_rng(0).uniform(-1, 1, 10_000), knots, np.nextafter(knots[1:], -2)])
+    expected = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    assert np.array_equal(_Guide(mechanism.knots).segment(x), expected)
+    even = np.linspace(-1, 1, 17)
+    assert np.array_equal(_Guide(even).segment(x), np.clip(np.searchsorted(even, x, side="right") - 1, 0, 15))
+
+
+BAD_BINS = [
+    ([1.0, 0.0, 2.0], "out of order"),
+    ([-1.0, 0.0, 0.0, 1.0], "repeated"),
+    ([-1.0, float("nan"), 1.0], "finite"),
+    ([0.0], "at least 2"),
+    ("abc", "sequence of numbers"),
+]
+
+
+@pytest.mark.parametrize(("bins", "message"), BAD_BINS)
+def test_bad_bins(bins, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.Quantizer.rqm(bins, 0.3, (-1, 1))
+    with pytest.raises(md.DesignError, match=message):
+        md.OPTM(bins, md.PureDP(1.0), UNIFORM)
+
+
+def test_bad_inputs() -> None:
+    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
+    with pytest.raises(md.DesignError, match=r"x = 1.5: inputs must be in \[-1, 1\]; or pass clip=True"):
+        mechanism.sample([0.0, 1.5])
+    assert mechanism.probabilities(7.0, clip=True).tolist() == mechanism.probabilities(1.0).tolist()
+    with pytest.raises(md.DesignError, match="x = nan"):
+        mechanism.sample([0.0, float("nan")], clip=True)
+    with pytest.raises(md.DesignError, match="cover the input range"):
+        md.Quantizer.rqm([-2, -1, 0.5], 0.5, (-1, 1))
+    with pytest.raises(md.DesignError, match="q = 1"):
+        md.Quantizer.rqm([-2, 2], 1, (-1, 1))
+    with pytest.raises(md.DesignError, match="gamma"):
+        md.Quantizer.erm([-2, 0, 2], -1.0, (-1, 1))
+    with pytest.raises(md.DesignError, match="sums to"):
+        md.Quantizer.from_selection([-2, 0, 2], [[1, 0], [0.5, 0.6]], None, (-1, 1))
+    with pytest.raises(md.DesignError, match="no exact law"):
+        mechanism.sample_exact(0.0)
+    with pytest.raises(md.DesignError, match="lower < upper"):
+        md.Quantizer.rqm([-2, 2], 0.5, (1, -1))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_tensors(seed: int) -> None:
+    torch = pytest.importorskip("torch")
+    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
+    x = torch.full((20_000,), 0.3, dtype=torch.float32)
+    y = mechanism.sample(x, seed)
+    assert y.dtype == x.dtype and y.device == x.device and y.shape == x.shape
+    counts = np.array([(y == float(b)).sum().item() for b in mechanism.bins])
+    assert stats.chisquare(counts, mechanism.probabilities(0.3) * len(x)).pvalue > 1e-6
+    with pytest.raises(md.DesignError, match="clip=True"):
+        mechanism.sample(x * 10, seed)
+
+
+def test_pictures() -> None:
+    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
+    assert mechanism.describe([0.0, 1.0]).count("x = ") == 2
+    fig = mechanism.plot([-1.0, 0.0, 1.0])
+    assert len(fig.axes) == 3
+    heights = [bar.get_height() for bar in fig.axes[1].patches]
+    np.testing.assert_allclose(heights, mechanism.probabilities(0.0))

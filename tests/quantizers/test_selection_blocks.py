@@ -1,0 +1,287 @@
+"""The selection family as blocks, and successive linearisation: identities, an exhaustive oracle, certificates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from independent import check_selection_law
+from scipy import stats
+from scipy.optimize import linprog
+from strategies import priors, selections
+
+import mechdesign as md
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.optm.blocks import SelectionBlocks, selection_at
+from mechdesign.quantizers.optm.successive import spread
+
+UNIFORM = stats.uniform(-1, 2)
+
+
+def blocks_of(bins, input_range, prior, loss, **options) -> SelectionBlocks:
+    return SelectionBlocks(
+        np.asarray(bins, dtype=float),
+        input_range,
+        Prior.of(prior, input_range),
+        Loss.of(loss),
+        **{"mirrored": False, **options},
+    )
+
+
+@given(selections(), st.data())
+def test_blocks_agree_with_the_quantizer(given_selection, data) -> None:
+    """Loss, extremes and the round trip, for random selections, priors and losses."""
+    bins, left, right, input_range = given_selection
+    prior = data.draw(priors(*input_range))
+    loss = data.draw(st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
+    blocks = blocks_of(bins, input_range, prior, loss)
+    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
+    q = blocks.unknowns(mechanism.selection)
+    assert blocks.loss(q) == pytest.approx(mechanism.expected_loss(prior, loss), rel=1e-10, abs=1e-12)
+    low, high = blocks.extremes(q)
+    np.testing.assert_allclose(low, mechanism.extremes()[0], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(high, mechanism.extremes()[1], rtol=1e-12, atol=1e-15)
+    again = md.Quantizer.of_selection(blocks.selection(q), input_range)
+    np.testing.assert_allclose(again.starts, mechanism.starts, atol=1e-14)
+    np.testing.assert_allclose(again.ends, mechanism.ends, atol=1e-14)
+
+
+@given(selections(), st.integers(0, 2**32 - 1))
+def test_derivatives_are_exact(given_selection, seed: int) -> None:
+    """Bilinear functions: the central difference is the derivative, whatever the step."""
+    bins, left, right, input_range = given_selection
+    rng = np.random.default_rng(seed)
+    law = stats.uniform(input_range[0], input_range[1] - input_range[0])
+    blocks = blocks_of(bins, input_range, law, "absolute")
+    q = blocks.unknowns(md.Quantizer.from_selection(bins, left, right, input_range).selection)
+    step = rng.uniform(-0.5, 0.5, blocks.size)
+    slope = (blocks.loss(q + step) - blocks.loss(q - step)) / 2
+    assert blocks.gradient(q) @ step == pytest.approx(slope, rel=1e-9, abs=1e-12)
+    change = (blocks.limits(q + step) - blocks.limits(q - step)) / 2
+    np.testing.assert_allclose(blocks.jacobian(q) @ step, change, atol=1e-12)
+
+
+@given(st.integers(2, 9), st.integers(0, 2**32 - 1))
+def test_one_family_stands_for_both_sides(m: int, seed: int) -> None:
+    """With mirrored bins one block serves an interval and its mirror image, under any prior."""
+    rng = np.random.default_rng(seed)
+    half = np.sort(rng.uniform(0.05, 2.5, m // 2))
+    half[-1] = 1.1 + rng.uniform()
+    bins = np.unique(np.concatenate([-half[::-1], [0.0] if m % 2 else [], half]))
+    table = np.tril(rng.uniform(0.05, 1, (len(bins) - 1, len(bins) - 1)))
+    table /= table.sum(axis=1, keepdims=True)
+    mechanism = md.Quantizer.from_selection(bins, table, None, (-1, 1))
+    prior = md.truncated(stats.norm(0.4, 0.7), -1, 1)
+    one = blocks_of(bins, (-1.0, 1.0), prior, "absolute", mirrored=True)
+    q = one.unknowns(mechanism.selection)
+    assert one.loss(q) == pytest.approx(mechanism.expected_loss(prior), rel=1e-10)
+    low, high = one.extremes(q)
+    assert np.log((high / low).max()) == pytest.approx(mechanism.privacy_loss(), abs=1e-10)
+
+
+@given(selections(), st.floats(0.01, 0.99))
+def test_every_unbiased_law_is_a_selection_at_a_point(given_selection, t: float) -> None:
+    """Take the output law of a mechanism at x, find other selection probabilities at x, get the same law."""
+    bins, left, right, (lower, upper) = given_selection
+    mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper))
+    x = lower + t * (upper - lower)
+    if np.min(np.abs(bins - x)) < 1e-3:
+        x += 5e-3 * (1 if x < upper - 6e-3 else -1)
+    law = mechanism.probabilities(x)
+    u, v = selection_at(x, bins, law)
+    b, d = bins[bins < x], bins[bins > x]
+    pairs = u[:, None] * v[None, :] * (d[None, :] - x) / (d[None, :] - b[:, None])
+    others = u[:, None] * v[None, :] * (x - b[:, None]) / (d[None, :] - b[:, None])
+    np.testing.assert_allclose(np.concatenate([pairs.sum(axis=1), others.sum(axis=0)]), law, atol=1e-6)
+
+
+def best_of_four_bins(near: float, far: float, epsilon: float, shares: np.ndarray) -> float:
+    """Oracle: for fixed q_2 the problem is a linear program in q_3; scan q_2(1). Uniform inputs, absolute loss.
+
+    Written from § 2 of the specification for bins ±near, ±far: unknowns q_3(1..3) and one floor per mirrored pair.
+    """
+    b = np.array([-far, -near, near, far])
+    rho = math.exp(epsilon)
+
+    def outer_rows(x: float) -> np.ndarray:
+        """p(x, ·) on [−1, −near) as rows in q_3: the left index is 1 for sure, r = 2, 3, 4 has q_3(5 − r)."""
+        rows = np.zeros((4, 3))
+        for r in (1, 2, 3):
+            share = (b[r] - x) / (b[r] - b[0])
+            rows[0, 3 - r] += share
+            rows[r, 3 - r] += 1 - share
+        return rows
+
+    cost = np.zeros(3)
+    for r in (1, 2, 3):  # ∫ 2 (x − B_1)(B_r − x)/(B_r − B_1) dx/2 over [−1, −near], and its mirror image
+        cost[3 - r] = 2 * _integral(b[0], b[r], -1.0, -near) / (b[r] - b[0])
+    best = math.inf
+    for share in shares:
+        q = np.array([share, 1 - share])  # of the far and of the near bin, both sides alike
+        centre, value = np.zeros((2, 4)), 0.0
+        for i in (0, 1):
+            for r in (0, 1):
+                low, high, weight = b[i], b[3 - r], q[i] * q[r]
+                value += weight * _integral(low, high, -near, near) / (high - low)
+                for k, x in enumerate((-near, near)):
+                    centre[k, i] += weight * (high - x) / (high - low)
+                    centre[k, 3 - r] += weight * (x - low) / (high - low)
+        matrix, rhs = [], []
+        for x in (-1.0, -near):
+            for i, row in enumerate(outer_rows(x)):
+                pair = min(i, 3 - i)
+                for sign, factor in ((1.0, rho), (-1.0, 1.0)):
+                    line = np.zeros(5)
+                    line[:3] = sign * row
+                    line[3 + pair] = -sign * factor
+                    matrix.append(line)
+                    rhs.append(0.0)
+        for row in centre:
+            for i, p in enumerate(row):
+                for sign, factor in ((1.0, rho), (-1.0, 1.0)):
+                    line = np.zeros(5)
+                    line[3 + min(i, 3 - i)] = -sign * factor
+                    matrix.append(line)
+                    rhs.append(-sign * p)
+        answer = linprog(
+            np.append(cost, [0, 0]), A_ub=matrix, b_ub=rhs, A_eq=[[1, 1, 1, 0, 0]], b_eq=[1], method="highs"
+        )
+        if answer.status == 0:
+            best = min(best, answer.fun + value)
+    return best
+
+
+def _integral(low: float, high: float, start: float, end: float) -> float:
+    """∫ (x − low)(high − x) dx from start to end: twice the mean of 2 (…)(…) against the density 1/2 is taken by the caller."""
+
+    def primitive(x: float) -> float:
+        return -(x**3) / 3 + (low + high) * x * x / 2 - low * high * x
+
+    return primitive(end) - primitive(start)
+
+
+@pytest.mark.parametrize(("near", "far", "epsilon"), [(0.4, 6.0, 0.5), (0.5, 3.0, 1.0), (0.5, 3.0, 1.5)])
+def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: float) -> None:
+    """The global optimum of the family, by a scan over its only product; at most the paper's program's value."""
+    bins = [-far, -near, near, far]
+    found = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, bounds="successive").solve()
+    coarse = best_of_four_bins(near, far, epsilon, np.linspace(0.005, 0.995, 199))
+    assert found.value <= coarse * (1 + 1e-6)
+    share = found.selection.query("side == 'left' and interval == 2 and bin == 1")["probability"].item()
+    fine = best_of_four_bins(near, far, epsilon, share + np.linspace(-0.005, 0.005, 41))
+    assert found.value == pytest.approx(fine, rel=1e-5)
+    assert found.value <= md.OPTM(bins, md.PureDP(epsilon), UNIFORM).solve().value
+    assert found.epsilon <= epsilon and check_selection_law(found.mechanism.law, exp_lower(epsilon))
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_between_the_published_families_and_the_optimum(data) -> None:
+    """Random ε, m, losses: private in fractions, above the optimum's bound, below RQM and ERM on the same bins."""
+    epsilon = data.draw(st.floats(0.6, 5.0))
+    m = data.draw(st.sampled_from([5, 6, 8, 12]))
+    loss = data.draw(st.sampled_from(["absolute", "squared"]))
+    bins = np.linspace(-1, 1, m) / math.tanh(epsilon / 4)
+    result = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, loss).solve()
+    assert check_selection_law(result.mechanism.law, exp_lower(epsilon))
+    assert result.lower_bound <= result.value
+    best = math.inf
+    for q in np.linspace(0.02, 0.9, 45):
+        for mechanism in (md.Quantizer.rqm(bins, q, (-1, 1)), md.Quantizer.erm(bins, 10 * q, (-1, 1))):
+            if mechanism.privacy_loss() <= epsilon:
+                best = min(best, mechanism.expected_loss(UNIFORM, loss))
+    assert result.value <= best * (1 + 1e-9)
+
+
+def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
+    """The family's only cost is one choice an interval: the distance to the optimum falls as intervals shrink."""
+    gaps = []
+    for m in (8, 16, 32, 64):
+        result = md.OPTM(np.linspace(-1, 1, m) / math.tanh(0.25), md.PureDP(1.0), UNIFORM, "squared").solve(
+            certify=False
+        )
+        assert result.epsilon <= 1.0
+        gaps.append(result.gap)
+    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.04
+
+
+def test_hundreds_of_bins_with_few_outputs() -> None:
+    """Bins that are not drawn only divide the inputs; the loss stays exact and within the budget."""
+    result = md.OPTM(np.linspace(-1.2, 1.2, 256), md.PureDP(5.0), UNIFORM).solve(outputs=16)
+    drawn = np.flatnonzero(result.mechanism.extremes()[1] > 0)
+    assert len(drawn) <= 16 and {0, 255} <= set(drawn.tolist())
+    assert result.certificate.epsilon_upper <= 5.0
+    assert result.lower_bound <= result.value <= 0.13
+
+
+def test_a_callable_loss_is_minimised_itself() -> None:
+    """As a callable, |t| gives the same mechanism's loss as its closed form."""
+    bins, privacy = np.linspace(-2, 2, 6), md.PureDP(1.5)
+    closed = md.OPTM(bins, privacy, UNIFORM).solve()
+    called = md.OPTM(bins, privacy, UNIFORM, lambda t: np.abs(t)).solve()
+    assert called.value == pytest.approx(closed.value, rel=1e-5)
+    power = md.OPTM(bins, privacy, UNIFORM, lambda t: np.abs(t) ** 1.5).solve()
+    assert power.value <= closed.mechanism.expected_loss(UNIFORM, lambda t: np.abs(t) ** 1.5) * (1 + 1e-9)
+
+
+def test_a_shared_floor_compares_across_outputs() -> None:
+    """The authors' stricter program, beyond four bins: every largest probability against every smallest."""
+    bins = [-4.0, -1.0, 0.2, 0.6, 4.0]
+    strict = md.OPTM(bins, md.PureDP(2.0), UNIFORM, constraints="across-outputs").solve()
+    low, high = strict.mechanism.extremes()
+    assert high.max() / low.min() <= math.exp(2.0) * (1 + 1e-9)
+    assert strict.value >= md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve().value
+
+
+def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
+    bins = [-1.5, -0.5, 0.0, 0.5, 1.5]
+    with pytest.raises(md.InfeasibleError, match=r"smallest feasible epsilon is 1\.60943791") as caught:
+        md.OPTM(bins, md.PureDP(1.6), UNIFORM).solve()
+    assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
+    assert md.OPTM(bins, md.PureDP(1.61), UNIFORM).solve().epsilon <= 1.61
+    with pytest.raises(md.DesignError, match="outputs = 2: must be an integer of at least 4"):
+        md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve(outputs=2)
+
+
+def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
+    """The inner pair alone is a hair over budget; the outer one is drawn once in ten million times and mends it."""
+    near = (1 - 1e-8) / math.tanh(0.125)
+    result = md.OPTM(
+        [-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, bounds="successive"
+    ).solve()
+    assert result.epsilon <= 0.25
+    assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
+    assert 0 < result.mechanism.extremes()[1][0] < 1e-5
+
+
+def test_the_audit_has_the_program_with_its_multipliers() -> None:
+    """Every limit against its floor; multipliers only where a limit is active, and the costs of privacy add up."""
+    result = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.5), UNIFORM).solve()
+    audit = result.audit()
+    model = audit[audit["family"].str.startswith("model")]
+    assert set(model["family"]) == {"model: floor", "model: ceiling"}
+    assert (model["slack"] >= -1e-12).all() and model["index"].str.match(r"p\(-?[\d.]+[+-], \d\)").all()
+    ceiling = model[model["family"] == "model: ceiling"]
+    assert (ceiling.loc[ceiling["dual"] > 1e-6, "slack"] <= 1e-6).all()
+    priced = float((ceiling["dual"] * ceiling["rhs"]).sum())
+    more = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.501), UNIFORM).solve()
+    assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)
+
+
+def test_another_solver_follows_the_same_path() -> None:
+    bins, privacy = np.linspace(-2, 2, 6), md.PureDP(2.0)
+    assert md.OPTM(bins, privacy, UNIFORM).solve("clarabel").value == pytest.approx(
+        md.OPTM(bins, privacy, UNIFORM).solve().value, rel=1e-3
+    )
+
+
+@given(st.integers(4, 300), st.integers(4, 80))
+def test_spread_is_symmetric_and_keeps_the_ends(m: int, count: int) -> None:
+    chosen = spread(m, count)
+    assert len(chosen) <= min(m, max(count, 4)) and {0, m - 1} <= set(chosen.tolist())
+    np.testing.assert_array_equal(chosen, m - 1 - chosen[::-1])

@@ -1,0 +1,141 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+
+SPEC = """
+design = "OPTM"
+bins = [-3.0, -0.5, 0.5, 3.0]
+loss = "absolute"
+[privacy]
+kind = "PureDP"
+epsilon = 1.0
+[prior]
+law = "uniform"
+loc = -1
+scale = 2
+[solve]
+solver = "highs"
+"""
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "from mechdesign.shell.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_solve_and_audit(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    solved = run("solve", "spec.toml", "-o", "result.json", cwd=tmp_path)
+    assert solved.returncode == 0 and "certified in exact arithmetic" in solved.stdout
+    assert md.load(tmp_path / "result.json").value == pytest.approx(1.8785, abs=1e-4)
+    audited = run("audit", "result.json", "--csv", "audit.csv", cwd=tmp_path)
+    assert audited.returncode == 0 and "every constraint of the definition holds" in audited.stdout
+    assert (tmp_path / "audit.csv").exists()
+    text = (tmp_path / "result.json").read_text()
+    (tmp_path / "result.json").write_text(text.replace("0.5", "0.6", 1))
+    broken = run("audit", "result.json", cwd=tmp_path)
+    assert (
+        broken.returncode == 1 and "edited or damaged" in broken.stderr and "Traceback" not in broken.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda: md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve(),
+        lambda: md.OptimalQuantizer(np.linspace(-2, 2, 65), md.PureDP(3.0), stats.uniform(-1, 2)).solve(),
+        lambda: md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+        lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=md.PureDP(1.0)).solve(),
+        lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2), sensitivity=1.0).solve(gap=0.02),
+        lambda: md.CorrelatedGaussian(vectors=np.eye(3), privacy=md.ApproximateDP(0.5, 1e-6)).solve(),
+    ],
+    ids=["quantizer", "many outputs", "channel", "allocation", "noise", "correlated"],
+)
+def test_every_kind_of_result_is_audited(tmp_path: Path, result, capsys) -> None:
+    """Saved, read back to the same bytes, audited without complaint."""
+    from mechdesign.shell.cli import audit
+
+    path = tmp_path / "r.json"
+    result().save(path)
+    md.load(path).save(tmp_path / "again.json")
+    assert path.read_bytes() == (tmp_path / "again.json").read_bytes()
+    audit(path, rows=2, csv=None)
+    assert "every constraint of the definition holds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('design = "OPTM"', 'design = "OPT"'), "design = 'OPT': must be one of"),
+        (("epsilon = 1.0", "epsilon = -1.0"), "epsilon = -1.0: must be"),
+        (('law = "uniform"', 'law = "unifrom"'), "prior.law = 'unifrom'"),
+        (("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [3.0, 1.0]"), "out of order"),
+        (("bins =", "binz ="), "argument = 'binz'"),
+        (("bins = [-3.0, -0.5, 0.5, 3.0]", ""), "needs bins"),
+        (('kind = "PureDP"', 'kind = "DP"'), "privacy.kind = 'DP'"),
+        (("[prior]", "[prior"), "not a readable TOML"),
+        (('solver = "highs"', 'solver = "low"'), "solver = 'low'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, change: tuple[str, str], message: str, capsys, monkeypatch
+) -> None:
+    from mechdesign.shell.cli import main
+
+    (tmp_path / "spec.toml").write_text(SPEC.replace(*change))
+    monkeypatch.setattr(sys, "argv", ["mechdesign", "solve", str(tmp_path / "spec.toml")])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    error = capsys.readouterr().err
+    assert stop.value.code == 1 and message in error and error.count("\n") == 1
+
+
+def test_lists_and_help(tmp_path: Path) -> None:
+    assert "quantizer-tables" in run("study", "list", cwd=tmp_path).stdout
+    assert "clarabel" in run("solvers", cwd=tmp_path).stdout
+    helped = run("--help", cwd=tmp_path)
+    assert helped.returncode == 0 and "audit" in helped.stdout
+    unknown = run("study", "run", "nonesuch", cwd=tmp_path)
+    assert unknown.returncode == 1 and "study = 'nonesuch': must be one of" in unknown.stderr
+    assert run("solve", cwd=tmp_path).returncode == 2
+
+
+def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
+    """The comparison that CI makes, on a small study of its own."""
+    import numpy as np
+    import pandas as pd
+
+    from mechdesign.shell.report import Report, Study, check_study, run_study
+
+    def body(report: Report) -> None:
+        report.text("words")
+        frame = pd.DataFrame(
+            {"name": ["a", "b"], "value": [1.0, 2.0], "seconds": np.random.default_rng().random(2)}
+        )
+        report.table("t", frame, volatile=("seconds",), rtol=1e-6)
+        report.record(seed=report.rng("x").integers(10))
+
+    study = Study("tiny", "Tiny", "", body)
+    kept, fresh = run_study(study, tmp_path / "kept"), run_study(study, tmp_path / "fresh")
+    assert check_study(fresh, kept) == []
+    table = (kept / "t.csv").read_text()
+    (kept / "t.csv").write_text(table.replace("2.0", "2.001", 1))
+    assert "column 'value', row 1: 2.0, kept 2.001" in check_study(fresh, kept)[0]
+    (kept / "t.csv").write_text(table.replace("a,", "c,", 1))
+    assert "column 'name'" in check_study(fresh, kept)[0]
+    manifest = json.loads((kept / "manifest.json").read_text())
+    assert manifest["study"] == "tiny" and "highspy" in manifest["versions"]
+    assert "no manifest" in check_study(fresh, tmp_path)[0]

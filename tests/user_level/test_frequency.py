@@ -1,0 +1,233 @@
+"""Frequency estimation: unbiasedness, exact variances, proved error bounds, projections."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechdesign.channels.channel import Channel, Response
+from mechdesign.channels.hadamard import HadamardResponse
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.spaces.emd import emd
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.frequency import (
+    FrequencyEstimate,
+    LaplaceHistogram,
+    signed_emd,
+    simplex_projection,
+)
+from mechdesign.user_level.frequency_bounds import (
+    emd_error_bound,
+    laplace_error_bound,
+    metric_response_error_bound,
+    second_moments,
+)
+
+SPACE = MetricSpace.clustered(4, 3, within=0.2)
+TRUTH = np.array([30, 5, 5, 20, 10, 0, 0, 0, 10, 15, 3, 2]) / 100
+CHANNELS: dict[str, Response] = {
+    "metric": ClusteredResponse(SPACE, 6.0),
+    "k-ary": KaryResponse(12, 1.0),
+    "hadamard": HadamardResponse(12, 1.0),
+    "dense": Channel.exponential(SPACE, 5.0),
+    "rectangular": Channel(
+        np.hstack([Channel.exponential(SPACE, 5.0).matrix * 0.9, np.full((12, 2), 0.05)]), SPACE
+    ),
+}
+
+
+def items_of(histogram: np.ndarray, count: int) -> np.ndarray:
+    return np.repeat(np.arange(len(histogram)), np.rint(histogram * count).astype(int))
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_unbiased_within_four_standard_errors(name: str) -> None:
+    channel = CHANNELS[name]
+    items = items_of(TRUTH, 100_000)
+    fit = FrequencyEstimate(channel, space=SPACE).fit(channel.sample(items, rng=7))
+    # Exact standard error given the data: Var = (f·P·Q² − f)/N.
+    variance = (TRUTH @ channel.dense @ channel.inverse**2 - TRUTH) / len(items)
+    assert (np.abs(fit.estimate - TRUTH) <= 4 * np.sqrt(variance)).all()
+    assert fit.estimate.sum() == pytest.approx(1, abs=1e-12)
+    assert fit.standard_errors == pytest.approx(np.sqrt(variance), rel=0.1, abs=1e-4)
+
+
+def test_laplace_unbiased_within_four_standard_errors() -> None:
+    release = LaplaceHistogram(SPACE, epsilon=0.5, users=20)
+    rng = np.random.default_rng(3)
+    estimates = np.array([release(TRUTH, rng).estimate for _ in range(20_000)])
+    error = release(TRUTH, rng).standard_errors / math.sqrt(len(estimates))
+    assert (np.abs(estimates.mean(axis=0) - TRUTH) <= 4 * error).all()
+    assert estimates.std(axis=0) == pytest.approx(release(TRUTH, rng).standard_errors, rel=0.03)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("project", [False, True])
+def test_measured_error_is_under_the_bound(name: str, project: bool) -> None:
+    channel = CHANNELS[name]
+    items = items_of(TRUTH, 1000)
+    estimator = FrequencyEstimate(channel, space=SPACE, project=project)
+    rng = np.random.default_rng(11)
+    fits = [estimator.fit(channel.sample(items, rng)) for _ in range(40)]
+    errors = [fit.emd(TRUTH) for fit in fits]
+    assert np.mean(errors) <= fits[0].error_bound
+    assert np.mean(errors) >= fits[0].error_bound / 12  # the bound is of the right order
+    if project:
+        assert all((fit.histogram >= 0).all() and abs(fit.histogram.sum() - 1) < 1e-12 for fit in fits)
+        assert errors[0] == pytest.approx(emd(fits[0].histogram, TRUTH, SPACE), abs=1e-12)
+
+
+@pytest.mark.parametrize("project", [False, True])
+def test_laplace_error_is_under_the_bound(project: bool) -> None:
+    release = LaplaceHistogram(SPACE, epsilon=0.5, users=100, project=project)
+    rng = np.random.default_rng(5)
+    errors = [release(TRUTH, rng).emd(TRUTH) for _ in range(100)]
+    assert release.error_bound / 12 <= np.mean(errors) <= release.error_bound
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_second_moments_by_enumeration(name: str) -> None:
+    """Σ_x Var f̂_x from all outcomes of one report, against the closed forms."""
+    channel = CHANNELS[name]
+    points, clusters = second_moments(channel, SPACE)
+    inverse, labels = channel.inverse, np.repeat(np.arange(4), 3)
+    sums = np.array([inverse[:, labels == a].sum(axis=1) for a in range(4)]).T
+    largest = largest_sums = 0.0
+    for x in range(12):
+        mean = channel.dense[x] @ inverse
+        assert mean == pytest.approx(np.eye(12)[x], abs=1e-9)
+        largest = max(largest, float(channel.dense[x] @ ((inverse - mean) ** 2).sum(axis=1)))
+        centred = sums - channel.dense[x] @ sums
+        largest_sums = max(largest_sums, float(channel.dense[x] @ (centred**2).sum(axis=1)))
+    assert points - 1 == pytest.approx(largest, rel=1e-9)
+    assert clusters - 1 == pytest.approx(largest_sums, rel=1e-9)
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.floats(0.01, 1.0),
+    st.floats(0.1, 30.0),
+    st.integers(1, 10**6),
+)
+def test_both_theorems_agree(clusters: int, size: int, within: float, alpha: float, reports: int) -> None:
+    """Theorem 6.5 from dense matrices, and Theorem 6.6 in closed form."""
+    if clusters * size < 2:
+        return
+    space = MetricSpace.clustered(clusters, size, within=within)
+    response = ClusteredResponse(space, alpha)
+    closed = metric_response_error_bound(space, alpha, reports=reports)
+    dense = emd_error_bound(Channel(response.dense, space), space, reports=reports)
+    assert closed == pytest.approx(dense, rel=1e-5, abs=1e-6)
+    fast = emd_error_bound(response, space, reports=reports)
+    assert closed == pytest.approx(fast, rel=1e-9, abs=1e-8)
+    assert emd_error_bound(response, space, reports=reports, population=True) >= fast - 1e-12
+
+
+def test_population_bound_covers_sampling() -> None:
+    channel, count = CHANNELS["metric"], 500
+    rng = np.random.default_rng(2)
+    estimator = FrequencyEstimate(channel)
+    errors = []
+    for _ in range(60):
+        items = rng.choice(12, size=count, p=TRUTH)
+        errors.append(signed_emd(estimator.fit(channel.sample(items, rng)).estimate - TRUTH, SPACE))
+    assert np.mean(errors) <= emd_error_bound(channel, SPACE, reports=count, population=True)
+
+
+@pytest.mark.parametrize("space", [MetricSpace.grid(3, 3), MetricSpace.line([0.0, 1.0, 4.0, 5.0])])
+@pytest.mark.parametrize("project", [False, True])
+def test_bounds_on_other_spaces(space: MetricSpace, project: bool) -> None:
+    channel = Channel.exponential(space, 1.5)
+    items = np.arange(400) % 2
+    truth = space.histogram(items)
+    estimator = FrequencyEstimate(channel, project=project)
+    rng = np.random.default_rng(8)
+    errors = [estimator.fit(channel.sample(items, rng)).emd(truth) for _ in range(40)]
+    assert np.mean(errors) <= estimator.error_bound(400)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 4))
+def test_projection_is_nearest_in_emd_on_clusters(seed: int, clusters: int, size: int) -> None:
+    if clusters * size < 2:
+        return
+    rng = np.random.default_rng(seed)
+    space = MetricSpace.clustered(clusters, size, within=0.3)
+    estimate = rng.standard_normal(space.size)
+    estimate += (1 - estimate.sum()) / space.size
+    p = simplex_projection(estimate, space)
+    assert (p >= 0).all() and p.sum() == pytest.approx(1, abs=1e-12)
+    q = cp.Variable(space.size, nonneg=True)
+    near = 0.3
+    grouped = [cp.abs(cp.sum((q - estimate)[a * size : (a + 1) * size])) for a in range(clusters)]
+    cost = near / 2 * cp.norm1(q - estimate) + (1 - near) / 2 * sum(grouped)
+    best = cp.Problem(cp.Minimize(cost), [cp.sum(q) == 1]).solve(solver=cp.HIGHS)
+    mine = (
+        near / 2 * np.abs(p - estimate).sum()
+        + (1 - near) / 2 * np.abs((p - estimate).reshape(clusters, size).sum(axis=1)).sum()
+    )
+    assert mine == pytest.approx(best, abs=1e-7)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_euclidean_projection_meets_its_optimality_condition(seed: int, size: int) -> None:
+    vector = np.random.default_rng(seed).standard_normal(size) * 2
+    p = simplex_projection(vector)
+    assert (p >= 0).all() and p.sum() == pytest.approx(1, abs=1e-12)
+    # p is the projection iff (v − p)·(q − p) <= 0 for every vertex q of the simplex.
+    assert ((vector - p) @ (np.eye(size) - p).T <= 1e-9).all()
+
+
+def test_signed_emd_is_shift_invariant() -> None:
+    space = MetricSpace.grid(2, 3)
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(6), size=2)
+    assert signed_emd(p - q, space) == pytest.approx(emd(p, q, space), abs=1e-12)
+    assert signed_emd(np.zeros(6), space) == 0.0
+
+
+def test_error_bound_of_laplace_by_hand() -> None:
+    # Two points: one coordinate's noise (η₁ − η₂)/2, E|·| <= sd = b; EMD = d·|Δ₁|.
+    space = MetricSpace.clustered(1, 2, within=3.0, across=3.0)
+    assert laplace_error_bound(space, 0.1) == pytest.approx(3.0 * 0.1, rel=1e-12)
+
+
+def test_fits_round_trip() -> None:
+    channel = CHANNELS["hadamard"]
+    estimator = FrequencyEstimate(channel, space=SPACE, project=True)
+    fit = estimator.fit(channel.sample(np.zeros(50, dtype=int), rng=1))
+    again = loads(dumps(fit))
+    assert np.array_equal(again.histogram, fit.histogram) and again.error_bound == fit.error_bound
+    assert loads(dumps(estimator)).error_bound(9) == estimator.error_bound(9)
+    counts = np.bincount(channel.sample(np.zeros(50, dtype=int), rng=1), minlength=16)
+    assert np.array_equal(estimator.fit_counts(counts).estimate, fit.estimate)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: FrequencyEstimate(Channel([[0.5, 0.5], [0.5, 0.5]])), "singular"),
+        (lambda: FrequencyEstimate(Channel([[1.0], [1.0]])), "singular"),
+        (lambda: FrequencyEstimate(np.eye(2)), "channel"),
+        (lambda: FrequencyEstimate(KaryResponse(3, 1.0), space=MetricSpace.grid(2, 2)), "space"),
+        (lambda: FrequencyEstimate(KaryResponse(3, 1.0)).fit([0, 3]), "reports = 3"),
+        (lambda: FrequencyEstimate(KaryResponse(3, 1.0)).fit([]), "empty"),
+        (lambda: FrequencyEstimate(KaryResponse(3, 1.0)).fit([0.5]), "reports"),
+        (lambda: FrequencyEstimate(KaryResponse(3, 1.0)).fit_counts([0, 0, 0]), "counts"),
+        (lambda: LaplaceHistogram(SPACE, epsilon=0.0, users=3), "epsilon"),
+        (lambda: LaplaceHistogram(SPACE, epsilon=1.0, users=0), "users"),
+        (lambda: LaplaceHistogram(SPACE, epsilon=1.0, users=3)(np.ones(12)), "sum to 1"),
+        (lambda: emd_error_bound(KaryResponse(12, 1.0), SPACE, reports=0), "reports"),
+    ],
+)
+def test_bad_input_is_named(make, named: str) -> None:
+    with pytest.raises(DesignError, match=named):
+        make()

@@ -1,0 +1,291 @@
+"""Linear queries: exact sensitivity against linear programs, exact ball sampling, privacy by exact divergences."""
+
+import itertools
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+from shuffle_oracle import multisets, random_space
+from test_metric import SPACES
+
+from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.noise.knorm import KNormNoise, ball
+from mechdesign.spaces.emd import emd, emd_multisets
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.linear_query import LinearQuery
+from mechdesign.user_level.linear_release import LinearRelease
+
+ORDERS = (1, 2, math.inf)
+
+
+def largest_change(space, weights):
+    """max w·(F(p) − F(q)) over histograms p, q at EMD(p, q) = 1 unit, as a linear program over p, q and the plan.
+
+    Histograms at EMD exactly one unit need not exist; the ratio does not change with the size of the move, so p and
+    q share a total mass that is free.
+    """
+    n = space.size
+    plan = n * n
+    # Variables: plan (n²), p (n), q (n). Marginals tie them; the cost of the plan is at most 1.
+    marginals = np.zeros((2 * n, plan + 2 * n))
+    marginals[:n, :plan] = np.kron(np.eye(n), np.ones(n))
+    marginals[n:, :plan] = np.kron(np.ones(n), np.eye(n))
+    marginals[:n, plan : plan + n] = -np.eye(n)
+    marginals[n:, plan + n :] = -np.eye(n)
+    cost = np.r_[space.distances.ravel(), np.zeros(2 * n)][None]
+    result = optimize.linprog(
+        -np.r_[np.zeros(plan), weights, -weights],
+        A_ub=cost,
+        b_ub=[1.0],
+        A_eq=marginals,
+        b_eq=np.zeros(2 * n),
+        bounds=(0, 1e6),
+        method="highs",
+    )
+    return -result.fun
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_lipschitz_is_the_largest_ratio_over_histograms(seed):
+    rng = np.random.default_rng(seed)
+    space = random_space(rng, int(rng.integers(2, 6)))
+    query = LinearQuery(space, rng.normal(size=(space.size, int(rng.integers(1, 4)))))
+    k = query.dimension
+    order = ORDERS[seed % 3]
+    if order == 1:  # dual ball: sign vectors
+        directions = [np.array(s) for s in itertools.product((-1, 1), repeat=k)]
+    elif order == math.inf:
+        directions = [sign * e for e in np.eye(k) for sign in (-1, 1)]
+    else:  # no finite dual ball; the maximum is at the direction of some pair, and no direction exceeds it
+        gaps = query.values[:, None] - query.values[None]
+        i, j = np.triu_indices(space.size, 1)
+        directions = [g / np.linalg.norm(g) for g in gaps[i, j]]
+    best = max(largest_change(space, query.values @ w) for w in directions)
+    got = query.lipschitz(order)
+    assert got == pytest.approx(best, rel=1e-9)
+    p, q = rng.dirichlet(np.ones(space.size), 2)
+    assert np.linalg.norm(query(p) - query(q), ord=order) <= got * emd(p, q, space) * (1 + 1e-9)
+
+
+def test_ready_made_queries():
+    space = MetricSpace.euclidean(np.random.default_rng(0).random((8, 2)))
+    average = LinearQuery.average(space)
+    assert average.lipschitz(2) == pytest.approx(1.0, rel=1e-12)
+    assert 1.0 <= average.lipschitz(1) <= math.sqrt(2) * (1 + 1e-12)
+    assert LinearQuery.distance_to(space, 3).lipschitz() <= 1 + 1e-12
+    region = LinearQuery.region(space, [0, 1], bandwidth=0.5)
+    assert region.values[:2].ravel().tolist() == [1, 1] and region.lipschitz() <= 2 * (1 + 1e-12)
+    v = np.random.default_rng(1).normal(size=(3, 2))
+    assert LinearQuery.embedding(space, v).lipschitz(2) <= np.linalg.norm(v, 2) * (1 + 1e-12)
+    assert np.abs(LinearQuery.similarity(space, v).values).max() <= math.sqrt(2)
+    histogram = LinearQuery.histogram(space)
+    nearest = (space.distances + np.eye(8) * 9).min()
+    assert histogram.lipschitz(1) == pytest.approx(2 / nearest, rel=1e-12)
+    assert histogram.spread(1) == pytest.approx(2.0, rel=1e-12)
+
+
+# ---------------------------------------------------------------------- K-norm noise
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_ball_is_uniform(order, k):
+    """‖u‖^k is uniform on [0, 1], and by symmetry each coordinate has the ball's own marginal variance."""
+    points = ball(k, order, 40_000, rng=7)
+    radius = np.linalg.norm(points, ord=order, axis=1)
+    assert stats.kstest(radius**k, "uniform").pvalue > 1e-4
+    variance = {1: 2 / ((k + 1) * (k + 2)), 2: 1 / (k + 2), math.inf: 1 / 3}[order]
+    spread = (points**2).std(axis=0).max() / math.sqrt(len(points))
+    assert np.abs((points**2).mean(axis=0) - variance).max() <= 4.5 * spread
+    assert np.abs(points.mean(axis=0)).max() <= 4.5 * math.sqrt(variance / len(points))
+    if k == 2:  # area of an off-centre box inside the ball
+        inside = ((points >= [0.1, 0.2]) & (points <= [0.4, 0.5])).all(axis=1).mean()
+        area = {1: 2, 2: math.pi, math.inf: 4}[order]
+        assert inside == pytest.approx(0.09 / area, abs=4.5 * math.sqrt(0.09 / area / len(points)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("k", [1, 3])
+def test_knorm_noise_moments_and_law(order, k):
+    noise = KNormNoise(k, 0.7, norm=order)
+    z = noise.sample(100_000, rng=11)
+    length = np.linalg.norm(z, ord=order, axis=1)
+    assert stats.kstest(length, noise.norm_law.cdf).pvalue > 1e-4
+    assert abs(length.mean() - k * 0.7) <= 4 * noise.norm_law.std() / math.sqrt(len(z))
+    assert noise.mean_norm() == pytest.approx(noise.norm_law.mean())
+    assert np.abs(z.mean(axis=0)).max() <= 4 * math.sqrt(noise.variance() / len(z))
+    spread = (z**2).std() / math.sqrt(len(z))
+    assert np.abs((z**2).mean(axis=0) - noise.variance()).max() <= 4.5 * spread
+    if k == 1 or order == 1:
+        assert stats.kstest(z[:, 0], stats.laplace(scale=0.7).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_knorm_density_integrates_to_one(order):
+    noise = KNormNoise(2, 0.5, norm=order)
+    quarter = integrate.dblquad(lambda y, x: math.exp(noise.log_density([x, y])), 0, 15, 0, 15, epsabs=1e-7)[
+        0
+    ]
+    assert 4 * quarter == pytest.approx(1.0, abs=1e-5)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_knorm_log_ratio_is_bounded_by_the_loss_and_reaches_it(seed):
+    rng = np.random.default_rng(seed)
+    k, order = int(rng.integers(1, 5)), ORDERS[int(rng.integers(3))]
+    noise = KNormNoise(k, float(rng.uniform(0.1, 2)), norm=order)
+    shift = rng.normal(size=k)
+    loss = noise.loss(np.linalg.norm(shift, ord=order))
+    z = rng.normal(size=(50, k)) * 3
+    assert (noise.log_density(z) - noise.log_density(z - shift) <= loss + 1e-12).all()
+    far = -shift * 4  # directly behind: the bound is attained
+    assert noise.log_density(far) - noise.log_density(far - shift) == pytest.approx(loss, rel=1e-9)
+
+
+# ---------------------------------------------------------------------- releases
+
+
+def exact_gaussian(epsilon, shift, sigma):
+    """Hockey-stick divergence of two Gaussians, 40 digits (Balle and Wang 2018)."""
+    with mp.workdps(40):
+        mu = mp.mpf(shift) / mp.mpf(sigma)
+        if mu == 0:
+            return 0.0
+        e = mp.mpf(epsilon)
+        return float(mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_small_linear_release_exceeds_its_claim(seed):
+    """Every pair of datasets over at most 4 points and 4 items: Laplace exactly, Gaussian in 40 digits."""
+    rng = np.random.default_rng(seed)
+    space = random_space(rng, int(rng.integers(2, 5)))
+    query = LinearQuery(space, rng.normal(size=(space.size, int(rng.integers(1, 3)))))
+    alpha, users = float(10 ** rng.uniform(-1, 1.5)) / space.diameter, int(rng.integers(1, 5))
+    model = {"model": "central", "users": users} if users > 1 else {"model": "local"}
+    sizes = [multisets(space.size, int(m)) for m in rng.integers(1, 5, 2)]  # of two sizes: unbounded
+    shift = (query(space.histogram(sizes[0]))[:, None] - query(space.histogram(sizes[1]))[None]) / users
+    distance = emd_multisets(sizes[0][:, None], sizes[1][None], space)
+    order = ORDERS[seed % 3]
+    pure = LinearRelease(query, alpha, norm=order, **model)
+    loss = np.linalg.norm(shift, ord=order, axis=-1) / pure.scale
+    assert (
+        loss <= alpha * distance * (1 + 1e-12) + 1e-13
+    ).all()  # the K-norm's exact loss, reached in its tail
+    delta = float(10 ** rng.uniform(-9, -1))
+    gaussian = LinearRelease(query, alpha, gaussian=True, delta=delta, **model)
+    length = np.linalg.norm(shift, axis=-1)
+    moved = length > 0
+    exact = np.zeros_like(length)
+    exact[moved] = gaussian_profile(alpha * distance[moved], length[moved] / gaussian.scale)
+    assert exact.max() <= delta * (1 + 1e-12)
+    worst = np.unravel_index(exact.argmax(), exact.shape)
+    if exact[worst] > 0:
+        assert exact_gaussian(alpha * distance[worst], length[worst], gaussian.scale) <= delta * (1 + 1e-12)
+
+
+@settings(max_examples=50)
+@given(st.floats(0.05, 20), st.floats(-12, -0.5), st.floats(0.1, 10))
+def test_the_gaussian_supremum_is_at_the_diameter(alpha, log_delta, diameter):
+    space = MetricSpace.line([0.0, diameter])
+    delta = 10**log_delta
+    release = LinearRelease(LinearQuery.average(space), alpha, model="local", gaussian=True, delta=delta)
+    t = np.concatenate([np.geomspace(1e-6, 1, 200), np.linspace(0.9, 1, 50)]) * diameter
+    profile = gaussian_profile(alpha * t, t / release.scale)
+    assert profile.max() == profile[-1] or profile[-1] >= profile.max() * (1 - 1e-12)
+    assert profile[-1] <= delta
+    # No smaller σ will do.
+    assert gaussian_profile(alpha * diameter, diameter / (release.scale * (1 - 1e-9))) > delta
+
+
+def test_the_proof_of_monotony_in_t():
+    """δ'(y) = 2φ(y − κ)[1 − κM(κ + y)], against a derivative in 50 digits."""
+    with mp.workdps(50):
+        for kappa, y in itertools.product((0.1, 1.0, 7.0), (0.01, 0.5, 3.0)):
+            k, v = mp.mpf(kappa), mp.mpf(y)
+            delta = lambda s, k=k: mp.ncdf(s - k) - mp.exp(2 * k * s) * mp.ncdf(-k - s)  # noqa: E731
+            slope = 2 * mp.npdf(v - k) * (1 - k * mp.ncdf(-k - v) / mp.npdf(k + v))
+            assert abs(mp.diff(delta, v) - slope) < mp.mpf(10) ** -20 and slope > 0
+
+
+def test_scales_are_those_of_the_theorem():
+    space = MetricSpace.line([0.0, 1.0, 3.0])
+    query = LinearQuery.average(space)
+    assert LinearRelease(query, 5.0, model="local").scale == pytest.approx(1 / 5)
+    assert LinearRelease(query, 5.0, users=1000).scale == pytest.approx(1 / 5000)
+    wide = LinearRelease(LinearQuery.histogram(space), 5.0, users=10, norm=1)
+    assert wide.error() == pytest.approx(3 * wide.scale) and wide.scale == pytest.approx(2 / 50)
+
+
+def test_releases_are_unbiased_with_the_stated_error():
+    space = SPACES["euclidean"]
+    query = LinearQuery.average(space)
+    p = np.random.default_rng(3).dirichlet(np.ones(space.size))
+    for options in ({"norm": 1}, {"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-5}):
+        release = LinearRelease(query, 3.0, model="local", **options)
+        answers = release(np.tile(p, (100_000, 1)), rng=5)
+        noise = answers - query(p)
+        deviation = release.rms() / math.sqrt(query.dimension)
+        assert np.abs(noise.mean(axis=0)).max() <= 4.5 * deviation / math.sqrt(len(noise))
+        order = 2 if "gaussian" in options else options["norm"]
+        length = np.linalg.norm(noise, ord=order, axis=1)
+        assert abs(length.mean() - release.error()) <= 4.5 * length.std() / math.sqrt(len(noise))
+        assert (noise**2).sum(axis=1).mean() == pytest.approx(release.rms() ** 2, rel=0.03)
+
+
+def test_central_release_takes_the_mean_over_users():
+    space = MetricSpace.line([0.0, 1.0, 2.0])
+    release = LinearRelease(LinearQuery.average(space), 1.0, users=4)
+    rows = np.random.default_rng(0).dirichlet(np.ones(3), 4)
+    assert release(rows, rng=1) == pytest.approx(release(rows.mean(axis=0), rng=1))
+    assert release.guarantee.sizes == "unbounded" and release.guarantee.model == "central"
+    again = loads(dumps(release))
+    assert again.scale == release.scale and again(rows, rng=1) == release(rows, rng=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 0}, "alpha"),
+        ({"gaussian": True}, "delta > 0"),
+        ({"delta": 1e-6}, "gaussian=True"),
+        ({"users": 0}, "users"),
+        ({"model": "local"}, "users"),
+        ({"model": "cloud"}, "model"),
+        ({"norm": 3}, "norm"),
+        ({"query": LinearQuery(SPACES["line"], np.ones(4))}, "constant"),
+    ],
+)
+def test_bad_releases(change, message):
+    arguments = {"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change}
+    with pytest.raises(DesignError, match=message):
+        LinearRelease(**arguments)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: LinearQuery(SPACES["line"], np.ones(3)),
+        lambda: LinearQuery(SPACES["line"], [1, 2, 3, np.inf]),
+        lambda: LinearQuery(SPACES["line"], "abcd"),
+        lambda: LinearQuery.average(SPACES["clustered"]),
+        lambda: LinearQuery.distance_to(SPACES["line"], 9),
+        lambda: LinearQuery.region(SPACES["line"], [0], bandwidth=0),
+        lambda: LinearQuery.embedding(SPACES["line"], [[1.0, 2.0]]),
+        lambda: LinearQuery.similarity(SPACES["line"], [[0.0]]),
+        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2)(np.eye(4)[:3]),
+        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2)([1, 0, 0]),
+        lambda: KNormNoise(0, 1.0),
+        lambda: KNormNoise(1, 0.0),
+        lambda: KNormNoise(1, 1.0, norm=1.5),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(DesignError):
+        call()

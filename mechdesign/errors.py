@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DesignError", "InfeasibleError", "MechdesignError", "ResultFormatError", "SolverError"]
+__all__ = [
+    "DesignError",
+    "InfeasibleError",
+    "MechdesignError",
+    "MissingExtra",
+    "ResultFormatError",
+    "SolverError",
+]
 
 
 class MechdesignError(Exception):
@@ -72,3 +79,18 @@ class SolverError(MechdesignError):
 
 class ResultFormatError(MechdesignError, ValueError):
     """A result file is truncated, edited, of another version, or not one of ours."""
+
+
+class MissingExtra(MechdesignError, ImportError):
+    """An optional library is not installed; the message names the extra that brings it.
+
+    Examples
+    --------
+    >>> print(MissingExtra.of("opendp", "an OpenDP measurement"))
+    an OpenDP measurement needs opendp: pip install 'mechdesign[opendp]'
+    """
+
+    @classmethod
+    def of(cls, extra: str, what: str, library: str | None = None) -> MissingExtra:
+        """Return the error "`what` needs `library`: pip install …"."""
+        return cls(f"{what} needs {library or extra}: pip install 'mechdesign[{extra}]'")

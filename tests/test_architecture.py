@@ -1,4 +1,4 @@
-"""The arrows of the design: who may import whom; and that the distribution ships every package."""
+"""The rules of the house: floors, circles, borders; and that the distribution ships every package."""
 
 from __future__ import annotations
 
@@ -6,66 +6,72 @@ import ast
 import tomllib
 from pathlib import Path
 
-import pytest
+import house
 
 import mechdesign
 
-SOURCE = Path(mechdesign.__file__).parent
 ROOT = Path(__file__).parent.parent
 
-# package → what it must not import
-FORBIDDEN = {
-    "mechanisms": (
-        "mechdesign.solvers",
-        "mechdesign.designs",
-        "mechdesign.audit",
-        "mechdesign.search",
-        "cvxpy",
-        "highspy",
-    ),
-    "audit": ("mechdesign.solvers", "mechdesign.designs", "mechdesign.search", "cvxpy", "highspy"),
-    "solvers": ("mechdesign.designs", "mechdesign.mechanisms", "mechdesign.audit", "mechdesign.search"),
-    "accounting": ("mechdesign.solvers", "mechdesign.designs", "mechdesign.audit", "cvxpy", "highspy"),
-}
+
+def test_no_import_runs_upward() -> None:
+    assert house.upward(house.arrows()) == []
 
 
-def imports(path: Path, *, top_level: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for node in tree.body if top_level else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+def test_no_circles_between_files() -> None:
+    assert house.circles(house.arrows()) == []
 
 
-@pytest.mark.parametrize("package", sorted(FORBIDDEN))
-def test_arrows_point_one_way(package: str) -> None:
-    for path in (SOURCE / package).rglob("*.py"):
-        bad = {i for i in imports(path) for f in FORBIDDEN[package] if i == f or i.startswith(f + ".")}
-        assert not bad, f"{path.relative_to(SOURCE)} imports {sorted(bad)}"
+def test_no_circles_between_the_sub_rooms_of_a_wing() -> None:
+    assert house.circles(house.sub_rooms(house.arrows())) == []
+
+
+def test_no_file_imports_its_own_packages_init() -> None:
+    for name, path in house.modules().items():
+        if path.name != "__init__.py":
+            parents = {name.rpartition(".")[0]}
+            bad = parents & {t.rpartition(".")[0] for t in house.imports(path) if t not in house.modules()}
+            own = [
+                t for t in house.imports(path) if t.rpartition(".")[0] in parents and t not in house.modules()
+            ]
+            assert not bad or name.count(".") == 1, f"{name}: {own}"
+
+
+def test_underscore_names_stay_at_home() -> None:
+    for name, path in house.modules().items():
+        bad = [
+            t
+            for t in house.imports(path)
+            if t.startswith("mechdesign") and t.rpartition(".")[2].startswith("_")
+        ]
+        assert not bad, f"{name} imports {bad}"
+
+
+def test_highspy_stays_in_the_solvers() -> None:
+    for name, path in house.modules().items():
+        if house.room(name) != "solvers":
+            assert not [t for t in house.imports(path) if t.split(".")[0] == "highspy"], name
+
+
+def test_packages_say_what_lives_in_them() -> None:
+    for name, path in house.modules().items():
+        if path.name == "__init__.py":
+            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            assert len(doc.split()) >= 8, f"{name}: {doc!r} says nothing"
 
 
 def test_studies_use_the_public_api_only() -> None:
-    allowed = {"mechdesign", "mechdesign.shell.report", "mechdesign.plotting"}
-    for path in (ROOT / "studies").glob("*.py"):
-        used = {i for i in imports(path) if i.split(".")[0] == "mechdesign"}
-        bad = {
-            i
-            for i in used
-            if not any(i == a or (a != "mechdesign" and i.startswith(a + ".")) for a in allowed)
-        }
-        assert not bad, f"{path.name} imports {sorted(bad)}"
+    allowed = ("mechdesign.shell.studykit", "mechdesign.plotting")
+    for path in (ROOT / "studies").rglob("*.py"):
+        if "benchmarks" in path.parts:
+            continue
+        inner = [t for t in house.imports(path) if t.startswith("mechdesign.")]
+        assert all(t.startswith(allowed) for t in inner), f"{path.name} imports {inner}"
 
 
 def test_every_package_is_shipped() -> None:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())
     shipped = set(table["tool"]["setuptools"]["packages"])
-    present = {
-        ".".join(("mechdesign", *p.parent.relative_to(ROOT / "mechdesign").parts))
-        for p in (ROOT / "mechdesign").rglob("__init__.py")
-    }
+    present = {name for name, path in house.modules().items() if path.name == "__init__.py"}
     assert present <= shipped
 
 

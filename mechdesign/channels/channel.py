@@ -30,10 +30,10 @@ from mechdesign.channels.channel_loss import integer_rows, metric_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["Channel", "Response", "check_prior", "loss_matrix"]
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.typing import Array
 
 __all__ = ["integer_rows", "metric_loss"]
 
-Array = NDArray[np.float64]
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
 # doubles first), doubled; and of a logarithm accurate to an ulp.

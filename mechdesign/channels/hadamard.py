@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Ints, Response
 from mechdesign.channels.responses import TOP, at_least_two, budget, level
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
 
 __all__ = ["HadamardResponse", "walsh_hadamard"]
-
-Array = NDArray[np.float64]
 
 
 def walsh_hadamard(vector: ArrayLike) -> Array:

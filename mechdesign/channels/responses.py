@@ -18,17 +18,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Ints, Response, check_alpha
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["ClusteredResponse", "KaryResponse"]
 
-Array = NDArray[np.float64]
 
 TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import dumps, loads, serializable
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import Certificate
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.typing import Status
 
-__all__ = ["AUDIT_COLUMNS", "Result", "SolveReport", "load"]
+__all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
 
@@ -27,8 +29,8 @@ class SolveReport:
     ----------
     solver : str
         The backend that answered.
-    status : str
-        "optimal", "inaccurate", …
+    status : Status
+        How it ended, in this package's words.
     seconds, build_seconds : float
         Time in the solver, time to build and compile the model.
     variables, constraints, iterations : int, optional
@@ -39,7 +41,7 @@ class SolveReport:
     """
 
     solver: str
-    status: str = "optimal"
+    status: Status = Status.OPTIMAL
     seconds: float = 0.0
     build_seconds: float = 0.0
     variables: int | None = None
@@ -47,6 +49,14 @@ class SolveReport:
     iterations: int | None = None
     requested: str | None = None
     fallbacks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "status", Status(self.status))
+        except ValueError:
+            raise DesignError.of(
+                "status", self.status, f"must be one of {[s.value for s in Status]}"
+            ) from None
 
     @classmethod
     def of(cls, solution: Any, **changes: Any) -> SolveReport:
@@ -64,7 +74,7 @@ class SolveReport:
                 "fallbacks",
             )
         }
-        return cls(**{**fields, "status": solution.status.value, **changes})
+        return cls(**{**fields, "status": solution.status, **changes})
 
     def lines(self) -> list[str]:
         """The model's size and how the solve went, for summaries."""
@@ -92,20 +102,24 @@ class Result:
         Objective value of `mechanism`, computed from the mechanism.
     lower_bound : float, optional
         Proved: no mechanism the design allows does better.
-    report : SolveReport
+    solver_report : SolveReport
+        The solver's account.
     notes : tuple of str
         What a reader should know before trusting it.
-    certificate : object, optional
+    certificate : Certificate, optional
         Exact evidence.
+    duals : DataFrame, optional
+        Multipliers of the model's constraints: family, index, dual.
     """
 
     design: Any
     mechanism: Any
     value: float
     lower_bound: float | None = None
-    report: SolveReport = field(default_factory=lambda: SolveReport("none"))
+    solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
-    certificate: Any = None
+    certificate: Certificate | None = None
+    duals: pd.DataFrame | None = None
 
     @property
     def gap(self) -> float | None:
@@ -115,9 +129,9 @@ class Result:
         return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
     @property
-    def status(self) -> str:
-        """The solver's status in this package's words."""
-        return self.report.status
+    def status(self) -> Status:
+        """How the solve ended."""
+        return self.solver_report.status
 
     def audit(self) -> pd.DataFrame:
         """Every constraint of the definition, recomputed from the mechanism alone.
@@ -144,7 +158,7 @@ class Result:
 
     def summary(self) -> str:
         """A short, proof-like account."""
-        lines = [type(self.design).__name__, *self.report.lines(), f"value: {self.value:.9g}"]
+        lines = [type(self.design).__name__, *self.solver_report.lines(), f"value: {self.value:.9g}"]
         if self.lower_bound is not None:
             lines.append(f"lower bound: {self.lower_bound:.9g} (proved), gap {self.gap:.2g}")
         lines += self._evidence()
@@ -183,20 +197,3 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is not None:
         Path(path).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
     return text
-
-
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read a result (or any other stored value) back from `path`.
-
-    Raises
-    ------
-    ResultFormatError
-        Missing, truncated, edited, or of another version; one line that says which.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ResultFormatError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultFormatError(f"{path}: cannot be read ({error})") from None
-    return loads(text, source=str(path))

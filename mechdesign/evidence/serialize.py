@@ -17,9 +17,9 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any, TypeVar
 
 import numpy as np
@@ -120,10 +120,32 @@ def encode(value: Any) -> Any:
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
 
 
-def decode(node: Any) -> Any:
-    """Inverse of `encode`."""
+def _class(kind: str, kinds: Mapping[str, str] | None) -> type:
+    if kind not in _CLASSES and kinds is not None and kind in kinds:
+        import_module(kinds[kind])
+    if kind not in _CLASSES:
+        raise ResultFormatError(f"unknown kind {kind!r}: written by a newer mechdesign?")
+    return _CLASSES[kind]
+
+
+def _generator(name: str, kinds: Mapping[str, str] | None) -> Any:
+    if name not in _LAWS and kinds is not None and f"law:{name}" in kinds:
+        import_module(kinds[f"law:{name}"])
+    if name in _LAWS:
+        return _LAWS[name]
+    found = getattr(stats, name, None)
+    # Only laws: a file must not be able to call anything else of scipy.stats.
+    if not isinstance(found, (stats.rv_continuous, stats.rv_discrete)):
+        raise ResultFormatError(
+            f"unknown law {name!r}: neither in scipy.stats nor registered with register_law"
+        )
+    return found
+
+
+def decode(node: Any, kinds: Mapping[str, str] | None = None) -> Any:
+    """Inverse of `encode`; a kind that is not known yet is looked up in the table `kinds`, and its module imported."""
     if isinstance(node, list):
-        return [decode(v) for v in node]
+        return [decode(v, kinds) for v in node]
     if not isinstance(node, dict):
         return node
     if "$float" in node:
@@ -131,22 +153,22 @@ def decode(node: Any) -> Any:
     if "$fraction" in node:
         return Fraction(node["$fraction"])
     if "$array" in node:
-        return np.array(decode(node["$array"]), dtype=node["dtype"]).reshape(node["shape"])
+        return np.array(decode(node["$array"], kinds), dtype=node["dtype"]).reshape(node["shape"])
     if "$table" in node:
-        return pd.DataFrame({name: pd.Series(decode(v), dtype=dtype) for name, dtype, v in node["$table"]})
+        return pd.DataFrame(
+            {name: pd.Series(decode(v, kinds), dtype=dtype) for name, dtype, v in node["$table"]}
+        )
     if "$tuple" in node:
-        return tuple(decode(v) for v in node["$tuple"])
+        return tuple(decode(v, kinds) for v in node["$tuple"])
     if "$items" in node:
-        return {decode(k): decode(v) for k, v in node["$items"]}
+        return {decode(k, kinds): decode(v, kinds) for k, v in node["$items"]}
     if "$kind" in node:
-        cls = _CLASSES.get(node["$kind"])
-        if cls is None:
-            raise ResultFormatError(f"unknown kind {node['$kind']!r}: written by a newer mechdesign?")
-        fields = {k: decode(v) for k, v in node["fields"].items()}
+        cls = _class(node["$kind"], kinds)
+        fields = {k: decode(v, kinds) for k, v in node["fields"].items()}
         return cls.from_fields(fields) if hasattr(cls, "from_fields") else cls(**fields)
     if "$law" in node:
-        generator = _LAWS.get(node["$law"]) or getattr(stats, node["$law"])
-        return generator(*decode(node["args"]), **decode(node["kwds"]))
+        generator = _generator(node["$law"], kinds)
+        return generator(*decode(node["args"], kinds), **decode(node["kwds"], kinds))
     if "$callable" in node:
         return UnavailableCallable(node["$callable"])
     raise ResultFormatError(f"unknown JSON object with keys {sorted(node)}")
@@ -171,7 +193,7 @@ def dumps(value: Any) -> str:
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def loads(text: str, *, source: str = "result file") -> Any:
+def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | None = None) -> Any:
     """Rebuild what `dumps` wrote.
 
     Raises
@@ -195,7 +217,7 @@ def loads(text: str, *, source: str = "result file") -> Any:
     if hashlib.sha256(_canonical(payload).encode()).hexdigest() != document.get("sha256"):
         raise ResultFormatError(f"{source}: the checksum does not match, the file was edited or damaged")
     try:
-        return decode(payload)
+        return decode(payload, kinds)
     except ResultFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:

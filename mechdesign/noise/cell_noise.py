@@ -22,16 +22,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
+from mechdesign.typing import Array
 
 __all__ = ["CellNoise"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("cell-noise")

@@ -20,7 +20,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign import solvers
@@ -31,10 +30,10 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.vector_noise import CorrelatedGaussianNoise
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussian", "CorrelatedGaussianResult"]
 
-Array = npt.NDArray[np.float64]
 
 _SAFETY = 1e-11
 """Relative step of the covariance to the safe side; above the rounding of the quadratic forms."""
@@ -219,7 +218,7 @@ class CorrelatedGaussian:
             mechanism=CorrelatedGaussianNoise(covariance=(covariance + covariance.T) / 2),
             value=value,
             lower_bound=min(bound, value),
-            report=SolveReport.of(solution),
+            solver_report=SolveReport.of(solution),
             notes=self._notes(x.shape[1]),
             certificate=y / max(float(y.sum()), 1e-300) * value / self.budget,
         )

@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import whole
+from mechdesign.typing import Array
 
 __all__ = ["KNormNoise", "ball", "norm_order"]
-
-Array = NDArray[np.float64]
 
 
 def norm_order(value: Any) -> float:

@@ -8,15 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussianNoise", "IndependentNoise"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("independent-noise")

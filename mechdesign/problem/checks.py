@@ -1,15 +1,48 @@
-"""Checks of arguments that many designs share."""
+"""Checks of arguments that many designs share: each returns the value in its proper type, or names what is wrong."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.typing import Array
 
-__all__ = ["positive", "whole"]
+__all__ = [
+    "array",
+    "interval",
+    "non_negative",
+    "number",
+    "one_of",
+    "positive",
+    "probability",
+    "settle",
+    "whole",
+]
+
+T = TypeVar("T")
+
+
+def number(name: str, value: Any, allowed: str = "must be a finite number") -> float:
+    """Return `value` as a finite float, or raise DesignError saying what is `allowed`; no bools, no strings.
+
+    Examples
+    --------
+    >>> number("loc", 2)
+    2.0
+    """
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise DesignError.of(name, value, allowed)
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of(name, value, allowed) from None
+    if not math.isfinite(found):
+        raise DesignError.of(name, value, allowed)
+    return found
 
 
 def positive(name: str, value: Any) -> float:
@@ -20,13 +53,57 @@ def positive(name: str, value: Any) -> float:
     >>> positive("epsilon", 1)
     1.0
     """
+    found = number(name, value, allowed := "must be a positive, finite number")
+    if not found > 0:
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def non_negative(name: str, value: Any) -> float:
+    """Return `value` as a float, or raise DesignError unless it is finite and at least 0."""
+    found = number(name, value, allowed := "must be a finite number of at least 0")
+    if found < 0:
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def probability(name: str, value: Any, *, below_one: bool = False) -> float:
+    """Return `value` as a float, or raise DesignError unless it lies in [0, 1] (or in [0, 1))."""
+    found = number(name, value, allowed := f"must be in [0, 1{')' if below_one else ']'}")
+    if not 0 <= found <= 1 or (below_one and found == 1):
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """Return `value` as a pair (lower, upper) of finite floats, lower < upper, or raise DesignError.
+
+    Examples
+    --------
+    >>> interval("input_range", [-1, 1])
+    (-1.0, 1.0)
+    """
+    allowed = "must be a pair (lower, upper) of finite numbers, lower < upper"
     try:
-        number = float(value)
+        low, high = value
     except (TypeError, ValueError):
-        raise DesignError.of(name, value, "must be a positive, finite number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be a positive, finite number")
-    return number
+        raise DesignError.of(name, value, allowed) from None
+    low, high = number(name, low, allowed), number(name, high, allowed)
+    if not low < high:
+        raise DesignError.of(name, value, allowed)
+    return low, high
+
+
+def one_of(name: str, value: Any, allowed: Collection[T]) -> T:
+    """Return `value`, or raise DesignError unless it is one of `allowed`."""
+    try:
+        for known in allowed:
+            if type(value) is type(known) and value == known:
+                return known
+    except (TypeError, ValueError):
+        pass
+    words = ", ".join(repr(a) for a in allowed)
+    raise DesignError.of(name, value, f"must be one of {words}")
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -45,3 +122,32 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
             wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
         raise DesignError.of(name, value, f"must be {wanted}")
     return int(value)
+
+
+def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -> Array:
+    """Return `value` as an array of finite floats with `ndim` axes (None: any), or raise DesignError.
+
+    Examples
+    --------
+    >>> array("samples", [1, 2])
+    array([1., 2.])
+    """
+    shape = "" if ndim is None else f" with {ndim} {'axis' if ndim == 1 else 'axes'}"
+    allowed = f"must be {'an' if empty else 'a non-empty'} array of finite numbers{shape}"
+    try:
+        found = np.array(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of(name, value, allowed) from None
+    if (
+        (ndim is not None and found.ndim != ndim)
+        or (not empty and not found.size)
+        or not np.isfinite(found).all()
+    ):
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def settle(self: Any, **values: Any) -> None:
+    """Put parsed values in the place of a frozen dataclass's fields, in ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(self, name, value)

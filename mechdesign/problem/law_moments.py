@@ -17,12 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-__all__ = ["law_integrals", "law_moments"]
+from mechdesign.typing import Array
 
-Array = npt.NDArray[np.float64]
+__all__ = ["law_integrals", "law_moments"]
 
 
 def law_moments(law: Any, edges: Array) -> Array:

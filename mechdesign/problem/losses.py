@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.typing import Array
 
 __all__ = ["Loss"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("loss")

@@ -22,10 +22,9 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.law_moments import law_integrals, law_moments
+from mechdesign.typing import Array
 
 __all__ = ["ClippedPrior", "EmpiricalPrior", "LawPrior", "Prior", "TruncatedPrior", "clipped", "truncated"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Prior(ABC):

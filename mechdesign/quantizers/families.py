@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError
@@ -25,14 +24,14 @@ from mechdesign.problem.checks import whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult, exceeds
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.runs.grid import Grid
+from mechdesign.typing import Array
 
 __all__ = ["ERM", "RQM", "settle_family"]
 
-Array = npt.NDArray[np.float64]
 _DELTAS = np.concatenate([np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0]])
 
 
@@ -138,7 +137,7 @@ class _FamilySearch(ABC):
         begin, end = exact.law.tables()
         exact = replace(exact, starts=begin, ends=end)
         assert exact.law is not None
-        certificate = Certificate(exact.law, self.privacy.epsilon)
+        certificate = QuantizerCertificate(exact.law, self.privacy.epsilon)
         return QuantizerResult(self, exact, winner.value, None, report, notes, certificate)
 
     @property

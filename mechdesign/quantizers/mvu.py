@@ -22,7 +22,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign import solvers
@@ -40,10 +39,9 @@ from mechdesign.quantizers.mechanism.selection import check_bins
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.solvers import CompiledLP, HighsSession, Status
+from mechdesign.typing import Array
 
 __all__ = ["MVU"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("mvu")
@@ -200,7 +198,7 @@ class MVU:
         """The best P (inputs, outputs) for an alphabet, its variance on the input grid, and how it was found."""
         if solver is None and self.m * len(self.inputs) > 4000:
             found = self._as_optimum(alphabet).at(privacy=PureDP(epsilon)).solve(gap=1e-7)
-            return found.mechanism.probabilities(self.inputs), found.value, found.report
+            return found.mechanism.probabilities(self.inputs), found.value, found.solver_report
         solution = solvers.solve(self.model(alphabet, epsilon=epsilon), solver or "highs")
         return solution.primal["P"], solution.value, SolveReport.of(solution)
 
@@ -228,7 +226,7 @@ class MVU:
             search, self.privacy, self.inputs - centre, "squared", input_range=(-half, half)
         )
         found = design.solve(gap=1e-6)
-        return centre + found.bins, int(found.report.iterations or 1)
+        return centre + found.bins, int(found.solver_report.iterations or 1)
 
     def _spread(self) -> tuple[Array, int]:
         """Evenly spread outputs on the best range, found at 64 outputs; and the number of programs solved."""

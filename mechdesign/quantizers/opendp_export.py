@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from mechdesign.errors import DesignError
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["quantizer_measurement"]
 
 
-def quantizer_measurement(mechanism: Quantizer, certificate: Certificate) -> Any:
+def quantizer_measurement(mechanism: Quantizer, certificate: QuantizerCertificate) -> Any:
     """Return an ``opendp.mod.Measurement`` from a float to one of the outputs.
 
     OpenDP calls functions it did not write "honest but curious"; enabling that feature and ``contrib`` is done here,

@@ -16,7 +16,8 @@ from rich.table import Table
 
 from mechdesign import solvers
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.results import Result, load
+from mechdesign.evidence.results import Result
+from mechdesign.files import load
 from mechdesign.quantizers.common.slack import is_exact
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.shell.report import all_studies, check_study, get_study, run_study

@@ -55,7 +55,7 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DesignError(f"{path}: not a readable TOML file ({error})") from None
     name = table.pop("design", None)
-    designs = {n: getattr(mechdesign, n) for n in mechdesign.__all__ if _is_design(getattr(mechdesign, n))}
+    designs = {n: value for n in mechdesign.__all__ if _is_design(value := getattr(mechdesign, n))}
     if name not in designs:
         raise DesignError.of("design", name, f"must be one of {sorted(designs)}")
     options = table.pop("solve", {})

@@ -1,23 +1,5 @@
 """Solver backends behind one registry; see `available` for what is installed and what each can do."""
 
-from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
-from mechdesign.solvers.compiled import CompiledLP
-from mechdesign.solvers.highs import HighsSession
-from mechdesign.solvers.registry import available, get, register, solve, unregister
-from mechdesign.solvers.sequence import SolveSequence
+import lazy_loader
 
-__all__ = [
-    "Capabilities",
-    "CompiledLP",
-    "HighsSession",
-    "Model",
-    "Solution",
-    "SolveSequence",
-    "Solver",
-    "Status",
-    "available",
-    "get",
-    "register",
-    "solve",
-    "unregister",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

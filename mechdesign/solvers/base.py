@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,24 +9,11 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
+from mechdesign.typing import Array, Status
 
 __all__ = ["Capabilities", "Model", "Solution", "Solver", "Status"]
-
-Array = npt.NDArray[np.float64]
-
-
-class Status(enum.Enum):
-    """How a solve ended, in this package's own words; every backend translates its status once."""
-
-    OPTIMAL = "optimal"
-    INACCURATE = "inaccurate"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    LIMIT = "limit"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -120,6 +106,8 @@ class Solution:
         Time in the solver; time to compile the model.
     fallbacks : tuple of str
         Solvers that were tried before and failed, with their status.
+    row_dual : array, optional
+        Duals of the compiled form's rows, of the backends that work on it.
     """
 
     status: Status
@@ -135,6 +123,7 @@ class Solution:
     native_status: str = ""
     requested: str | None = None
     fallbacks: tuple[str, ...] = ()
+    row_dual: Array | None = None
 
     def tagged(self, **changes: Any) -> Solution:
         """Return a copy with some fields replaced."""

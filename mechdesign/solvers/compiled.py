@@ -15,17 +15,15 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 from cvxpy.reductions.solution import Solution as CvxpySolution
 from cvxpy.reductions.solvers import utilities
 from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.solvers.base import Model
+from mechdesign.typing import Array, Indices
 
 __all__ = ["CompiledLP"]
-
-Array = npt.NDArray[np.float64]
 
 
 class CompiledLP:
@@ -110,6 +108,39 @@ class CompiledLP:
         parameter = self.model.parameters[name]
         start = self._program.param_id_to_col[parameter.id]
         return slice(start, start + parameter.size)
+
+    def columns_of(self, name: str) -> Indices:
+        """Where the entries of a variable stand in x, in the variable's shape."""
+        variable = self.model.variables[name]
+        start = self._program.var_id_to_col[variable.id]
+        return np.arange(start, start + variable.size).reshape(variable.shape, order="F")
+
+    def row_duals(self) -> Array | None:
+        """The duals that CVXPY holds, one a row (HiGHS's sign); None where a row has no named constraint or no dual."""
+        origin = {c.id: c for c in self.model.problem.constraints}
+        for reduction in self._inverse[:-1]:
+            ids = getattr(reduction, "cons_id_map", None) or (
+                reduction[-1] if isinstance(reduction, tuple) and isinstance(reduction[-1], dict) else None
+            )
+            if ids is not None:
+                origin = {new: origin[old] for old, new in ids.items() if old in origin}
+        parts = []
+        for constraint in self._inner_constraints():
+            source = origin.get(constraint.id)
+            if source is None or source.dual_value is None:
+                return None
+            parts.append(-np.ravel(np.asarray(source.dual_value, dtype=float), order="F"))
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _inner_constraints(self) -> list[Any]:
+        inner = self._inverse[-1]
+        inner = (
+            inner.get("inverse_data", inner)
+            if isinstance(inner, dict) and "eq_constr" not in inner
+            else inner
+        )
+        solver = self._chain.reductions[-1]
+        return [*inner[solver.EQ_CONSTR], *inner[solver.NEQ_CONSTR]]
 
     def coefficients(self, points: Array) -> tuple[Array, Array, Array]:
         """Map points (P+1,) or (P+1, N) to matrix values, right-hand sides and (cost, offset) rows."""

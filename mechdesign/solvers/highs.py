@@ -12,14 +12,13 @@ from typing import Any
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
 from mechdesign.solvers.compiled import CompiledLP
+from mechdesign.typing import Array
 
 __all__ = ["HighsSession", "HighsSolver"]
 
-Array = npt.NDArray[np.float64]
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
@@ -232,5 +231,6 @@ class HighsSolver(Solver):
             variables=compiled.width,
             constraints=compiled.height,
             native_status=native,
+            row_dual=np.array(answer.row_dual) if status is Status.OPTIMAL else None,
         )
         return answered, highs.getBasis()

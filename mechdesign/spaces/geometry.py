@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechdesign.errors import DesignError
+from mechdesign.typing import Array
 
 __all__ = [
     "EARTH_RADIUS_KM",
@@ -20,7 +21,6 @@ __all__ = [
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
 TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

@@ -5,7 +5,7 @@ unit they came in (kilometres, say) and a privacy parameter α is per that unit.
 rescales inside, by `MetricSpace.scaled`.
 
 Spaces with structure (lines, trees, clusters) keep it, because the earth mover's distance on them has a
-closed form (`mechdesign.spaces.emd`) and the matrix of a large one is never built unless asked for.
+closed form (`mechdesign.spaces.earth_mover`) and the matrix of a large one is never built unless asked for.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mechdesign.spaces.geometry import (
     topological_order,
     tree_distances,
 )
+from mechdesign.typing import Array
 
 __all__ = ["EARTH_RADIUS_KM", "MetricSpace"]
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

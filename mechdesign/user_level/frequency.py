@@ -17,18 +17,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, Response, check_alpha, check_indices
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.spaces.emd import emd
+from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 from mechdesign.user_level.frequency_bounds import emd_error_bound, laplace_error_bound
 
 __all__ = ["FrequencyEstimate", "FrequencyFit", "LaplaceHistogram", "simplex_projection"]
-
-Array = NDArray[np.float64]
 
 
 def _project(vectors: Array, mass: Array) -> Array:
@@ -53,7 +52,7 @@ def simplex_projection(estimate: ArrayLike, space: MetricSpace | None = None) ->
     the least possible. Cluster masses that stay positive are lowered, the others become 0; summing, the ℓ₁
     costs over points and over clusters are twice the negative masses of :math:`\hat f` and of its cluster
     sums, the least any histogram can have, and EMD is a positive combination of these two
-    (see `mechdesign.spaces.emd`). The factor 2 is the triangle inequality.
+    (see `mechdesign.spaces.earth_mover`). The factor 2 is the triangle inequality.
 
     Parameters
     ----------

@@ -42,7 +42,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechdesign.channels.channel import Response
 from mechdesign.channels.hadamard import HadamardResponse
@@ -51,8 +50,6 @@ from mechdesign.errors import DesignError
 from mechdesign.spaces.space import MetricSpace
 
 __all__ = ["emd_error_bound", "laplace_error_bound", "metric_response_error_bound"]
-
-Array = NDArray[np.float64]
 
 
 def _check(reports: int) -> float:

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import norm_order
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["LinearQuery"]
-
-Array = NDArray[np.float64]
 
 
 @serializable("linear-query")

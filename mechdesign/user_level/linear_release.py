@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_mu
@@ -36,12 +36,11 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.problem.checks import whole
+from mechdesign.typing import Array
 from mechdesign.user_level.linear_query import LinearQuery
 from mechdesign.user_level.privacy import EMDPrivacy
 
 __all__ = ["LinearRelease"]
-
-Array = NDArray[np.float64]
 
 
 @serializable("linear-release")

@@ -70,10 +70,10 @@ def agreement(count: int) -> pd.DataFrame:
             {
                 "noise": noise,
                 "difference": abs(formula.value - model.value) / formula.value,
-                "by Clarabel": model.report.solver == "clarabel",
+                "by Clarabel": model.solver_report.solver == "clarabel",
                 "budget kept": formula.exact_spent() <= limit and model.exact_spent() <= limit,
-                "closed form, ms": 1e3 * formula.report.seconds,
-                "model, ms": 1e3 * (model.report.seconds + model.report.build_seconds),
+                "closed form, ms": 1e3 * formula.solver_report.seconds,
+                "model, ms": 1e3 * (model.solver_report.seconds + model.solver_report.build_seconds),
             }
         )
     frame = pd.DataFrame(rows)

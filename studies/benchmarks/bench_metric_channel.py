@@ -102,7 +102,7 @@ def main() -> None:
         print(
             f"  {side}x{side}: {result.value:.10f} >= {result.lower_bound:.10f}, gap {result.gap:.1e}, "
             f"verified {verified} in {checking:.2f} s, solved in {seconds:.2f} s "
-            f"({result.report.variables} variables, {result.report.constraints} rows)",
+            f"({result.solver_report.variables} variables, {result.solver_report.constraints} rows)",
             flush=True,
         )
 

@@ -56,10 +56,10 @@ def main() -> None:
                 sensitivity=1.0,
                 dimension=dimension,
             )
-            law = md.flipped_huber(0.5, scale=noise.parameters["gamma"])
-            term = md.NoiseTerm(law, 1.0, dimension)
-            widths.append(md.delta_interval(term, epsilon).width)
-            seconds.append(best_of(lambda term=term: md.delta_interval(term, epsilon)))
+            law = md.noise.flipped_huber(0.5, scale=noise.parameters["gamma"])
+            term = md.accounting.NoiseTerm(law, 1.0, dimension)
+            widths.append(md.accounting.delta_interval(term, epsilon).width)
+            seconds.append(best_of(lambda term=term: md.accounting.delta_interval(term, epsilon)))
         print(
             f"  delta ~ {delta:g}: width {widths[0]:.2%} (K = 20), {widths[1]:.2%} (K = 1,000); "
             f"time ratio {seconds[1] / seconds[0]:.2f} (bar 10)"
@@ -83,11 +83,11 @@ def main() -> None:
             )
 
     print("one certified interval against the library's two compositions at the same width (Laplace, K = 20)")
-    term = md.NoiseTerm(stats.laplace(scale=scale), 1.0, k)
+    term = md.accounting.NoiseTerm(stats.laplace(scale=scale), 1.0, k)
     for step in (1e-4, 1e-5):
         low, high = library_interval(scale, k, epsilon, step)
         width = max((high - low) / high, 1e-6)
-        ours = best_of(lambda width=width: md.delta_interval(term, epsilon, width=width))
+        ours = best_of(lambda width=width: md.accounting.delta_interval(term, epsilon, width=width))
         theirs = best_of(lambda step=step: library_interval(scale, k, epsilon, step))
         print(f"  width {width:.3%}: ours / library = {ours / theirs:.2f}")
 

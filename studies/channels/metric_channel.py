@@ -43,7 +43,7 @@ def cell(space: md.MetricSpace, alpha: float, prior: np.ndarray) -> dict[str, ob
     best = md.MetricChannel(space, alpha=alpha, prior=prior).solve()
     seconds = time.perf_counter() - started
     spanner = md.MetricChannel(space, alpha=alpha, prior=prior, spanner=STRETCH).solve()
-    laplace = md.planar_laplace(space, alpha)
+    laplace = md.channels.planar_laplace(space, alpha)
     exponential = md.Channel.exponential(space, alpha)
     return {
         "optimal": best.value,
@@ -54,8 +54,8 @@ def cell(space: md.MetricSpace, alpha: float, prior: np.ndarray) -> dict[str, ob
         "exponential": exponential.expected_loss(prior=prior),
         "exponential_remapped": exponential.remapped(prior=prior).expected_loss(prior=prior),
         "certified": best.certificate.verify() and spanner.certificate.verify() and best.gap <= 1e-6,
-        "variables": best.report.variables,
-        "rows": best.report.constraints,
+        "variables": best.solver_report.variables,
+        "rows": best.solver_report.constraints,
         "seconds": seconds,
     }
 

@@ -92,9 +92,11 @@ def figure2(report: Report) -> None:
     rows = []
     sizes = np.arange(2, 41)
     for colour, name in zip(COLOURS, PROFILES):
-        values = [md.gini(profile(name, int(k), 2)) for k in sizes]
+        values = [md.noise.gini(profile(name, int(k), 2)) for k in sizes]
         axis.plot(sizes, values, color=colour, label=name)
-        rows += [(name, int(k), g, md.disparity(profile(name, int(k), 2))) for k, g in zip(sizes, values)]
+        rows += [
+            (name, int(k), g, md.noise.disparity(profile(name, int(k), 2))) for k, g in zip(sizes, values)
+        ]
     axis.set_xlabel("K")
     axis.set_ylabel("Gini coefficient")
     axis.legend(fontsize=7)
@@ -180,7 +182,7 @@ def table2(report: Report) -> None:
         rows.append(
             {
                 "epsilon": epsilon,
-                "staircase": md.L1Staircase(epsilon, 1.0, 2).absolute_error,
+                "staircase": md.noise.L1Staircase(epsilon, 1.0, 2).absolute_error,
                 "staircase, published": staircase,
                 "i.i.d. Laplace": float(result.compare()["loss"].iloc[0]),
                 "i.n.i.d. Laplace": result.value,

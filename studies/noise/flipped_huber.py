@@ -45,13 +45,13 @@ def densities(report: Report) -> None:
     t = np.linspace(-4, 4, 801)
     fig, axes = figure(1, 2, width=9.0, height=3.4)
     for alpha, gamma in ((0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (1.0, 0.7), (1.0, 1.5)):
-        law = md.flipped_huber(alpha / gamma, scale=gamma)
+        law = md.noise.flipped_huber(alpha / gamma, scale=gamma)
         axes[0].plot(t, law.pdf(t), label=f"α = {alpha:g}, γ = {gamma:g}")
         axes[0].plot([-alpha, alpha], law.pdf([-alpha, alpha]), "k.", ms=4)
     axes[0].set(xlabel="t", ylabel="density")
     axes[0].legend(fontsize=7)
     b = np.geomspace(0.01, 100, 200)
-    information = [md.flipped_huber.fisher_information(x) * md.flipped_huber(x).var() for x in b]
+    information = [md.noise.flipped_huber.fisher_information(x) * md.noise.flipped_huber(x).var() for x in b]
     axes[1].semilogx(b, information)
     axes[1].set(xlabel="α/γ", ylabel="variance × Fisher information")
     report.figure(
@@ -61,8 +61,8 @@ def densities(report: Report) -> None:
     shapes = {
         "Gaussian": (lambda s: stats.norm(scale=s)),
         "Laplace": (lambda s: stats.laplace(scale=s)),
-        "flipped Huber, α = γ": (lambda s: md.flipped_huber(1.0, scale=s)),
-        "OSGT, ϑ = ϱ": (lambda s: md.osgt(1.0, scale=s)),
+        "flipped Huber, α = γ": (lambda s: md.noise.flipped_huber(1.0, scale=s)),
+        "OSGT, ϑ = ϱ": (lambda s: md.noise.osgt(1.0, scale=s)),
         "logistic": (lambda s: stats.logistic(scale=s)),
     }
     fig, axes = figure(1, 2, width=9.0, height=3.4)
@@ -70,9 +70,9 @@ def densities(report: Report) -> None:
     profiles = {"epsilon": grid[::20]}
     for name, make in shapes.items():
         law = make(4 / make(1.0).std())
-        axes[0].semilogy(grid, np.maximum(md.privacy_profile(law, 1.0, grid), 1e-14), label=name)
-        profiles[name] = md.privacy_profile(law, 1.0, grid[::20])
-        loss = md.centred_loss(make(1 / math.sqrt(2)), 1.0)
+        axes[0].semilogy(grid, np.maximum(md.accounting.privacy_profile(law, 1.0, grid), 1e-14), label=name)
+        profiles[name] = md.accounting.privacy_profile(law, 1.0, grid[::20])
+        loss = md.accounting.centred_loss(make(1 / math.sqrt(2)), 1.0)
         axes[1].plot(t, loss.loss(t), label=name)
     axes[0].set(xlabel="ε", ylabel="δ(ε)", ylim=(1e-12, 1))
     axes[1].set(xlabel="t", ylabel="centred privacy loss")
@@ -103,7 +103,7 @@ def one_dimension(report: Report) -> None:
     for i, delta in enumerate(deltas):
         for j, epsilon in enumerate(epsilons):
             ours = variance("flipped_huber", epsilon, delta)
-            pure = md.staircase_law(epsilon, loss="squared").var()
+            pure = md.noise.staircase_law(epsilon, loss="squared").var()
             ratio[:, i, j] = decibel(ours / variance("laplace", epsilon, delta)), decibel(ours / pure)
     for axis, values, name in zip(axes[1:], ratio, ("(ε, δ) Laplace", "ε staircase"), strict=True):
         image = axis.pcolormesh(epsilons, deltas, values, cmap="RdBu_r", vmin=-4, vmax=4)
@@ -117,10 +117,12 @@ def one_dimension(report: Report) -> None:
 
         def osgt_at(b: float, epsilon: float = epsilon) -> float:
             def gap(log_scale: float) -> float:
-                delta = md.privacy_profile(md.osgt(b, scale=math.exp(log_scale)), 1.0, epsilon)
+                delta = md.accounting.privacy_profile(
+                    md.noise.osgt(b, scale=math.exp(log_scale)), 1.0, epsilon
+                )
                 return math.log(max(delta, 1e-300) / 1e-6)
 
-            return float(md.osgt(b, scale=math.exp(optimize.brentq(gap, -3, 8))).var())
+            return float(md.noise.osgt(b, scale=math.exp(optimize.brentq(gap, -3, 8))).var())
 
         ratio_b = optimize.brentq(lambda b, p=printed: osgt_at(b) - p, 0.01, 3)
         rows.append(
@@ -199,8 +201,14 @@ def least_delta(v: float, k: int, epsilon: float) -> tuple[float, float]:
     """Least δ (certified from below) of flipped Huber laws of variance v, over their shape."""
     best = (1.0, 0.0)
     for b in (0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 2.6, 3.3, 4.0, 6.0):
-        law = md.flipped_huber(b, scale=math.sqrt(v / md.flipped_huber(b).var()))
-        best = min(best, (md.delta_interval(md.NoiseTerm(law, 1.0, k), epsilon, width=0.02).lower, b))
+        law = md.noise.flipped_huber(b, scale=math.sqrt(v / md.noise.flipped_huber(b).var()))
+        best = min(
+            best,
+            (
+                md.accounting.delta_interval(md.accounting.NoiseTerm(law, 1.0, k), epsilon, width=0.02).lower,
+                b,
+            ),
+        )
     return best
 
 
@@ -235,7 +243,7 @@ def table_two(report: Report) -> None:
 
     rows = []
     for epsilon, printed in zip(EPSILONS, PRINTED_SUFFICIENT, strict=True):
-        gaussian = md.gaussian_profile(epsilon, math.sqrt(20 / printed))
+        gaussian = md.accounting.gaussian_profile(epsilon, math.sqrt(20 / printed))
         low, _ = least_delta(printed, 20, epsilon)
         rows.append(
             {

@@ -69,7 +69,7 @@ def flipped_huber(
 def competitors(epsilon: float, delta: float) -> dict[str, dict[str, float]]:
     """Costs of the usual laws, by family and loss."""
     privacy = md.ApproximateDP(epsilon, delta)
-    sigma = 1 / md.gaussian_mu(epsilon, delta)
+    sigma = 1 / md.accounting.gaussian_mu(epsilon, delta)
     laplace = md.NoiseAllocation(noise="laplace", sensitivities=[1.0], privacy=privacy).solve().scales[0]
     gaussian = {"absolute": sigma * math.sqrt(2 / math.pi), "squared": sigma**2}
     ends = {"absolute": laplace, "squared": 2 * laplace**2}
@@ -80,7 +80,7 @@ def competitors(epsilon: float, delta: float) -> dict[str, dict[str, float]]:
         "flipped Huber": flipped_huber(privacy, ends, gaussian),
         "staircase": {
             "absolute": math.exp(epsilon / 2) / math.expm1(epsilon),
-            "squared": float(md.staircase_law(epsilon, 1.0, loss="squared").var()),
+            "squared": float(md.noise.staircase_law(epsilon, 1.0, loss="squared").var()),
         },
     }
 
@@ -106,7 +106,7 @@ def solve_grid(report: Report) -> tuple[pd.DataFrame, pd.DataFrame]:
                             "private": result.certificate.delta <= delta,
                             "checked": result.check(),
                             "cells per sensitivity": result.law.cells_per_shift,
-                            "seconds": result.report.seconds,
+                            "seconds": result.solver_report.seconds,
                         }
                     )
                     # Against the proved lower bound: the true figure is at most the gap, 1%, smaller.

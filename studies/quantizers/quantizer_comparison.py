@@ -51,8 +51,8 @@ def comparison(report: Report) -> None:
         for epsilon in EPSILONS:
             privacy, reach = md.PureDP(epsilon), 1 / math.tanh(epsilon / 4)
             for name, law in (
-                ("piecewise", md.PiecewiseMechanism(epsilon)),
-                ("hybrid", md.HybridMechanism(epsilon)),
+                ("piecewise", md.quantizers.PiecewiseMechanism(epsilon)),
+                ("hybrid", md.quantizers.HybridMechanism(epsilon)),
             ):
                 values = {loss: Found(law.expected_loss(UNIFORM, loss), epsilon) for loss in LOSSES}
                 add(name, epsilon, math.inf, values)

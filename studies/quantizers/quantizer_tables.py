@@ -111,13 +111,17 @@ def searched(report: Report) -> None:
             step()
         for epsilon in (0.5, 1.0, 1.5):
             best = md.RQM(4, md.PureDP(epsilon), UNIFORM).solve(zoom=3, starts=2)
-            rows.append({**row("RQM", epsilon, None, best.mechanism), "searched": best.report.iterations})
+            rows.append(
+                {**row("RQM", epsilon, None, best.mechanism), "searched": best.solver_report.iterations}
+            )
             step()
             best = md.MVU(m=4, privacy=md.PureDP(epsilon), input_range=(-1, 1)).solve(starts=12)
             rows.append({**row("MVU", epsilon, None, best.mechanism), "searched": None})
             step()
             best = md.ERM(4, md.PureDP(epsilon), UNIFORM).solve(zoom=2, starts=6)
-            rows.append({**row("ERM", epsilon, None, best.mechanism), "searched": best.report.iterations})
+            rows.append(
+                {**row("ERM", epsilon, None, best.mechanism), "searched": best.solver_report.iterations}
+            )
             step()
     frame = pd.DataFrame(rows).sort_values(["mechanism", "epsilon"], kind="stable")
     frame = frame.drop(columns=["paper", "over budget by"])

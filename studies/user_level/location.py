@@ -51,7 +51,7 @@ def tracks(space: md.MetricSpace, rng: np.random.Generator) -> np.ndarray:
 def average_distance(space: md.MetricSpace, data: np.ndarray, alpha: float) -> pd.DataFrame:
     """Error of the private average distance to the centre, in metres."""
     centre = int(space.nearest([CENTRE])[0])
-    query = md.LinearQuery.distance_to(space, centre)
+    query = md.user_level.LinearQuery.distance_to(space, centre)
     rows = []
     for model, users, averaged in (("central", USERS, 1), ("local", 1, USERS)):
         exact = md.LinearRelease(query, alpha, model=model, users=users)
@@ -76,10 +76,10 @@ def run(report: Report) -> None:
     data = tracks(space, report.rng("tracks"))
     noise = report.rng("noise")
     truth = space.histogram(data.ravel())
-    alpha = md.alpha_from_semantics(EPSILON, fraction=[1 / DAYS, 1], distance=[5.0, 0.15])
+    alpha = md.user_level.alpha_from_semantics(EPSILON, fraction=[1 / DAYS, 1], distance=[5.0, 0.15])
     implied = md.EMDPrivacy(alpha, DELTA).user_level(space)
     users = space.histogram(data)
-    to_centre = md.LinearQuery.distance_to(space, int(space.nearest([CENTRE])[0]))
+    to_centre = md.user_level.LinearQuery.distance_to(space, int(space.nearest([CENTRE])[0]))
     report.text(
         f"{USERS} users, {DAYS} days, {space.size} cells, {space.diameter:.1f} km across. α = {alpha:g} per km protects "
         f"one day moved by 5 km, or the month by 150 m, with ε = {EPSILON:g}. Two users' months are "
@@ -97,13 +97,13 @@ def run(report: Report) -> None:
         f"(expected error {1000 * released.error():.2f} m)."
     )
 
-    histogram = md.LinearQuery.histogram(space)
+    histogram = md.user_level.LinearQuery.histogram(space)
     rows, maps = [], {}
 
     def measure(model: str, name: str, draw, **facts) -> None:
         estimates = [draw() for _ in range(REPEATS)]
-        errors = [md.emd(md.simplex_projection(e, space), truth, space) for e in estimates]
-        maps[model, name] = md.simplex_projection(estimates[0], space)
+        errors = [md.emd(md.user_level.simplex_projection(e, space), truth, space) for e in estimates]
+        maps[model, name] = md.user_level.simplex_projection(estimates[0], space)
         rows.append({"model": model, "release": name, **facts, "emd_km": float(np.mean(errors))})
 
     central = md.LinearRelease(histogram, alpha, users=USERS)

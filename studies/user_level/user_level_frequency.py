@@ -48,10 +48,10 @@ def mechanisms(
     for model in ("local", "central"):
         names = LOCAL if model == "local" else CENTRAL
         budget = item_budget(space, EPSILON / space.within, model)
-        yield model, names[0], budget, md.ClusteredResponse(space, budget)
+        yield model, names[0], budget, md.channels.ClusteredResponse(space, budget)
         # On points that are all at distance 1, EMD-privacy is user-level privacy.
-        yield model, names[1], flat[model], md.KaryResponse(POINTS, flat[model])
-        yield model, names[2], flat[model], md.HadamardResponse(POINTS, flat[model])
+        yield model, names[1], flat[model], md.channels.KaryResponse(POINTS, flat[model])
+        yield model, names[2], flat[model], md.channels.HadamardResponse(POINTS, flat[model])
     yield "central", CENTRAL[3], EPSILON, None
 
 
@@ -64,7 +64,7 @@ def errors(
     out = {}
     for project, label in ((False, ""), (True, "_projected")):
         if channel is None:
-            release = md.LaplaceHistogram(space, EPSILON, USERS, project=project)
+            release = md.user_level.LaplaceHistogram(space, EPSILON, USERS, project=project)
             fits = [release(histogram, rng) for _ in range(REPEATS)]
         else:
             # Only the number of times each report occurs matters: one multinomial draw per point.

@@ -38,7 +38,7 @@ def definitions() -> pd.DataFrame:
     emd = md.EMDPrivacy(alpha, DELTA, sizes="unbounded")
     discrete = emd.discrete(radius)
     flat = alpha / items * 5.0  # the ε that user-level privacy needs to match the second change
-    composed = md.ItemPrivacy(alpha / items).composed(items)
+    composed = md.user_level.ItemPrivacy(alpha / items).composed(items)
     rows = [
         ("user-level DP", "any", *(flat for _ in changes)),
         ("EMD-DP", "bounded or unbounded", *(emd.epsilon(t) for t in changes.values())),
@@ -57,9 +57,11 @@ def linear_cell(
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     space = md.MetricSpace.euclidean(points)
     space = space.scaled(1 / space.diameter)
-    query = md.LinearQuery.similarity(space, rng.normal(size=(queries, dimension)), features=points)
+    query = md.user_level.LinearQuery.similarity(
+        space, rng.normal(size=(queries, dimension)), features=points
+    )
     # On points that are all at distance 1, EMD-privacy is user-level privacy.
-    flat = md.LinearQuery(md.MetricSpace.clustered(1, space.size, within=1.0), query.values)
+    flat = md.user_level.LinearQuery(md.MetricSpace.clustered(1, space.size, within=1.0), query.values)
     noises = {f"ℓ{p:g}": {"norm": p} for p in (1, 2, math.inf)}
     noises["Gaussian"] = {"gaussian": True, "delta": DELTA}
     rows: list[dict[str, object]] = []
@@ -117,9 +119,11 @@ def frequency_cell(
         if model == "local":
             # All points at distance 1: EMD-privacy is user-level privacy.
             budget = md.ItemwiseRelease(flat, EPSILON, **options).item_alpha
-            through(md.HadamardResponse(points, budget), model, "Hadamard response, user-level", budget)
+            through(
+                md.channels.HadamardResponse(points, budget), model, "Hadamard response, user-level", budget
+            )
         else:
-            laplace = md.LaplaceHistogram(space, EPSILON, users)
+            laplace = md.user_level.LaplaceHistogram(space, EPSILON, users)
             fits = [laplace(truth, rng) for _ in range(REPEATS)]
             add(model, "Laplace, user-level", [f.emd(truth) for f in fits], fits[0].error_bound, EPSILON)
     return rows
@@ -259,8 +263,8 @@ def run(report: Report) -> None:
         {
             "samples": s,
             "radius": r,
-            "stretched": md.sampling_reduction(1.0, r, s, 1e-8).stretched,
-            "alpha_factor": md.sampling_reduction(1.0, r, s, 1e-8).guarantee.alpha,
+            "stretched": md.user_level.sampling_reduction(1.0, r, s, 1e-8).stretched,
+            "alpha_factor": md.user_level.sampling_reduction(1.0, r, s, 1e-8).guarantee.alpha,
         }
         for r in (0.01, 0.1)
         for s in (50, 200, 1000, 10_000)

@@ -21,7 +21,7 @@ from mechdesign.accounting.shuffling import (
 from mechdesign.accounting.shuffling_closed_form import closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.emd import emd_multisets
+from mechdesign.spaces.earth_mover import emd_multisets
 
 
 @pytest.mark.parametrize(

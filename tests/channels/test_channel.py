@@ -15,7 +15,7 @@ from scipy import integrate, stats
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.channel_loss import integer_rows
 from mechdesign.channels.hadamard import HadamardResponse, walsh_hadamard
-from mechdesign.channels.planar_laplace import planar_laplace
+from mechdesign.channels.planar import planar_laplace
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads

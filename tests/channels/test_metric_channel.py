@@ -107,7 +107,7 @@ def test_generated_rows_reach_the_full_optimum(monkeypatch: pytest.MonkeyPatch) 
     full = design.solve()
     monkeypatch.setattr(metric_channel, "_MANY", 100)
     generated = design.solve()
-    assert generated.report.constraints < full.report.constraints
+    assert generated.solver_report.constraints < full.solver_report.constraints
     assert generated.value == pytest.approx(full.value, rel=1e-7)
     assert generated.certificate.verify() and generated.gap <= 1e-6
 
@@ -277,7 +277,7 @@ def test_rows_between_neighbours_only_on_a_line() -> None:
 def test_clustered_space_gives_a_symmetric_response() -> None:
     space = MetricSpace.clustered(5, 4, within=0.3)
     result = MetricChannel(space, alpha=4.0).solve()
-    assert result.report.variables == 3
+    assert result.solver_report.variables == 3
     assert result.value <= ClusteredResponse(space, 4.0).dense[0] @ space.distances[0] + 1e-12
 
 

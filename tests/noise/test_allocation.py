@@ -15,7 +15,7 @@ from scipy import integrate, optimize, stats
 
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.results import load
+from mechdesign.files import load
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP

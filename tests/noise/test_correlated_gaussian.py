@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import load
+from mechdesign.files import load
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.correlated_gaussian import CorrelatedGaussian
 from mechdesign.noise.vector_noise import CorrelatedGaussianNoise

@@ -13,7 +13,7 @@ from mechdesign.accounting.profile import integrated_profile, privacy_profile
 from mechdesign.accounting.sufficient import flipped_huber_sufficient
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
-from mechdesign.noise.calibrate import calibrate
+from mechdesign.noise.calibration import calibrate
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.laws.truncated_laplace import truncated_laplace_law
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP

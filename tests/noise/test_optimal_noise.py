@@ -16,7 +16,7 @@ from scipy import optimize
 from mechdesign import solvers
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.results import load
+from mechdesign.files import load
 from mechdesign.noise.optimal.costs import average_costs, lower_costs
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.losses import Loss

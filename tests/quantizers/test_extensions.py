@@ -19,7 +19,7 @@ UNIFORM = stats.uniform(-1, 2)
 @given(st.floats(0.1, 8), st.floats(-1, 1))
 def test_piecewise_mechanism(epsilon: float, x: float) -> None:
     """Normalised, unbiased, ε-LDP, with Wang et al.'s variance."""
-    m = md.PiecewiseMechanism(epsilon)
+    m = md.quantizers.PiecewiseMechanism(epsilon)
     left = (m.reach + 1) / 2 * x - (m.reach - 1) / 2
     right = left + m.reach - 1
     low = m.high * math.exp(-epsilon)
@@ -38,7 +38,13 @@ def test_piecewise_mechanism(epsilon: float, x: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [md.PiecewiseMechanism(1.0), md.HybridMechanism(2.0), md.HybridMechanism(0.5), md.duchi(1.0)]
+    "mechanism",
+    [
+        md.quantizers.PiecewiseMechanism(1.0),
+        md.quantizers.HybridMechanism(2.0),
+        md.quantizers.HybridMechanism(0.5),
+        md.quantizers.duchi(1.0),
+    ],
 )
 def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> None:
     for x in (-1.0, 0.3, 1.0):
@@ -52,7 +58,7 @@ def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> Non
 @given(st.floats(0.2, 5))
 def test_duchi_closed_forms(epsilon: float) -> None:
     a = (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1)
-    mechanism = md.duchi(epsilon)
+    mechanism = md.quantizers.duchi(epsilon)
     assert mechanism.expected_loss(UNIFORM) == pytest.approx(a - 1 / (3 * a), rel=1e-10)
     assert mechanism.expected_loss(UNIFORM, "squared") == pytest.approx(a * a - 1 / 3, rel=1e-10)
     assert mechanism.privacy_loss() == pytest.approx(epsilon, rel=1e-9)
@@ -107,7 +113,7 @@ def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: in
     """Rows sum to 1; no sampled pair exceeds the exact loss; the pairwise formula agrees; the error is the quadrature's."""
     family = rqm_family(m, q)
     bins = np.linspace(-1 - delta, 1 + delta, m)
-    mechanism = md.BiasedQuantizer(Selection(bins, family, family), beta, (-1, 1))
+    mechanism = md.quantizers.BiasedQuantizer(Selection(bins, family, family), beta, (-1, 1))
     x = np.random.default_rng(seed).uniform(-1, 1, 50)
     p = mechanism.probabilities(x)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)

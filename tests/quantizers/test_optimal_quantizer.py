@@ -175,8 +175,8 @@ def test_solvers_agree():
     for a in (one, two, three):
         assert a.gap <= 1e-6
         assert a.value == pytest.approx(one.value, rel=2e-6)
-    assert two.cuts > 0 and two.report.solver == "cutting-planes"
-    assert three.report.solver.startswith("highs")
+    assert two.cuts > 0 and two.solver_report.solver == "cutting-planes"
+    assert three.solver_report.solver.startswith("highs")
 
 
 # -- frontier -----------------------------------------------------------------------------------------------------

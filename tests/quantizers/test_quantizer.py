@@ -77,7 +77,7 @@ def test_certified_mechanisms_pass_the_independent_checker(drawn) -> None:
     loss = mechanism.privacy_loss()
     assert check_selection_law(mechanism.law, exp_lower(loss))
     assert not check_selection_law(mechanism.law, exp_lower(loss - 1e-12))
-    certificate = md.Certificate(mechanism.law, loss)
+    certificate = md.quantizers.QuantizerCertificate(mechanism.law, loss)
     assert certificate.verify() and certificate.epsilon_upper == loss
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from test_metric import SPACES
 
 from mechdesign.errors import DesignError
-from mechdesign.spaces.emd import emd, emd_multisets
+from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import MetricSpace
+from spaces.test_metric import SPACES
 
 
 def transport_program(p, q, d):

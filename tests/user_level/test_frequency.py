@@ -15,7 +15,7 @@ from mechdesign.channels.hadamard import HadamardResponse
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.emd import emd
+from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import (
     FrequencyEstimate,

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
-from test_metric import SPACES
+from spaces.test_metric import SPACES
 
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.emd import emd_multisets
+from mechdesign.spaces.earth_mover import emd_multisets
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
 

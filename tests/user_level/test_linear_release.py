@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 from shuffle_oracle import multisets, random_space
-from test_metric import SPACES
+from spaces.test_metric import SPACES
 
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.knorm import KNormNoise, ball
-from mechdesign.spaces.emd import emd, emd_multisets
+from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.linear_query import LinearQuery
 from mechdesign.user_level.linear_release import LinearRelease

@@ -12,7 +12,7 @@ from shuffle_oracle import divergence, multisets, random_channel, random_space, 
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.emd import emd
+from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_query import LinearQuery

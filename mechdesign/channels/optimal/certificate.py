@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from mechdesign.channels.optimal.repair import Growth
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
 
 __all__ = ["ChannelCertificate"]
 
-Array = NDArray[np.float64]
 
 _FIXED = 256  # bits of the fixed point in which the dual bound is accumulated
 

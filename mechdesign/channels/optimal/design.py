@@ -51,10 +51,10 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.solvers import Solution
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["ChannelResult", "MetricChannel"]
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LARGE = 4_000  # rows above which interior point beats simplex, measured on grids
@@ -275,7 +275,7 @@ class MetricChannel:
             mechanism=Channel.from_weights(certificate.weights, self.space),
             value=float(certificate.value),
             lower_bound=_below(certificate.lower_bound),
-            report=report,
+            solver_report=report,
             notes=notes,
             certificate=certificate,
         )

@@ -19,14 +19,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.typing import Array
 
 __all__ = ["Growth", "private_weights"]
 
-Array = NDArray[np.float64]
 
 BITS = 120
 _SHIFT = 192  # bits kept in bounds of exponentials

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mechdesign.channels.channel import Channel
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
 
 __all__ = ["ChannelResult"]
-
-Array = NDArray[np.float64]
 
 
 @serializable("channel-result")

@@ -21,10 +21,10 @@ from scipy.sparse import csgraph
 
 from mechdesign.errors import DesignError
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["PrivacyRows", "graph_stretch", "greedy_spanner", "privacy_rows", "spread_multipliers"]
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

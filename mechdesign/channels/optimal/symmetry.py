@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from mechdesign.typing import Array
+
 __all__ = ["automorphisms", "pair_orbits"]
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LEAVES = 50  # candidate permutations tried for one image of one base point before giving it up

@@ -32,10 +32,10 @@ from mechdesign.noise.allocation.separable import Separable, power, weighted_mom
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.solvers import Model, Solution, Status
+from mechdesign.typing import Array
 
 __all__ = ["AllocationResult", "NoiseAllocation"]
 
-Array = npt.NDArray[np.float64]
 
 _DOWN = 1 - 8 * 2.0**-53
 """Rounds a budget down past the few roundings it took to compute it."""
@@ -324,7 +324,7 @@ class NoiseAllocation:
             mechanism=law,
             value=value,
             lower_bound=min(moment * bound + constant, value),
-            report=report,
+            solver_report=report,
             notes=self._notes(),
         )
 

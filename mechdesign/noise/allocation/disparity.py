@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
+from mechdesign.typing import Array
 
 __all__ = ["check_profile", "disparity", "gini", "layer_profile", "majorizes"]
-
-Array = npt.NDArray[np.float64]
 
 
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.noise.allocation.separable import Separable, power
 from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
 __all__ = ["AllocationModel", "allocation_model"]
 
-Array = npt.NDArray[np.float64]
 
 _FAR = 60.0
 """Limits a factor e^60 away from the unlimited optimum are left out: they cannot bind."""

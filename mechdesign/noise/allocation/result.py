@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import DesignError
@@ -17,10 +16,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.typing import Array
 
 __all__ = ["AllocationResult"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("allocation-result")

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
+
+from mechdesign.typing import Array
 
 __all__ = ["Separable", "blocked_sum", "power", "weighted_moment"]
 
-Array = npt.NDArray[np.float64]
 
 _SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""

@@ -262,7 +262,7 @@ class OptimalNoise:
             mechanism=law,
             value=value,
             lower_bound=bound,
-            report=report,
+            solver_report=report,
             notes=tuple(notes),
             certificate=certificate,
         )

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.costs import average_costs, check_loss, lower_costs
@@ -22,10 +21,10 @@ from mechdesign.noise.optimal.repair import (
 )
 from mechdesign.noise.optimal.tails import tail_costs
 from mechdesign.problem.losses import Loss
+from mechdesign.typing import Array
 
 __all__ = ["Attempt", "attempt", "better"]
 
-Array = npt.NDArray[np.float64]
 
 _SPIKE = 64
 """The spike is this many times narrower than a cell: a density, at nearly the cost of an atom."""

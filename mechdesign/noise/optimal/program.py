@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import SolverError
+from mechdesign.typing import Array
 
 __all__ = ["LatticeProgram", "Line", "Multiplier"]
 
-Array = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64]
 
 

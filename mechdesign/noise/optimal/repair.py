@@ -12,16 +12,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import ndimage
 
 from mechdesign.errors import SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.typing import Array
 
 __all__ = ["geometric_masses", "mixed_into_privacy", "outward_decay", "raised_into_privacy", "round_width"]
 
-Array = npt.NDArray[np.float64]
 _BITS = 60
 
 

@@ -16,10 +16,9 @@ from mechdesign.noise.optimal.costs import lower_costs
 from mechdesign.noise.optimal.lower_bound import weak_duality
 from mechdesign.noise.optimal.program import Multiplier
 from mechdesign.problem.losses import Loss
+from mechdesign.typing import Array
 
 __all__ = ["NoiseCertificate", "OptimalNoiseResult"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("noise-certificate")

@@ -23,12 +23,12 @@ from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 
-__all__ = ["Certificate"]
+__all__ = ["QuantizerCertificate"]
 
 
 @serializable("certificate")
 @dataclass(frozen=True)
-class Certificate:
+class QuantizerCertificate:
     """Exact proof that a rational quantizer is ε-LDP and unbiased.
 
     Parameters
@@ -44,9 +44,9 @@ class Certificate:
     --------
     >>> from mechdesign.quantizers.mechanism.quantizer import Quantizer
     >>> mechanism = Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified()
-    >>> Certificate(mechanism.law, 2.0).verify()
+    >>> QuantizerCertificate(mechanism.law, 2.0).verify()
     True
-    >>> Certificate(mechanism.law, 1.0).verify()
+    >>> QuantizerCertificate(mechanism.law, 1.0).verify()
     False
     """
 

@@ -11,17 +11,14 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.typing import Array
 
 __all__ = ["certified_table", "rational_table"]
 
-Array = npt.NDArray[np.float64]
 _UNIT = 1 << 80
 
 
@@ -36,7 +33,9 @@ def rational_table(bins: Any, knots: Any, rows: Array) -> RationalTable:
     return RationalTable.continuous(b, x, table)
 
 
-def certified_table(bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float) -> Certificate:
+def certified_table(
+    bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float
+) -> QuantizerCertificate:
     """Certify the table that ``solve(budget)`` returns, asking for slightly smaller budgets until it fits.
 
     Raises
@@ -49,7 +48,7 @@ def certified_table(bins: Any, knots: Any, solve: Callable[[float], Array], epsi
         law = rational_table(bins, knots, solve(epsilon * (1 - shrink)))
         ratio = law.ratio()
         if ratio is not None and ratio <= rho and all(min(r) >= 0 for r in (*law.starts, *law.ends)):
-            return Certificate(law, epsilon)
+            return QuantizerCertificate(law, epsilon)
     raise InfeasibleError("no exactly private table was found near the solver's; try another solver")
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 __all__ = ["QuantizerResult"]
@@ -46,10 +46,10 @@ class QuantizerResult(Result):
         """Exact privacy loss of the mechanism, rounded up."""
         return self.mechanism.privacy_loss()
 
-    def certify(self) -> Certificate:
+    def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate."""
         if self.certificate is None:
-            return Certificate(self.mechanism.certified().law, self.design.privacy.epsilon)
+            return QuantizerCertificate(self.mechanism.certified().law, self.design.privacy.epsilon)
         return self.certificate
 
     def to_opendp(self) -> Any:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DesignError
@@ -26,10 +25,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
+from mechdesign.typing import Array
 
 __all__ = ["BiasedQuantizer"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("biased-quantizer")

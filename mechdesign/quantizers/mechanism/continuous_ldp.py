@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import integrate
 
 from mechdesign.problem.checks import positive
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.typing import Array
 
 __all__ = ["HybridMechanism", "PiecewiseMechanism", "duchi"]
 
-Array = npt.NDArray[np.float64]
 # Below this ε the hybrid mechanism is Duchi's alone (Wang et al. 2019, Theorem 3).
 HYBRID_THRESHOLD = 0.61
 

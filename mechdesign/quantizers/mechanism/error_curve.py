@@ -10,18 +10,16 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["largest", "mean"]
-
-Array = npt.NDArray[np.float64]
 
 
 def _cells(quantizer: Quantizer) -> tuple[Array, Array, Array]:

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError
@@ -32,10 +31,9 @@ from mechdesign.quantizers.mechanism.selection import (
     erm_family,
     rqm_family,
 )
+from mechdesign.typing import Array
 
 __all__ = ["Quantizer"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("quantizer")

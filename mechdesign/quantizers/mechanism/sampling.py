@@ -25,13 +25,13 @@ import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
 
-Array = npt.NDArray[np.float64]
 _CHUNK = 1 << 15
 
 

@@ -19,12 +19,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
+from mechdesign.typing import Array
 
 __all__ = [
     "Selection",
@@ -36,7 +36,6 @@ __all__ = [
     "symmetric_bins",
 ]
 
-Array = npt.NDArray[np.float64]
 _WEIGHT_BITS = 72
 
 

@@ -21,16 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import whole
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.typing import Array
 
 __all__ = ["VectorQuantizer"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("vector-quantizer")

@@ -265,7 +265,7 @@ class MetricQuantizer:
             mechanism=mechanism,
             value=float(value),
             lower_bound=self._bound(knots, float(value)),
-            report=SolveReport.of(answer, seconds=time.perf_counter() - started),
+            solver_report=SolveReport.of(answer, seconds=time.perf_counter() - started),
             notes=self._notes(),
         )
 

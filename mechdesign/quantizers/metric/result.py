@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.evidence.exact import exp_lower
@@ -16,13 +15,13 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, MetricDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from mechdesign.quantizers.metric.design import MetricQuantizer
 
 __all__ = ["MetricCertificate", "MetricQuantizerResult", "privacy_slack", "repair"]
 
-Array = npt.NDArray[np.float64]
 # Rounding of a product and a sum of m terms, with room to spare.
 _ROUNDING = 1e-13
 

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import BlockFill
+from mechdesign.typing import Array
 
 __all__ = ["AtomBlock", "AtomStep"]
 
-Array = npt.NDArray[np.float64]
 Fold = Callable[[Array], Array]
 
 

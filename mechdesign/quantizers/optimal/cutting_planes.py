@@ -20,17 +20,15 @@ import math
 
 import highspy
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import SolverError
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.newton import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.typing import Array
 
 __all__ = ["cutting_planes", "planes"]
-
-Array = npt.NDArray[np.float64]
 
 
 def planes(problem: FloorProblem, table: Pieces, edges: Array) -> tuple[Array, Array]:

@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
@@ -36,13 +35,13 @@ from mechdesign.quantizers.optimal.newton import FloorSolution, newton
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch, search_bins, solve_alphabet
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy
 from mechdesign.quantizers.optimal.worst_case import worst_case
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from mechdesign.solvers.base import Model
 
 __all__ = ["OptimalQuantizer"]
 
-Array = npt.NDArray[np.float64]
 METHODS = ("newton", "cutting-planes", "exchange")
 # Below this the bound's rounding margin decides, not the method.
 LEAST_GAP = 1e-13

@@ -31,10 +31,10 @@ import numpy.typing as npt
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
+from mechdesign.typing import Array
 
 __all__ = ["Continuum", "FloorProblem"]
 
-Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 

@@ -33,6 +33,7 @@ import numpy.typing as npt
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
+from mechdesign.typing import Array
 
 __all__ = [
     "BlockFill",
@@ -43,7 +44,6 @@ __all__ = [
     "smallest_epsilon",
 ]
 
-Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 

@@ -17,15 +17,13 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.solvers.base import Model
+from mechdesign.typing import Array
 
 __all__ = ["hat_costs", "knot_model"]
-
-Array = npt.NDArray[np.float64]
 
 
 def hat_costs(bins: Array, knots: Array, prior: Prior, loss: Loss) -> tuple[Array, float]:

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from mechdesign.errors import InfeasibleError
@@ -23,10 +21,10 @@ from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.newton import FloorSolution
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.typing import Array
 
 __all__ = ["capped", "expected"]
 
-Array = npt.NDArray[np.float64]
 Solve = Callable[[FloorProblem, float], FloorSolution]
 
 

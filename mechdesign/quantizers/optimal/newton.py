@@ -25,17 +25,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
 from mechdesign.quantizers.optimal.atoms import AtomBlock, AtomStep
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.solvers.one_thread import one_thread
+from mechdesign.typing import Array
 
 __all__ = ["FloorSolution", "lower_bound", "newton"]
 
-Array = npt.NDArray[np.float64]
 
 # Fraction of the way to the boundary that a step may go.
 _REACH = 0.995

@@ -11,15 +11,13 @@ Both p and μ are affine on cells (polynomial losses), so partial moments of ord
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.newton import FloorSolution
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.typing import Array
 
 __all__ = ["bin_slopes"]
-
-Array = npt.NDArray[np.float64]
 
 
 def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
@@ -32,14 +31,13 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import positive, whole
 from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from mechdesign.quantizers.optimal.design import OptimalQuantizer
     from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 
 __all__ = ["Alphabet", "BinSearch", "any_outputs_bound", "search_bins", "solve_alphabet"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("alphabet")
@@ -313,7 +311,7 @@ def search_bins(design: OptimalQuantizer, gap: float, solver: str | None) -> Opt
         notes=notes,
         search=pd.DataFrame(rows).sort_values("value", kind="stable", ignore_index=True),
         any_outputs_bound=alphabet.any_outputs_bound,
-        report=replace(result.report, seconds=time.perf_counter() - started),
+        solver_report=replace(result.solver_report, seconds=time.perf_counter() - started),
     )
 
 

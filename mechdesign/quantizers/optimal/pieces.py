@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import BlockFill
+from mechdesign.typing import Array
 
 __all__ = ["Pieces", "pieces"]
 
-Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 

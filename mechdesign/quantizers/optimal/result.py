@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
@@ -22,10 +20,9 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.floors import exact_block_fill
 from mechdesign.quantizers.optimal.newton import FloorSolution
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.typing import Array
 
 __all__ = ["OptimalQuantizerResult", "deploy"]
-
-Array = npt.NDArray[np.float64]
 
 
 @serializable("optimal-quantizer-result")
@@ -66,12 +63,12 @@ class OptimalQuantizerResult(QuantizerResult):
     @property
     def iterations(self) -> int:
         """Newton steps, or rounds of cuts."""
-        return int(self.report.iterations or 0)
+        return int(self.solver_report.iterations or 0)
 
     @property
     def seconds(self) -> float:
         """Time to the proved gap, building included."""
-        return self.report.seconds
+        return self.solver_report.seconds
 
     @property
     def alphabet_gap(self) -> float | None:
@@ -80,7 +77,7 @@ class OptimalQuantizerResult(QuantizerResult):
             return None
         return (self.value - self.any_outputs_bound) / abs(self.value)
 
-    def certify(self) -> Certificate:
+    def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
 
         Raises
@@ -94,7 +91,7 @@ class OptimalQuantizerResult(QuantizerResult):
                 "no exactly unbiased rational mechanism exists at this epsilon with these outputs: epsilon is the "
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
-        return Certificate(law, self.design.privacy.epsilon, self.design.max_bias)
+        return QuantizerCertificate(law, self.design.privacy.epsilon, self.design.max_bias)
 
     def _audit(self) -> pd.DataFrame:
         design = self.design
@@ -154,8 +151,8 @@ def deploy(
         mechanism=mechanism,
         value=float(value),
         lower_bound=float(min(solution.lower_bound, value)),
-        report=report,
-        certificate=Certificate(mechanism.law, epsilon, bias)
+        solver_report=report,
+        certificate=QuantizerCertificate(mechanism.law, epsilon, bias)
         if small and mechanism.law is not None
         else None,
         floors=solution.floors,
@@ -167,7 +164,7 @@ def deploy(
     if gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
         report = replace(report, status="inaccurate")
-    return replace(result, notes=tuple(notes), report=report)
+    return replace(result, notes=tuple(notes), solver_report=report)
 
 
 def _biased_law(design: Any, floors: Array) -> RationalTable:

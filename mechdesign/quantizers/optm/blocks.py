@@ -39,10 +39,10 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
 __all__ = ["Block", "SelectionBlocks", "pair_costs", "selection_at"]
 
-Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign import solvers
@@ -22,10 +21,10 @@ from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers import CompiledLP, HighsSession, Solution
+from mechdesign.typing import Array
 
 __all__ = ["BoundPoint", "LevelSolver", "default_levels", "grid_bounds", "search_theorem6", "solve_bounds"]
 
-Array = npt.NDArray[np.float64]
 _ACTIVE = 1e-9
 
 

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
@@ -26,7 +25,7 @@ from mechdesign.problem.checks import whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import Certificate
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult, exceeds
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
@@ -35,10 +34,10 @@ from mechdesign.quantizers.optm.boxes import BoundPoint, grid_bounds, search_the
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.quantizers.optm.successive import LinearisedPoint, improve, spread
 from mechdesign.runs.grid import Grid
+from mechdesign.typing import Array
 
 __all__ = ["OPTM"]
 
-Array = npt.NDArray[np.float64]
 CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
 
 
@@ -236,9 +235,16 @@ class OPTM:
                     "the program minimised the absolute loss's bound; the value is the callable's exact mean"
                 )
         return QuantizerResult(
-            self, mechanism, value, lower_bound, SolveReport.of(point.solution), tuple(notes), certificate,
-            point.audit(mechanism.selection or point.selection(), self.privacy.epsilon), rise,
-        )  # fmt: skip
+            design=self,
+            mechanism=mechanism,
+            value=value,
+            lower_bound=lower_bound,
+            solver_report=SolveReport.of(point.solution),
+            notes=tuple(notes),
+            certificate=certificate,
+            model_audit=point.audit(mechanism.selection or point.selection(), self.privacy.epsilon),
+            rise=rise,
+        )
 
     @property
     def _successive(self) -> bool:
@@ -281,7 +287,7 @@ class OPTM:
 
     def _certified(
         self, point: BoundPoint | LinearisedPoint, solver: str | None, options: Any
-    ) -> tuple[Quantizer, Certificate]:
+    ) -> tuple[Quantizer, QuantizerCertificate]:
         """Make the mechanism rational; where rounding or the solver's tolerance broke the budget, tighten and re-solve.
 
         The overshoot of a float solver is of the order of its tolerance, so that a budget smaller by one and a half times the
@@ -296,7 +302,7 @@ class OPTM:
             ratio = law.ratio()
             if not exceeds(ratio, rho):
                 exact = replace(Quantizer.of_law(law), selection=selection)
-                return exact, Certificate(law, budget)
+                return exact, QuantizerCertificate(law, budget)
             over = (
                 math.inf
                 if ratio is None

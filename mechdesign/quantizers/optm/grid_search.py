@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError
@@ -32,8 +31,6 @@ from mechdesign.runs.store import Store
 from mechdesign.shell.report import progress_bar
 
 __all__ = ["OPTMSearch", "SearchResult"]
-
-Array = npt.NDArray[np.float64]
 
 
 def authors_bins() -> Grid:

@@ -30,10 +30,9 @@ from mechdesign.quantizers.optm.blocks import pair_costs
 from mechdesign.quantizers.optm.products import EXACT, Family, Pairs, coefficient_rows, theorem5_pairs
 from mechdesign.quantizers.optm.theorem6 import theorem6_pairs, theorem6_rows
 from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
 __all__ = ["OPTMProgram"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

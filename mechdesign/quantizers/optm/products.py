@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
+
+from mechdesign.typing import Array
 
 __all__ = ["Family", "Form", "Pairs", "coefficient_rows", "theorem5_pairs"]
 
-Array = npt.NDArray[np.float64]
 EXACT = -1  # "multiplied by the constant 1"
 
 

@@ -29,10 +29,10 @@ from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.solvers import Solution, SolveSequence
+from mechdesign.typing import Array
 
 __all__ = ["LinearisedPoint", "improve", "spread"]
 
-Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over

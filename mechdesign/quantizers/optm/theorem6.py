@@ -9,14 +9,12 @@ outputs against the minimum over *all* outputs, so it is conservative: at m = 4 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.quantizers.optm.products import EXACT, Family, Form, Pairs, _form
+from mechdesign.typing import Array
 
 __all__ = ["theorem6_pairs", "theorem6_rows"]
-
-Array = npt.NDArray[np.float64]
 
 
 def _inside(bins: Array, lower: float, upper: float) -> tuple[int, int]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechdesign.channels.channel import Channel, check_alpha
 from mechdesign.errors import DesignError
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["planar_laplace"]
 
-Array = NDArray[np.float64]
 
 _REACH = 40.0  # e^{-40}: what lies further than 40/α beyond the border is nothing in doubles
 _NODES = 24

@@ -21,16 +21,15 @@ from typing import Any
 
 import numpy as np
 import ot
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from mechdesign.errors import DesignError
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array
 
 __all__ = ["emd", "emd_multisets", "tree_edges"]
-
-Array = NDArray[np.float64]
 
 
 def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:

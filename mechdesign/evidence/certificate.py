@@ -1,0 +1,45 @@
+"""The certificate protocol: what is claimed, and how each claim was checked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["CHECK_COLUMNS", "CLAIMED", "PROVED", "RECOMPUTED", "Certificate", "Check", "check_table"]
+
+PROVED = "proved"
+RECOMPUTED = "recomputed"
+CLAIMED = "claimed"
+CHECK_COLUMNS = ["claim", "how", "margin", "holds"]
+
+Check = tuple[str, str, float, bool]
+"""A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""
+
+
+def check_table(checks: Sequence[Check]) -> pd.DataFrame:
+    """Return checks as the table that `Certificate.checks` promises."""
+    return pd.DataFrame(checks, columns=CHECK_COLUMNS)
+
+
+class Certificate(ABC):
+    """Evidence that anyone can check: a statement in exact numbers, a law, and multipliers.
+
+    Verification recomputes every claim from these three, in exact or outward-rounded arithmetic, and takes nothing
+    from a solver.
+    """
+
+    @property
+    @abstractmethod
+    def statement(self) -> Mapping[str, Any]:
+        """The problem in exact numbers: requirement, inputs, cost, and the value and lower bound that are claimed."""
+
+    @abstractmethod
+    def checks(self) -> pd.DataFrame:
+        """One row a claim: claim, how it was checked (proved, recomputed, claimed), margin, whether it holds."""
+
+    def verify(self) -> bool:
+        """Whether every claim holds."""
+        return bool(self.checks()["holds"].all())

@@ -1,0 +1,108 @@
+"""Reading result files: the one table of the kinds of object they hold, and the module that knows each.
+
+Loading imports a module of this table and nothing else, so that a fresh process reads every kind although the
+public names are lazy. `mechdesign.evidence.serialize.serializable` marks the classes; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mechdesign.errors import ResultFormatError
+from mechdesign.evidence.serialize import loads
+
+__all__ = ["KINDS", "load"]
+
+KINDS: dict[str, str] = {
+    "additive-noise": "mechdesign.noise.additive",
+    "allocation-result": "mechdesign.noise.allocation.result",
+    "alphabet": "mechdesign.quantizers.optimal.outputs",
+    "amplification": "mechdesign.accounting.shuffling",
+    "approximate-dp": "mechdesign.problem.privacy",
+    "biased-quantizer": "mechdesign.quantizers.mechanism.biased",
+    "biased-result": "mechdesign.quantizers.biased_design",
+    "biased-selection": "mechdesign.quantizers.biased_design",
+    "bin-search": "mechdesign.quantizers.optimal.outputs",
+    "block-fill-law": "mechdesign.quantizers.mechanism.block_fill_law",
+    "cell-noise": "mechdesign.noise.cell_noise",
+    "certificate": "mechdesign.quantizers.common.certificate",
+    "channel": "mechdesign.channels.channel",
+    "channel-certificate": "mechdesign.channels.optimal.certificate",
+    "channel-result": "mechdesign.channels.optimal.result",
+    "clustered-response": "mechdesign.channels.responses",
+    "correlated-gaussian": "mechdesign.noise.correlated_gaussian",
+    "correlated-gaussian-noise": "mechdesign.noise.vector_noise",
+    "correlated-gaussian-result": "mechdesign.noise.correlated_gaussian",
+    "delta-interval": "mechdesign.accounting.interval",
+    "discrete-emd-privacy": "mechdesign.user_level.privacy",
+    "emd-privacy": "mechdesign.user_level.privacy",
+    "erm": "mechdesign.quantizers.families",
+    "frequency-estimate": "mechdesign.user_level.frequency",
+    "frequency-fit": "mechdesign.user_level.frequency",
+    "frontier": "mechdesign.quantizers.optimal.frontier",
+    "grid": "mechdesign.runs.grid",
+    "hadamard-response": "mechdesign.channels.hadamard",
+    "independent-noise": "mechdesign.noise.vector_noise",
+    "item-privacy": "mechdesign.user_level.privacy",
+    "itemwise-release": "mechdesign.user_level.itemwise",
+    "knorm-noise": "mechdesign.noise.knorm",
+    "l1-staircase": "mechdesign.noise.laws.staircase",
+    "laplace-histogram": "mechdesign.user_level.frequency",
+    "law:discrete_gaussian": "mechdesign.noise.laws.discrete",
+    "law:flipped_huber": "mechdesign.noise.laws.flipped_huber",
+    "law:osgt": "mechdesign.noise.laws.osgt",
+    "law:staircase": "mechdesign.noise.laws.staircase",
+    "law:truncated_laplace": "mechdesign.noise.laws.truncated_laplace",
+    "linear-query": "mechdesign.user_level.linear_query",
+    "linear-release": "mechdesign.user_level.linear_release",
+    "loss": "mechdesign.problem.losses",
+    "metric-certificate": "mechdesign.quantizers.metric.result",
+    "metric-channel": "mechdesign.channels.optimal.design",
+    "metric-dp": "mechdesign.problem.privacy",
+    "metric-quantizer": "mechdesign.quantizers.metric.design",
+    "metric-quantizer-result": "mechdesign.quantizers.metric.result",
+    "metric-space": "mechdesign.spaces.space",
+    "mvu": "mechdesign.quantizers.mvu",
+    "noise-allocation": "mechdesign.noise.allocation.design",
+    "noise-certificate": "mechdesign.noise.optimal.result",
+    "optimal-noise": "mechdesign.noise.optimal.design",
+    "optimal-noise-result": "mechdesign.noise.optimal.result",
+    "optimal-quantizer": "mechdesign.quantizers.optimal.design",
+    "optimal-quantizer-result": "mechdesign.quantizers.optimal.result",
+    "optm": "mechdesign.quantizers.optm.design",
+    "prior-clipped": "mechdesign.problem.priors",
+    "prior-law": "mechdesign.problem.priors",
+    "prior-samples": "mechdesign.problem.priors",
+    "prior-truncated": "mechdesign.problem.priors",
+    "pure-dp": "mechdesign.problem.privacy",
+    "quantizer": "mechdesign.quantizers.mechanism.quantizer",
+    "quantizer-result": "mechdesign.quantizers.common.result",
+    "rational-table": "mechdesign.quantizers.mechanism.exact_law",
+    "reduced-release": "mechdesign.user_level.reduction",
+    "rqm": "mechdesign.quantizers.families",
+    "sampling-reduction": "mechdesign.user_level.reduction",
+    "selection": "mechdesign.quantizers.mechanism.selection",
+    "selection-law": "mechdesign.quantizers.mechanism.exact_law",
+    "solve-report": "mechdesign.evidence.results",
+    "vector-quantizer": "mechdesign.quantizers.mechanism.vector",
+    "zcdp": "mechdesign.problem.privacy",
+}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result (or any other stored value) back from `path`.
+
+    Raises
+    ------
+    ResultFormatError
+        Missing, truncated, edited, or of another version; one line that says which.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ResultFormatError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+    return loads(text, source=str(path), kinds=KINDS)

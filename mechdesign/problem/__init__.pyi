@@ -1,0 +1,9 @@
+from .design import Design as Design
+from .losses import Loss as Loss
+from .priors import Prior as Prior
+from .priors import clipped as clipped
+from .priors import truncated as truncated
+from .privacy import ApproximateDP as ApproximateDP
+from .privacy import MetricDP as MetricDP
+from .privacy import PureDP as PureDP
+from .privacy import ZeroConcentratedDP as ZeroConcentratedDP

@@ -1,0 +1,49 @@
+"""A time limit that is handed from step to step."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from mechdesign.errors import DesignError
+
+__all__ = ["Deadline"]
+
+
+class Deadline:
+    """The moment by which an answer is wanted; every step asks it how much time is left.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        From now; None never passes.
+
+    Examples
+    --------
+    >>> Deadline(None).left
+    inf
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        try:
+            self.seconds = math.inf if seconds is None else float(seconds)
+        except (TypeError, ValueError, OverflowError):
+            self.seconds = math.nan
+        if isinstance(seconds, (bool, str)) or not self.seconds > 0:
+            raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
+        self._started = time.monotonic()
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self.seconds - (time.monotonic() - self._started))
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is over."""
+        return self.left <= 0.0
+
+    @property
+    def finite(self) -> bool:
+        """Whether there is a limit at all."""
+        return math.isfinite(self.seconds)

@@ -1,0 +1,17 @@
+from .frequency import FrequencyEstimate as FrequencyEstimate
+from .frequency import FrequencyFit as FrequencyFit
+from .frequency import LaplaceHistogram as LaplaceHistogram
+from .frequency import simplex_projection as simplex_projection
+from .frequency_bounds import emd_error_bound as emd_error_bound
+from .frequency_bounds import metric_response_error_bound as metric_response_error_bound
+from .itemwise import ItemwiseRelease as ItemwiseRelease
+from .linear_query import LinearQuery as LinearQuery
+from .linear_release import LinearRelease as LinearRelease
+from .privacy import DiscreteEMDPrivacy as DiscreteEMDPrivacy
+from .privacy import EMDPrivacy as EMDPrivacy
+from .privacy import ItemPrivacy as ItemPrivacy
+from .privacy import alpha_from_semantics as alpha_from_semantics
+from .privacy import group_privacy as group_privacy
+from .reduction import ReducedRelease as ReducedRelease
+from .reduction import SamplingReduction as SamplingReduction
+from .reduction import sampling_reduction as sampling_reduction

@@ -1,0 +1,124 @@
+"""The rules of the house, measured: files in import circles, and imports that run upward.
+
+``python tests/house.py`` prints both. Nested and ``TYPE_CHECKING`` imports count; nothing of the package is run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "mechdesign"
+
+# Rooms of one floor do not import each other.
+FLOORS: dict[str, int] = {
+    "errors": 1, "plotting": 1, "typing": 1,
+    "solvers": 2, "evidence": 2,
+    "problem": 3, "runs": 3,
+    "quantizers": 4, "accounting": 4, "spaces": 4,
+    "noise": 5, "channels": 5, "vectors": 5,
+    "user_level": 6,
+    "choose": 7, "learning": 7, "": 7,
+    "shell": 8,
+}  # fmt: skip
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, by dotted name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports, wherever it does: what ``from a import b`` takes is ``a.b``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def arrows() -> dict[str, set[str]]:
+    """For every module, the modules of the package that it imports."""
+    known = modules()
+    graph: dict[str, set[str]] = {}
+    for name, path in known.items():
+        graph[name] = set()
+        for target in imports(path):
+            while target and target not in known:
+                target = target.rpartition(".")[0]
+            if target and target != name:
+                graph[name].add(target)
+    return graph
+
+
+def room(module: str) -> str:
+    """The room a module stands in: the package's part, "" for the public names themselves."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def floor(module: str) -> int:
+    """The floor of a module; files beside ``__init__`` that are no rooms of their own stand with the public names."""
+    return FLOORS.get(room(module), FLOORS[""])
+
+
+def upward(graph: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Imports that leave their room for another on the same floor or above."""
+    return sorted(
+        (a, b) for a, targets in graph.items() for b in targets if room(a) != room(b) and floor(b) >= floor(a)
+    )
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """Nodes that reach themselves."""
+
+    def reaches(start: str) -> bool:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for target in graph.get(todo.pop(), ()):
+                if target == start:
+                    return True
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return False
+
+    return [node for node in graph if reaches(node)]
+
+
+def sub_rooms(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The arrows between the sub-rooms (folders, and single files beside them) of every wing."""
+
+    def sub(module: str) -> str:
+        return ".".join(module.split(".")[:3])
+
+    out: dict[str, set[str]] = {}
+    for a, targets in graph.items():
+        for b in targets:
+            if room(a) == room(b) and sub(a) != sub(b):
+                out.setdefault(sub(a), set()).add(sub(b))
+    return out
+
+
+def main() -> None:
+    """Print the measures of the house."""
+    graph = arrows()
+    for title, found in (
+        ("files in circles", circles(graph)),
+        ("sub-rooms in circles", circles(sub_rooms(graph))),
+        ("upward imports", [f"{a} -> {b}" for a, b in upward(graph)]),
+    ):
+        print(f"{title}: {len(found)}")
+        for line in found:
+            print(f"  {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -24,13 +24,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from mechdesign.errors import DesignError
 from mechdesign.plotting import write_figure
+from mechdesign.runs.progress import progress_bar
 
-__all__ = ["Report", "Study", "all_studies", "check_study", "get_study", "progress_bar", "run_study", "study"]
+__all__ = ["Report", "Study", "all_studies", "check_study", "get_study", "run_study", "study"]
 
 _PACKAGE = "mechdesign_studies"
 _LIBRARIES = (
@@ -84,21 +84,6 @@ def get_study(name: str) -> Study:
     if name not in found:
         raise DesignError.of("study", name, f"must be one of {list(found)}")
     return found[name]
-
-
-@contextmanager
-def progress_bar(
-    label: str, total: int | None, *, console: Console | None = None
-) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal, nothing elsewhere; yields a function that advances it by one."""
-    console = console or Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
 
 
 class Report:

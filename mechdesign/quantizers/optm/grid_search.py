@@ -27,8 +27,8 @@ from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
+from mechdesign.runs.progress import progress_bar
 from mechdesign.runs.store import Store
-from mechdesign.shell.report import progress_bar
 
 __all__ = ["OPTMSearch", "SearchResult"]
 

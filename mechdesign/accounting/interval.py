@@ -17,10 +17,12 @@ from scipy import optimize
 
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.loss import CentredLoss
+from mechdesign.accounting.grid import discretise
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import subsampled_parts
-from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
+from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import whole
@@ -72,7 +74,7 @@ class _Plan:
     def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
         return [
             (
-                grid_of(
+                discretise(
                     loss,
                     step,
                     pessimistic=pessimistic,
@@ -216,11 +218,8 @@ def delta_interval(
 
 def is_gaussian(law: Any) -> bool:
     """Normal, or a member of a family that contains it (b = 0)."""
-    name = getattr(law.dist, "name", "")
-    if name in ("flipped_huber", "osgt"):
-        shapes, loc, _ = law.dist._parse_args(*law.args, **law.kwds)
-        return float(shapes[0]) == 0 and loc == 0
-    return name == "norm" and law.mean() == 0
+    dist, shapes, loc, _ = frozen_parts(law)
+    return loc == 0 and (dist.name == "norm" or (dist.name in ("flipped_huber", "osgt") and shapes[0] == 0))
 
 
 def _refine(

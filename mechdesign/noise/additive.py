@@ -10,6 +10,8 @@ import numpy as np
 from scipy import integrate
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
+from mechdesign.accounting.law import NoiseLaw
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.pld import to_pld
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
@@ -123,9 +125,9 @@ class AdditiveNoise:
         if not hasattr(self.law.dist, "_logpdf"):
             support = np.arange(0, math.ceil(float(self.law.isf(1e-18))) + 1)
             return 2 * float(np.sum(support * self.law.pmf(support)))
-        if hasattr(self.law.dist, "_mean_absolute"):
-            shapes, _, scale = self.law.dist._parse_args(*self.law.args, **self.law.kwds)
-            return float(scale) * self.law.dist._mean_absolute(*(float(s) for s in shapes))
+        dist, shapes, _, scale = frozen_parts(self.law)
+        if isinstance(dist, NoiseLaw):
+            return scale * dist.mean_absolute(*shapes)
         s = self.std()
         edges = s * np.concatenate([np.linspace(0, 4, 9), [6, 8, 12, 16, 24, 32, 48, 64]])
         top = float(self.law.support()[1])

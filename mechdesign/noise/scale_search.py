@@ -10,8 +10,9 @@ from scipy import optimize
 
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.interval import _Plan, _plan
+from mechdesign.accounting.loss import loss_of
 from mechdesign.accounting.profile import privacy_profile
-from mechdesign.accounting.terms import NoiseTerm, loss_of
+from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import SolverError
 
 __all__ = ["Evaluator", "ExactDelta", "cost_of", "least_cost", "scale_for"]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 
@@ -71,10 +72,14 @@ class DiscreteGaussian(stats.rv_discrete):
         support, mass = self._table(float(np.ravel(sigma)[0]))
         return random_state.choice(support, p=mass, size=size)
 
-    def _loss_atoms(self, sensitivity: float, scale: float, sigma: float) -> tuple[Any, Any]:
-        shift = _whole(sensitivity)
-        k, mass = self._table(float(sigma))
-        return (shift * (shift + 2 * k)) / (2 * float(sigma) ** 2), mass
+    def mean_absolute(self, sigma: float) -> float:
+        k, mass = self._table(sigma)
+        return float(np.abs(k) @ mass)
+
+    def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
+        shift = _whole(ratio)
+        k, mass = self._table(sigma)
+        return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 
 
 discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", a=-np.inf, shapes="sigma")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from mechdesign.accounting.law import UnitLoss
 from mechdesign.evidence.serialize import register_law
 
 __all__ = ["OffsetSymmetricGaussian", "osgt"]
@@ -82,23 +83,24 @@ class OffsetSymmetricGaussian(stats.rv_continuous):
             return 0.0
         return _absolute_moment(n, b)
 
-    def _mean_absolute(self, b: float) -> float:
+    def mean_absolute(self, b: float) -> float:
         return float(_absolute_moment(1, b))
 
     def _stats(self, b: Any) -> Any:
         variance = _absolute_moment(2, b)
         return 0.0, variance, 0.0, _absolute_moment(4, b) / variance**2 - 3
 
-    def _unit_loss(self, t: Any, r: float, b: float) -> Any:
-        return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
+    def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
+        r, bend = ratio, (ratio + 2 * b) * ratio / 2
 
-    def _unit_inverse(self, v: Any, r: float, b: float) -> Any:
-        inner = np.abs(v) <= (r + 2 * b) * r / 2
-        return np.where(inner, v / (r + 2 * b), v / r - np.copysign(b, v))
+        def loss(t: Any) -> Any:
+            return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
 
-    def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
+        def inverse(v: Any) -> Any:
+            return np.where(np.abs(v) <= bend, v / (r + 2 * b), v / r - np.copysign(b, v))
+
         # Not an atom, but where the loss turns nearly flat for a large offset: worth a point of the grid.
-        return ((r + 2 * b) * r / 2,) if b > 2 else ()
+        return UnitLoss(loss, inverse, atoms=(bend,) if b > 2 else ())
 
 
 def _absolute_moment(p: int, b: Any) -> Any:

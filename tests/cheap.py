@@ -72,7 +72,7 @@ def solved(name: str) -> md.Result:
 
 def _objects() -> Iterator[Any]:
     """Objects of the kinds that no result holds."""
-    q, n, u, a, c = md.quantizers, md.noise, md.user_level, md.accounting, md.channels
+    n, u, a, c = md.noise, md.user_level, md.accounting, md.channels
     space = md.MetricSpace.clustered(2, 2, within=0.1)
     yield a.amplification(1.0, moved=0.1, total=1000, delta=1e-6)
     yield a.delta_interval(a.NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)

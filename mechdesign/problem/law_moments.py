@@ -203,6 +203,7 @@ def _resolved(law: Any, edges: Array, tolerance: float) -> tuple[Array, Array] |
         good = np.abs(whole - halves) <= 1e-14 * share + noise
         good &= np.abs(halves - mass) <= tolerance * share + noise
         point = ~good & ((b - a <= 1e-15 * width) | (middle <= a) | (middle >= b))
+        point |= good & (b - a <= 1e-12 * np.maximum(np.abs(a), np.abs(b)))
         kept = good | point
         factor = np.where((mass > 0) & (whole > 0) & (tolerance < 1e-10), mass / whole, 1.0)
         done.append((a[kept], np.where(point, 0.0, factor)[kept]))
@@ -265,27 +266,37 @@ def law_integrals(
     within = (max(start, edges[0]), min(stop, edges[-1])) if within is None else within
     edges = np.minimum(np.maximum(edges, within[0]), within[1])
     cells = _Cells.of(law, edges, within)
-    a, b, owner, factor = cells.a, cells.b, cells.owner, cells.factor[:, None]
+    a, b, owner = cells.a, cells.b, cells.owner
 
-    def rule(a: Array, b: Array) -> Array:
-        return factor * _gauss(lambda x: np.asarray(function(x), dtype=float) * law_density(law, x)[:, None], a, b)
+    def rule(a: Array, b: Array) -> tuple[Array, Array]:
+        """Integrals of the density and of `function` times it: the second is divided by the first, times the mass."""
 
-    coarse = rule(a, b)
+        def both(x: Array) -> Array:
+            density = law_density(law, x)[:, None]
+            return np.concatenate([density, np.asarray(function(x), dtype=float) * density], axis=1)
+
+        table = _gauss(both, a, b)
+        return table[:, 0], table[:, 1:]
+
+    mass, coarse = rule(a, b)
+    mass, coarse = cells.factor * mass, cells.factor[:, None] * coarse
     if smooth:
         return cells.totals(function, coarse, owner, len(edges) - 1)
     done: list[tuple[Array, Indices]] = []
     size = np.abs(coarse).sum(axis=0)
     for _ in range(48):
         middle = (a + b) / 2
-        left, right = rule(a, middle), rule(middle, b)
+        (low, left), (high, right) = rule(a, middle), rule(middle, b)
+        share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
+        left, right = share * left, share * right
         size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))
         rough = (np.abs(left + right - coarse) > 1e-13 * size).any(axis=1)
         if np.count_nonzero(rough) > _MOST_CELLS // 2:
             break
         done.append(((left + right)[~rough], owner[~rough]))
+        mass = np.concatenate([(share[:, 0] * low)[rough], (share[:, 0] * high)[rough]])
         a, b = np.concatenate([a[rough], middle[rough]]), np.concatenate([middle[rough], b[rough]])
-        coarse = np.concatenate([left[rough], right[rough]])
-        owner, factor = np.tile(owner[rough], 2), np.tile(factor[rough], (2, 1))
+        coarse, owner = np.concatenate([left[rough], right[rough]]), np.tile(owner[rough], 2)
         if not len(a):
             break
     parts, owners = (np.concatenate(part) for part in zip(*done, (coarse, owner)))

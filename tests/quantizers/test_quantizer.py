@@ -182,23 +182,9 @@ def test_exact_sampler_uses_the_certified_weights() -> None:
     sampler.draw(np.zeros(8))
     for segment in range(len(law.knots) - 1):
         for end in (0, 1):
-            weights = sampler.integer_weights(segment, end)
-            assert [Fraction(w, sum(weights)) for w in weights] == law.row(segment, end)
-    for (segment, end), cumulative in sampler.weights.items():
-        steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
-        assert steps == law.row(segment, end)
-
-
-def test_exact_comparisons_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When 64 bits do not decide, further bits do."""
-    from mechdesign.quantizers.mechanism import sampling
-
-    third = Fraction(1, 3)
-    word = int(third * 2**64)
-    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\x00" * n)
-    assert sampling._below(word, third) and sampling._locate(word, [1, 3]) == 0
-    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\xff" * n)
-    assert not sampling._below(word, third) and sampling._locate(word, [1, 3]) == 1
+            cumulative = sampler.row(segment, end).cumulative
+            steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
+            assert steps == law.row(segment, end)
 
 
 def test_sampling_is_reproducible_and_keeps_shapes() -> None:

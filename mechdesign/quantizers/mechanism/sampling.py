@@ -4,15 +4,12 @@ r"""Samplers for quantizers: a fast one for simulation and an exact one for depl
 from that end's row by Walker's alias method: one 64-bit random word and a few table look-ups per value (so that
 probabilities are right to 2⁻³², which no simulation sees).
 
-**Exact.** The same two steps with integers only. A comparison "U < t" with U uniform on [0, 1) and a rational
-t is decided on 64 random bits; in the single cell where they do not decide (probability 2⁻⁶⁴) further bits are
-drawn until they do. Inputs are doubles, hence dyadic rationals, and enter exactly. Randomness is the operating
-system's.
+**Exact.** The same two steps with integers and the operating system's randomness only
+(`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import sys
@@ -24,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.typing import Array
 
@@ -177,49 +175,41 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
 
 
 class ExactSampler:
-    """Draws from an exact law, bit for bit.
+    """Draws from an exact law, bit for bit; the integer weights of the rows it has met are kept.
 
-    Attributes
+    Parameters
     ----------
-    weights : dict of (segment, end) to list of int
-        Cumulative integer weights of the rows that have been used; for inspection.
+    law : ExactLaw
     """
 
     def __init__(self, law: ExactLaw) -> None:
         self.law = law
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
-        self.weights: dict[tuple[int, int], list[int]] = {}
-        self._floors: dict[tuple[int, int], npt.NDArray[np.uint64]] = {}
+        self._rows: dict[tuple[int, int], IntegerWeights] = {}
 
-    def integer_weights(self, segment: int, end: int) -> list[int]:
+    def row(self, segment: int, end: int) -> IntegerWeights:
         """The row's probabilities as integers over their least common denominator."""
-        row = self.law.row(segment, end)
-        common = math.lcm(*{p.denominator for p in row})
-        weights = [p.numerator * (common // p.denominator) for p in row]
-        if sum(weights) != common:
-            raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
-        return weights
-
-    def _cumulative(self, segment: int, end: int) -> list[int]:
-        """Running sums of the integer weights; the last one is their common denominator."""
         key = (segment, end)
-        if key not in self.weights:
-            self.weights[key] = list(itertools.accumulate(self.integer_weights(segment, end)))
-        return self.weights[key]
+        if key not in self._rows:
+            row = self.law.row(segment, end)
+            common = math.lcm(*{p.denominator for p in row})
+            weights = IntegerWeights([p.numerator * (common // p.denominator) for p in row])
+            if weights.cumulative[-1] != common:
+                raise DesignError(f"row {key} of the exact law does not sum to 1")
+            self._rows[key] = weights
+        return self._rows[key]
 
     def draw(self, x: Array) -> Array:
         """One output for every input."""
         flat = np.ascontiguousarray(x, dtype=float).ravel()
         segment = self._segments(flat)
-        upward = self._round_up(flat, segment)
+        key = 2 * segment + self._upward(flat, segment)
         out = np.empty(flat.size)
-        key = 2 * segment + upward
-        bits = _random_words(flat.size)
         order = np.argsort(key, kind="stable")
         used, starts = np.unique(key[order], return_index=True)
         for row, part in zip(used.tolist(), np.split(order, starts[1:])):
-            out[part] = self.bins[self._invert(row // 2, row % 2, bits[part])]
+            out[part] = self.bins[self.row(row // 2, row % 2).draw(part.size)]
         return out.reshape(np.shape(x))
 
     def _segments(self, x: Array) -> npt.NDArray[np.intp]:
@@ -232,63 +222,14 @@ class ExactSampler:
             k[i] = min(max(sum(value >= knot for knot in self.law.knots) - 1, 0), last)
         return k
 
-    def _round_up(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+    def _upward(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """Exact Bernoulli((x − x_k)/(x_{k+1} − x_k)) for every input."""
         a, b = self.knots[segment], self.knots[segment + 1]
-        t = (x - a) / (b - a)
-        # Doubles err by a few ulps relative to the larger operand; wide brackets cost nothing but rare re-draws.
+        # Doubles err by a few ulps relative to the larger operand.
         error = 16 * np.finfo(float).eps * (1 + (np.abs(a) + np.abs(x)) / (b - a))
-        words = _random_words(x.size)
-        u = words.astype(float) * 2.0**-64
-        up = u < t
-        for i in np.flatnonzero(np.abs(u - t) <= error + 2.0**-50):
-            lo, hi = self.law.knots[segment[i]], self.law.knots[segment[i] + 1]
-            exact = (Fraction(float(x[i])) - lo) / (hi - lo)
-            up[i] = _below(int(words[i]), exact)
-        return up
 
-    def _invert(self, segment: int, end: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-        """Index i with C_{i-1} ≤ U < C_i, U having the given leading 64 bits."""
-        cumulative = self._cumulative(segment, end)
-        key = (segment, end)
-        if key not in self._floors:
-            total = cumulative[-1]
-            leading = [min((c << 64) // total, 2**64 - 1) for c in cumulative[:-1]]
-            self._floors[key] = np.array(leading, dtype=np.uint64)
-        floors = self._floors[key]
-        index = np.searchsorted(floors, words, side="right")
-        # U in the 64-bit cell of some C_i: undecided unless C_i is itself a multiple of 2^-64.
-        for i in np.flatnonzero(np.isin(words, floors)):
-            index[i] = _locate(int(words[i]), cumulative)
-        return index
+        def exact(i: int) -> Fraction:
+            low, high = self.law.knots[segment[i]], self.law.knots[segment[i] + 1]
+            return (Fraction(float(x[i])) - low) / (high - low)
 
-
-def _random_words(count: int) -> npt.NDArray[np.uint64]:
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-
-
-def _more(word: int, bits: int) -> tuple[int, int]:
-    return (word << 64) | int.from_bytes(os.urandom(8), "little"), bits + 64
-
-
-def _below(word: int, threshold: Fraction) -> bool:
-    """Decide U < threshold for U uniform with the leading bits `word`, drawing more as needed."""
-    bits = 64
-    while True:
-        scaled = threshold * (1 << bits)
-        if word + 1 <= scaled:
-            return True
-        if word >= scaled:
-            return False
-        word, bits = _more(word, bits)
-
-
-def _locate(word: int, cumulative: list[int]) -> int:
-    """Index i with C_{i-1} ≤ U·C < C_i, C the last sum, drawing more bits while a boundary is inside U's cell."""
-    bits, total = 64, cumulative[-1]
-    while True:
-        low = sum((c << bits) <= word * total for c in cumulative)
-        high = sum((c << bits) < (word + 1) * total for c in cumulative)
-        if low == high:
-            return low
-        word, bits = _more(word, bits)
+        return bernoulli((x - a) / (b - a), error, exact)

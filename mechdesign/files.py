@@ -71,6 +71,8 @@ KINDS: dict[str, str] = {
     "optimal-quantizer": "mechdesign.quantizers.optimal.design",
     "optimal-quantizer-result": "mechdesign.quantizers.optimal.result",
     "optm": "mechdesign.quantizers.optm.design",
+    "optm-search": "mechdesign.quantizers.optm.grid_search",
+    "optm-search-result": "mechdesign.quantizers.optm.grid_search",
     "prior-clipped": "mechdesign.problem.priors",
     "prior-law": "mechdesign.problem.priors",
     "prior-samples": "mechdesign.problem.priors",

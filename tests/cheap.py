@@ -70,7 +70,7 @@ def solved(name: str) -> md.Result:
     return design().solve(**options)
 
 
-def _objects() -> Iterator[Any]:
+def objects() -> Iterator[Any]:
     """Objects of the kinds that no result holds."""
     n, u, a, c = md.noise, md.user_level, md.accounting, md.channels
     space = md.MetricSpace.clustered(2, 2, within=0.1)
@@ -123,7 +123,7 @@ def documents() -> dict[str, str]:
             for child in node:
                 walk(child)
 
-    for value in [*map(solved, DESIGNS), *_objects()]:
+    for value in [*map(solved, DESIGNS), *objects()]:
         walk(json.loads(dumps(value))["payload"])
     return found
 

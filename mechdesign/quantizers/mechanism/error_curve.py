@@ -7,6 +7,7 @@ smooth loss. These intervals are the cells.
 from __future__ import annotations
 
 import math
+
 import numpy as np
 from scipy import optimize
 

@@ -20,9 +20,7 @@ def bars(table: PiecewiseTable, x: Any, *, width: int) -> str:
         row = table.probabilities(value)
         lines.append(f"x = {value:g}")
         scale = width / max(row.max(), 0.3)
-        lines += [
-            f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(table.bins, row)
-        ]
+        lines += [f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(table.bins, row)]
     return "\n".join(lines)
 
 

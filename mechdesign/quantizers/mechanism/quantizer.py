@@ -73,9 +73,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_selection(cls, selection: Selection, input_range: Any) -> Quantizer:
         """Build the quantizer of a `Selection` on an input range."""
-        return cls(
-            selection.bins, *selection.segments(check_range(input_range, selection.bins)), selection
-        )
+        return cls(selection.bins, *selection.segments(check_range(input_range, selection.bins)), selection)
 
     @classmethod
     def from_selection(cls, bins: Any, left: Any, right: Any, input_range: Any) -> Quantizer:

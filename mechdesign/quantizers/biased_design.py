@@ -137,7 +137,7 @@ class BiasedSelection(Design):
         table = pd.DataFrame(rows).sort_values("value", ignore_index=True)
         best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
         status = Status.FEASIBLE if tried == len(self.grid or ()) else Status.LIMIT
-        report = SolveReport(SEARCH, status, deadline.spent, iterations=tried)
+        report = SolveReport(SEARCH, status, deadline.elapsed, iterations=tried)
         return BiasedResult(self, best, float(table.loc[0, "value"]), None, report, table=table)
 
     def _members(self, deadline: Deadline) -> tuple[list[dict[str, float]], float, int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -141,7 +142,14 @@ class BlockFillLaw(ExactLaw):
         return i, j, low, high
 
     def weights(self, segment: int, end: int) -> tuple[list[int], int]:
-        i, j, low, high = self._fractional(segment + end)
+        return self._weights(segment + end)
+
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        for knot, x in enumerate(self.knots):  # continuous: both limits are the same
+            yield x, *self._weights(knot)
+
+    def _weights(self, knot: int) -> tuple[list[int], int]:
+        i, j, low, high = self._fractional(knot)
         common, a = low.denominator, self._floors
         inner = [common * c for c in self._caps[i + 1 : j]]
         outer = [common * v for v in a[:i]], [common * v for v in a[j + 1 :]]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,10 +46,20 @@ class ExactLaw(ABC):
         common = math.lcm(*{p.denominator for p in row})
         return [p.numerator * (common // p.denominator) for p in row], common
 
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        """Every knot with the row's limits there from either side, as integers over a common denominator."""
+        for k, ends in enumerate(pairwise(self.knots)):
+            for end in (0, 1):
+                yield ends[end], *self.weights(k, end)
+
     def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
         """Smallest and largest probability of every output over the whole input range."""
-        rows = [self.row(k, e) for k in range(len(self.knots) - 1) for e in (0, 1)]
-        return [min(c) for c in zip(*rows)], [max(c) for c in zip(*rows)]
+        low: dict[int, list[int]] = {}
+        high: dict[int, list[int]] = {}
+        for _, weights, common in self.limits():
+            low[common] = list(map(min, low.get(common, weights), weights))
+            high[common] = list(map(max, high.get(common, weights), weights))
+        return _extreme(low, 1), _extreme(high, -1)
 
     def ratio(self) -> Fraction | None:
         """Largest ratio of probabilities of one output over two inputs; None when it is infinite."""
@@ -64,6 +75,15 @@ class ExactLaw(ABC):
             np.array([[float(p) for p in self.row(k, end)] for k in range(count)]) for end in (0, 1)
         )
         return starts, ends
+
+
+def _extreme(rows: dict[int, list[int]], sign: int) -> list[Fraction]:
+    """Least (or, for sign −1, largest) entry of every column; the keys are the denominators of the rows."""
+    (common, best), *others = rows.items()
+    kept = [(n, common) for n in best]
+    for d, row in others:
+        kept = [(n, d) if sign * (n * e - b * d) < 0 else (b, e) for n, (b, e) in zip(row, kept)]
+    return [Fraction(n, d) for n, d in kept]
 
 
 @serializable("rational-table")

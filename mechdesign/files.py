@@ -65,7 +65,7 @@ KINDS: dict[str, str] = {
     "metric-space": "mechdesign.spaces.space",
     "mvu": "mechdesign.quantizers.mvu",
     "noise-allocation": "mechdesign.noise.allocation.design",
-    "noise-certificate": "mechdesign.noise.optimal.result",
+    "noise-certificate": "mechdesign.noise.optimal.certificate",
     "optimal-noise": "mechdesign.noise.optimal.design",
     "optimal-noise-result": "mechdesign.noise.optimal.result",
     "optimal-quantizer": "mechdesign.quantizers.optimal.design",

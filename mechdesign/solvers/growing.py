@@ -113,6 +113,11 @@ class GrowingProgram:
         )
         return np.arange(first, first + count)
 
+    def set_cost(self, columns: npt.ArrayLike, cost: npt.ArrayLike) -> None:
+        """Change the costs of some variables; the next solve starts from the last basis all the same."""
+        at = np.ravel(np.asarray(columns)).astype(np.int32)
+        self._highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
+
     def solve(self) -> Status:
         """Solve from the last basis; from scratch once more where that fails.
 

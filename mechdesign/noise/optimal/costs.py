@@ -8,6 +8,9 @@ inherits (ε, δ)-DP for them. If the piecewise linear function through lattice 
 loss, then :math:`E\,\hat c(R(T)) \le E\,\ell(T)`: the lattice problem bounds every noise. For \|t\| the lattice
 through 0 gives :math:`\hat c_j = |x_j|` exactly, for t² it gives :math:`x_j^2 - \beta^2/4`; both are off by O(β²),
 where the minimum of the loss over a cell is off by O(β).
+
+**Tails.** Geometric tails repeat the outermost n cells for ever; they cost
+:math:`\sum_{k \ge 1} r^k \ell(\text{cell} \pm k\,n\beta)` for each cell of the last period.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from fractions import Fraction
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.problem.losses import Loss
 
-__all__ = ["average_costs", "check_loss", "lower_costs"]
+__all__ = ["average_costs", "check_loss", "law_cost", "lower_costs", "tail_costs"]
 
 _PANELS = 32
 """Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
@@ -109,3 +113,71 @@ def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> list[Frac
         )
         out = [c + extra for c, extra in zip(out, _fractions(lowered))]
     return out
+
+
+def tail_costs(
+    loss: Loss, edges: list[Fraction], n: int, decay: Fraction
+) -> tuple[list[Fraction], list[Fraction]]:
+    """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
+
+    Exact for the absolute and squared parts. A callable is summed until its terms are negligible, the rest
+    bounded by the geometric series of its last ratio.
+
+    Raises
+    ------
+    DesignError
+        The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
+    """
+    period = (edges[-1] - edges[0]) / (len(edges) - 1) * n
+    r = decay
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    sides = []
+    for sign, bounds in ((-1, edges[: n + 1]), (1, edges[-n - 1 :])):
+        out = []
+        for a, b in zip(bounds[:-1], bounds[1:]):
+            middle, square = (a + b) / 2, (a * a + a * b + b * b) / 3
+            absolute = abs(middle) * zero + period * one
+            squared = square * zero + 2 * abs(middle) * period * one + period**2 * two
+            out.append(Fraction(loss.absolute) * absolute + Fraction(loss.squared) * squared)
+        if loss.function is not None:
+            extra = _callable_tail(loss, bounds, sign * period, r)
+            out = [c + e for c, e in zip(out, extra)]
+        sides.append(out)
+    return sides[0], sides[1]
+
+
+def _callable_tail(loss: Loss, bounds: list[Fraction], step: Fraction, decay: Fraction) -> list[Fraction]:
+    only = Loss(function=loss.function)
+    total = np.zeros(len(bounds) - 1)
+    r, power, previous = float(decay), 1.0, None
+    for k in range(1, 200_000):
+        power *= r
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = average_costs(only, [e + k * step for e in bounds])
+        except DesignError:  # beyond what doubles hold
+            break
+        term = power * np.array([float(c) for c in costs])
+        total += term
+        if previous is not None:
+            ratio = float(np.max(term / np.maximum(previous, 1e-300)))
+            if ratio < 1 and np.all(term * ratio / (1 - ratio) <= 1e-13 * total):
+                return [Fraction(float(t)) for t in total * (1 + 1e-12)]
+        previous = term
+    raise DesignError.of(
+        "loss", loss.name, "grows too fast: no noise with exponential tails has a finite cost"
+    )
+
+
+def law_cost(law: CellNoise, loss: Loss) -> Fraction:
+    """Return E ℓ(T) of a law: exact for the absolute and squared parts, an upper bound for a callable."""
+    width, n = Fraction(law.width), law.cells_per_shift
+    edges = [Fraction(law.start) + i * width for i in range(len(law.weights) + 1)]
+    total = sum((c * w for c, w in zip(average_costs(loss, edges), law.weights)), Fraction(0))
+    if law.decay:
+        for costs, weights in zip(tail_costs(loss, edges, n, law.decay), (law.weights[:n], law.weights[-n:])):
+            total += sum((c * w for c, w in zip(costs, weights)), Fraction(0))
+    if law.spike:
+        half = Fraction(law.spike_width) / 2
+        total += average_costs(loss, [-half, half])[0] * law.spike
+    return total / law.total

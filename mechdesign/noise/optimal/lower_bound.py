@@ -6,26 +6,37 @@ numbers :math:`0 \le \psi_s(j) \le \mu_s`,
 .. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
           - \delta \sum_s \mu_s .
 
-With the lattice costs of `lattice_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
 The weights come from the solver, rounded to multiples of a power of two; whatever they are, the bound is true.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.noise.optimal.program import Multiplier
+from mechdesign.typing import Array
 
-__all__ = ["weak_duality"]
+__all__ = ["Multiplier", "weak_duality"]
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplier:
+    """Dual weights of one signed shift: ``psi[i]`` for each cell (0 ≤ psi ≤ total), and their cap `total`."""
+
+    shift: int
+    psi: Array
+    total: float
 
 
 def weak_duality(
     costs: list[Fraction],
-    multipliers: list[Multiplier],
+    multipliers: Sequence[Multiplier],
     *,
     shift: int,
     epsilon: float,

@@ -91,9 +91,9 @@ def mixed_into_privacy(
             cells_per_shift=n,
         )
 
-    candidate = law(0.0)
+    share = 0.0 if used.size or spike > 0 else 1.0
+    candidate = law(share)
     excess = float(candidate.exact_delta(epsilon) - limit)
-    share = 0.0
     while excess > 0:
         # The reserve's own sum is at most 0.9 δ, and the sums are convex in the law.
         share = min(1.0, max(2 * share, 1.001 * excess / (excess + 0.1 * delta) + 1e-13))

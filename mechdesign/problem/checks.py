@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "array",
+    "generator",
+    "indices",
     "interval",
     "non_negative",
     "number",
@@ -145,6 +147,40 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def indices(name: str, value: Any, size: int) -> Indices:
+    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
+
+    Examples
+    --------
+    >>> indices("items", [2.0, 0], 3)
+    array([2, 0])
+    """
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "iu" or not found.size:
+        found = array(name, value, ndim=None)
+    bad = (found < 0) | (found >= size) | (found != np.floor(found))
+    if bad.any():
+        raise DesignError.of(name, found[bad][0].item(), f"must be an integer in 0..{size - 1}")
+    return found.astype(np.int64)
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the NumPy generator that `rng` is or seeds, or raise DesignError.
+
+    Examples
+    --------
+    >>> int(generator(0).integers(10)) == int(generator(np.random.default_rng(0)).integers(10))
+    True
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 
 
 def settle(self: Any, **values: Any) -> None:

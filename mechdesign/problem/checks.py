@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "array",
     "generator",
     "increasing",
+    "indices",
     "interval",
     "non_negative",
     "number",
@@ -169,6 +170,26 @@ def increasing(name: str, value: Any, least: int = 2) -> Array:
         )
     found.setflags(write=False)
     return found
+
+
+def indices(name: str, value: Any, size: int) -> Indices:
+    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
+
+    Examples
+    --------
+    >>> indices("items", [2.0, 0], 3)
+    array([2, 0])
+    """
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "iu" or not found.size:
+        found = array(name, value, ndim=None)
+    bad = (found < 0) | (found >= size) | (found != np.floor(found))
+    if bad.any():
+        raise DesignError.of(name, found[bad][0].item(), f"must be an integer in 0..{size - 1}")
+    return found.astype(np.int64)
 
 
 def generator(rng: Any) -> np.random.Generator:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
+from mechdesign.evidence.sampling import IntegerWeights, random_words, uniform_integers
 from mechdesign.problem.checks import generator
 from mechdesign.typing import Array, Indices
 
@@ -60,6 +60,18 @@ class Deployment:
     def choose(self, rows: Rows, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
         return _by_row(which, lambda row, at: IntegerWeights(rows.integers(row)).draw(at.size))
+
+    def order(self, rows: int, size: int) -> Indices:
+        """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
+
+        The order of independent random words is uniform given that they differ; where two agree, all are drawn again.
+        """
+        while True:
+            words = random_words(rows * size).reshape(rows, size)
+            found = np.argsort(words, axis=1)
+            sorted_words = np.take_along_axis(words, found, axis=1)
+            if (sorted_words[:, 1:] != sorted_words[:, :-1]).all():
+                return found
 
 
 def _by_row(which: Indices, draw: Callable[[int, Indices], Any]) -> Indices:

@@ -29,7 +29,7 @@ from mechdesign.channels.channel_loss import integer_rows, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, one_of, positive, settle
+from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -76,9 +76,7 @@ def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[i
         return array("loss", space.distances if loss == "metric" else space.distances**2, ndim=2)
     values = array("loss", loss, ndim=None)
     if values.shape != shape:
-        raise DesignError.of(
-            "loss", values.shape, f"must have one row per point and column per report, {shape}"
-        )
+        raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
     return values
 
 
@@ -118,7 +116,7 @@ class Response:
         found = self.space if space is None else space
         if found is None:
             raise DesignError("space: this channel has none; use metric_loss(space)")
-        if found.size != self.size:
+        if instance("space", found, MetricSpace).size != self.size:
             raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
         return found
 
@@ -233,8 +231,6 @@ class Channel(Response):
             row = int(np.abs(sums - 1).argmax())
             raise DesignError(f"matrix: row {row} sums to {sums[row]!r}; divide every row by its sum first")
         if self.space is not None:
-            if not isinstance(self.space, MetricSpace):
-                raise DesignError.of("space", self.space, "must be a MetricSpace, or None")
             settle(self, matrix=matrix)
             self.measured(self.space)
         if self.weights is not None:
@@ -317,11 +313,8 @@ class Channel(Response):
                 "from its reports; mix it with a little of the identity or of metric randomised response, or "
                 "use ClusteredResponse, KaryResponse or HadamardResponse"
             )
-        inverse = (
-            np.linalg.inv(self.matrix)
-            if self.size == self.outputs
-            else np.linalg.pinv(self.matrix, rcond=1e-15)
-        )
+        square = self.size == self.outputs
+        inverse = np.linalg.inv(self.matrix) if square else np.linalg.pinv(self.matrix, rcond=1e-15)
         # Both satisfy Q·1 = 1 in exact arithmetic (square) or after this shift along the null space of C.
         inverse = inverse + (1.0 - inverse.sum(axis=1, keepdims=True)) / self.size
         inverse.setflags(write=False)

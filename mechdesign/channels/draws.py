@@ -1,30 +1,21 @@
 """Two sources of randomness for one algorithm: doubles and a seed to simulate, integers and the system's to deploy.
 
 A channel says once how a report is drawn, in choices by weight and uniform integers; who asks hands in the source.
+Rows of weights are given by ``cumulative(row)``, in doubles, and ``integers(row)``, exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from mechdesign.evidence.sampling import IntegerWeights, random_words, uniform_integers
 from mechdesign.problem.checks import generator
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Indices
 
-__all__ = ["Deployment", "Rows", "Simulation"]
-
-
-class Rows(Protocol):
-    """Laws of reports, one a row."""
-
-    def cumulative(self, row: int) -> Array:
-        """Running sums of the probabilities, all but the last."""
-
-    def integers(self, row: int) -> Sequence[int]:
-        """Integer weights."""
+__all__ = ["Deployment", "Simulation"]
 
 
 class Simulation:
@@ -42,7 +33,7 @@ class Simulation:
         """Uniform integers below `bound`."""
         return self.rng.integers(0, bound, size=size)
 
-    def choose(self, rows: Rows, which: Indices) -> Indices:
+    def choose(self, rows: Any, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
         uniform = self.rng.random(which.size)
         return _by_row(
@@ -57,7 +48,7 @@ class Deployment:
         """Uniform integers below `bound`."""
         return uniform_integers(bound, size)
 
-    def choose(self, rows: Rows, which: Indices) -> Indices:
+    def choose(self, rows: Any, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
         return _by_row(which, lambda row, at: IntegerWeights(rows.integers(row)).draw(at.size))
 

@@ -83,16 +83,11 @@ class ClusteredResponse(Response):
     def __post_init__(self) -> None:
         settle(self, alpha=positive("alpha", self.alpha))
         if not isinstance(self.space, MetricSpace) or self.space.kind != "clustered" or self.space.size < 2:
-            raise DesignError.of(
-                "space",
-                self.space,
-                "must be a MetricSpace.clustered(...) of two points or more; use Channel.exponential elsewhere",
-            )
+            allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
+            raise DesignError.of("space", self.space, allowed)
         own, near, far = self.levels
         if own == (near if self.space.shape[1] > 1 else far):
-            raise DesignError.of(
-                "alpha", self.alpha, "is so small that the channel is singular in doubles; raise alpha"
-            )
+            raise DesignError.of("alpha", self.alpha, "is so small that the channel is singular in doubles")
 
     @property
     def size(self) -> int:

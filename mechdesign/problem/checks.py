@@ -16,6 +16,7 @@ __all__ = [
     "generator",
     "increasing",
     "indices",
+    "instance",
     "interval",
     "non_negative",
     "number",
@@ -204,6 +205,13 @@ def generator(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
+
+
+def instance(name: str, value: Any, *kinds: type[T]) -> T:
+    """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
+    if not isinstance(value, kinds):
+        raise DesignError.of(name, value, f"must be a {' or a '.join(kind.__name__ for kind in kinds)}")
+    return value
 
 
 def settle(self: Any, **values: Any) -> None:

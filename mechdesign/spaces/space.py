@@ -229,9 +229,7 @@ class MetricSpace:
             raise DesignError.of("parents", up, "must hold node indices and exactly one -1, the root")
         length[up == -1] = 0.0
         if (length[up != -1] <= 0).any():
-            raise DesignError.of(
-                "lengths", float(length[up != -1].min()), "every edge length must be positive"
-            )
+            raise DesignError.of("lengths", float(length[up != -1].min()), "every edge's must be positive")
         nodes = np.arange(up.size) if points is None else indices("points", points, up.size).ravel()
         if np.unique(nodes).size != nodes.size:
             raise DesignError.of("points", nodes, f"must be distinct nodes in 0..{up.size - 1}")
@@ -385,9 +383,7 @@ class MetricSpace:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
         held = array(name, weights, ndim=None)
         if held.shape[-1:] != (self.size,):
-            raise DesignError.of(
-                name, held.shape, f"must have one entry per point of the space ({self.size})"
-            )
+            raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
         if (held < 0).any():
             raise DesignError.of(name, float(held.min()), "must be non-negative")
         total = held.sum(axis=-1, keepdims=True)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, indices, positive, settle, whole
+from mechdesign.problem.checks import array, generator, indices, instance, positive, settle, whole
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
@@ -82,7 +82,7 @@ def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
     """The given space, or the one where all points are at distance 1 (EMD is then the total variation)."""
     if space is None:
         return MetricSpace.clustered(1, size, within=1.0)
-    if space.size != size:
+    if instance("space", space, MetricSpace).size != size:
         raise DesignError.of("space", space.size, f"must have one point per item ({size})")
     return space
 
@@ -175,8 +175,7 @@ class FrequencyEstimate:
     project: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.channel, Response):
-            raise DesignError.of("channel", self.channel, "must be a Channel or one of the responses")
+        instance("channel", self.channel, Response)
         settle(self, space=_resolve(self.space or self.channel.space, self.channel.size))
         if isinstance(self.channel, Channel):
             _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
@@ -200,9 +199,7 @@ class FrequencyEstimate:
         assert self.space is not None
         tally = array("counts", counts, ndim=None)
         if tally.shape != (self.channel.outputs,) or (tally < 0).any() or tally.sum() < 1:
-            raise DesignError.of(
-                "counts", tally, f"must be {self.channel.outputs} non-negative counts, not all zero"
-            )
+            raise DesignError.of("counts", tally, f"must be {self.channel.outputs} counts, not all zero")
         total = int(tally.sum())
         observed = tally / total
         estimate = self.channel.unbias(observed)
@@ -252,8 +249,7 @@ class LaplaceHistogram:
     project: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.space, MetricSpace):
-            raise DesignError.of("space", self.space, "must be a MetricSpace")
+        instance("space", self.space, MetricSpace)
         settle(self, epsilon=positive("epsilon", self.epsilon), users=whole("users", self.users, 1))
 
     @property

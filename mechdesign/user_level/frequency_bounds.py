@@ -46,8 +46,7 @@ import numpy as np
 
 from mechdesign.channels.channel import Response
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import instance, positive, whole
 from mechdesign.spaces.space import MetricSpace
 
 __all__ = ["emd_error_bound", "laplace_error_bound", "metric_response_error_bound"]
@@ -74,12 +73,7 @@ def _centres(space: MetricSpace) -> Iterable[int]:
 
 
 def emd_error_bound(
-    channel: Response,
-    space: MetricSpace,
-    *,
-    reports: int,
-    project: bool = False,
-    population: bool = False,
+    channel: Response, space: MetricSpace, *, reports: int, project: bool = False, population: bool = False
 ) -> float:
     """Bound of the expected EMD of the unbiased estimate (or of its projection), for any data.
 
@@ -110,9 +104,7 @@ def emd_error_bound(
     0.003781
     """
     count = whole("reports", reports, 1)
-    if not isinstance(channel, Response):
-        raise DesignError.of("channel", channel, "must be a Channel or one of the responses")
-    points, clusters = channel.second_moments(channel.measured(space))
+    points, clusters = instance("channel", channel, Response).second_moments(channel.measured(space))
     n, groups = space.size, space.shape[0]
     less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
     spread, between = max(points - less, 0.0), max(clusters - less_clusters, 0.0)

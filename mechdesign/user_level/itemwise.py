@@ -29,10 +29,10 @@ from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import instance, non_negative, one_of, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices
-from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
+from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, settle_users
 
 __all__ = ["ItemwiseRelease", "equal_sizes"]
 
@@ -114,25 +114,19 @@ class ItemwiseRelease:
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
-        if not isinstance(self.space, MetricSpace):
-            raise DesignError.of("space", self.space, "must be a MetricSpace")
-        settle(self, items=whole("items", self.items, 1), users=whole("users", self.users, 1))
-        one_of("model", self.model, MODELS), one_of("accounting", self.accounting, ACCOUNTING)
-        if self.model == "local" and self.users != 1:
-            raise DesignError.of(
-                "users", self.users, "belongs to the central model; locally each user shuffles its own items"
-            )
+        instance("space", self.space, MetricSpace)
+        settle(self, items=whole("items", self.items, 1))
+        one_of("accounting", self.accounting, ACCOUNTING)
+        settle_users(self)
         target, channel = self.alpha, self.channel
-        if channel is not None and not isinstance(channel, Response):
-            raise DesignError.of("channel", channel, "must be a Channel or one of the responses")
         if target is not None:
             settle(self, item_alpha=calibrate_item_alpha(target, **self._question))
-        if channel is None:
+        if channel is not None:
+            instance("channel", channel, Response)
+        else:
             settle(self, channel=default_channel(self.space, positive("item_alpha", self.item_alpha)))
         if not math.isfinite(self.channel_loss):
-            raise DesignError(
-                "channel: some report is possible from one item and impossible from another (α₀ = ∞)"
-            )
+            raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
         settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))
         reached = shuffled_alpha(items=self.items, radius=self.radius, **self._losses)
         settle(self, alpha=reached if target is None else min(float(target), reached))
@@ -224,9 +218,7 @@ class ItemwiseRelease:
         expected = (self.users, self.items) if self.model == "central" else (self.items,)
         got = items.shape if self.model == "central" else items.shape[-1:]
         if got != expected or items.ndim > 2:
-            raise DesignError.of(
-                "datasets", items.shape, f"must have shape {expected} (the design's users and items)"
-            )
+            raise DesignError.of("datasets", items.shape, f"must have shape {expected}: users and items")
         return items
 
     def compare(self) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import norm_order
-from mechdesign.problem.checks import array, positive, settle
+from mechdesign.problem.checks import array, instance, positive, settle
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
@@ -55,8 +55,7 @@ class LinearQuery:
     name: str = "linear"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.space, MetricSpace):
-            raise DesignError.of("space", self.space, "must be a MetricSpace")
+        instance("space", self.space, MetricSpace)
         values = array("values", self.values, ndim=None)
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or len(values) != self.space.size:
@@ -93,7 +92,7 @@ class LinearQuery:
         """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
         if features is None and space.points is None:
             raise DesignError.of(
-                "features", None, "this space has no coordinates; give one row of features per point"
+                "features", None, "the space has no coordinates; give features of every point"
             )
         phi = array("features", space.points if features is None else features, ndim=None)
         v = np.atleast_2d(array("matrix", matrix, ndim=None))

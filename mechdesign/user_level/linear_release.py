@@ -35,10 +35,10 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.problem.checks import generator, settle, whole
+from mechdesign.problem.checks import generator, instance, settle, whole
 from mechdesign.typing import Array
 from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
 __all__ = ["LinearRelease"]
 
@@ -88,16 +88,10 @@ class LinearRelease:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.query, LinearQuery):
-            raise DesignError.of("query", self.query, "must be a LinearQuery")
+        instance("query", self.query, LinearQuery)
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        settle(self, alpha=privacy.alpha, delta=privacy.delta, users=whole("users", self.users, 1))
-        if self.model == "local" and self.users != 1:
-            raise DesignError.of(
-                "users",
-                self.users,
-                "belongs to the central model; in the local model each user adds its own noise",
-            )
+        settle(self, alpha=privacy.alpha, delta=privacy.delta)
+        settle_users(self)
         settle(self, norm=2.0 if self.gaussian else norm_order(self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")

@@ -47,6 +47,15 @@ def settle_notion(notion: Any) -> None:
     settle(notion, model=one_of("model", notion.model, MODELS), sizes=one_of("sizes", notion.sizes, SIZES))
 
 
+def settle_users(release: Any) -> None:
+    """Check the number of users of a release: n in the central model, 1 locally."""
+    settle(release, users=whole("users", release.users, 1))
+    if one_of("model", release.model, MODELS) == "local" and release.users != 1:
+        raise DesignError.of(
+            "users", release.users, "belongs to the central model; locally each user is alone"
+        )
+
+
 def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     r"""(kε, δ(e^{kε} − 1)/(e^ε − 1)) for k = `steps` steps of (ε, δ) each.
 
@@ -219,12 +228,8 @@ class DiscreteEMDPrivacy:
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
         epsilon = self.alpha * self.radius
         if steps > 1 and self.sizes == "bounded":
-            raise DesignError.of(
-                "emd",
-                emd,
-                f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; "
-                "ask the mechanism (ItemwiseRelease.loss)",
-            )
+            beyond = f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; ask the mechanism"
+            raise DesignError.of("emd", emd, beyond)
         return (epsilon, self.delta) if steps == 1 else group_privacy(epsilon, self.delta, steps)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
@@ -237,9 +242,6 @@ class DiscreteEMDPrivacy:
         """
         epsilon, delta = self.at(space.diameter)
         if delta >= 1:
-            raise DesignError.of(
-                "delta",
-                self.delta,
-                f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha",
-            )
+            grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
+            raise DesignError.of("delta", self.delta, grown)
         return ApproximateDP(epsilon, delta)

@@ -32,7 +32,7 @@ from scipy import special
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import indices, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -85,18 +85,13 @@ class SamplingReduction:
             settle(self, **{name: positive(name, getattr(self, name))})
         if self.radius >= self.diameter:
             raise DesignError.of(
-                "radius", self.radius, f"must be below the diameter of the space, {self.diameter}"
+                "radius", self.radius, f"must be below the space's diameter, {self.diameter}"
             )
-        settle(
-            self,
-            samples=whole("samples", self.samples, 1, 1 << 40),
-            model=one_of("model", self.model, MODELS),
-        )
+        one_of("model", self.model, MODELS)
+        settle(self, samples=whole("samples", self.samples, 1, 1 << 40))
         settle(self, delta=probability("delta", self.delta, below_one=True))
         if self.failure + self.delta >= 1:
-            raise DesignError.of(
-                "failure", self.failure, "must be below 1 - delta; it adds to delta, take it as small"
-            )
+            raise DesignError.of("failure", self.failure, "must be small: it adds to delta")
 
     @cached_property
     def stretched(self) -> float:
@@ -188,18 +183,12 @@ class ReducedRelease:
     failure: float = 1e-8
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanism, ItemwiseRelease):
+        if isinstance(instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease), ItemwiseRelease):
             if self.mechanism.radius is not None:
-                raise DesignError.of(
-                    "mechanism", "radius", "must protect every distance; design it without a radius"
-                )
+                raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
             if self.samples not in (None, self.mechanism.items):
-                raise DesignError.of(
-                    "samples", self.samples, f"is the mechanism's items, {self.mechanism.items}"
-                )
+                raise DesignError.of("samples", self.samples, f"must be its items, {self.mechanism.items}")
             settle(self, samples=self.mechanism.items)
-        elif not isinstance(self.mechanism, LinearRelease):
-            raise DesignError.of("mechanism", self.mechanism, "must be a LinearRelease or an ItemwiseRelease")
         elif self.samples is None:
             raise DesignError.of("samples", None, "say how many items each user draws")
         _ = self.reduction
@@ -215,15 +204,8 @@ class ReducedRelease:
         """The sampling step."""
         bounded = self.mechanism.guarantee
         assert self.samples is not None and isinstance(bounded, EMDPrivacy)
-        return SamplingReduction(
-            bounded.alpha,
-            self.radius,
-            self.samples,
-            self.failure,
-            bounded.delta,
-            self.space.diameter,
-            bounded.model,
-        )
+        given = {"delta": bounded.delta, "diameter": self.space.diameter, "model": bounded.model}
+        return SamplingReduction(bounded.alpha, self.radius, self.samples, self.failure, **given)
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:

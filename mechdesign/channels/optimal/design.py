@@ -223,7 +223,8 @@ class MetricChannel(Design):
             answers.append(replace(program, alpha=self.alpha).solve(solver, deadline, options))
         repaired = answers if self.equalities is None else answers[:1]  # a large repair costs the equalities
         certificates = [self._certificate(rows, answer, answers[-1]) for answer in repaired]
-        return self._certified(rows, min(certificates, key=lambda c: c.value), answers, wanted)
+        best = min(certificates, key=lambda certificate: certificate.exact_value).claiming()
+        return self._certified(rows, best, answers, wanted)
 
     def _deadline(self, time_limit: float | None, certify: bool) -> Deadline:
         """When the solver must stop, so that what follows is done in time."""
@@ -244,7 +245,7 @@ class MetricChannel(Design):
             inputs,
             reports,
             bound.free,
-        ).claiming()
+        )
 
     def _certified(
         self, rows: PrivacyRows, certificate: ChannelCertificate, answers: list[Answer], wanted: float

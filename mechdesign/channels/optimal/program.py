@@ -145,15 +145,8 @@ class ChannelProgram:
         duals = np.zeros(count)
         duals[kept[: len(dual) - equal]] = -dual[equal:]  # rows that came after the last solve have none
         constraints, variables = program.shape
-        report = SolveReport(
-            name,
-            status,
-            time.perf_counter() - started,
-            variables=variables,
-            constraints=constraints,
-            iterations=program.iterations,
-            requested=solver,
-        )
+        seconds, steps = time.perf_counter() - started, program.iterations
+        report = SolveReport(name, status, seconds, 0.0, variables, constraints, steps, solver)
         return self._answer(program.x, duals, dual[:equal], report)
 
     def _whole(self, solver: str, deadline: Deadline, options: dict[str, Any]) -> Answer:

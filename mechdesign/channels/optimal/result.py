@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,25 +49,16 @@ class ChannelResult(Result):
             ratios = matrix[x] / matrix[other]
             lhs = np.log(np.nan_to_num(ratios, nan=0.0, posinf=np.inf).max(axis=1))
         rhs = design.alpha * design.space.distances[x, other]
-        index = [f"{a}, {b}" for a, b in zip(x.tolist(), other.tolist())]
+        names = [f"{a}, {b}" for a, b in zip(x.tolist(), other.tolist())]
         held = {} if self.duals is None else dict(zip(self.duals["index"], self.duals["dual"]))
-        parts = [
-            pd.DataFrame(
-                {
-                    "family": "privacy",
-                    "index": index,
-                    "lhs": lhs,
-                    "rhs": rhs,
-                    "slack": rhs - lhs,
-                    "dual": [held.get(name, 0.0) for name in index],
-                    "active": rhs - lhs <= 1e-9,
-                }
-            ),
-            _equality_rows("normalisation", matrix.sum(axis=1), np.ones(len(matrix))),
-        ]
+        dual = np.array([held.get(name, 0.0) for name in names])
+        parts = [_family("privacy", names, lhs, rhs, rhs - lhs, dual)]
+        equal = {"normalisation": (matrix.sum(axis=1), np.ones(len(matrix)))}
         if design.equalities is not None:
             query, values = design.equalities
-            parts.append(_equality_rows("unbiased", (matrix @ values).ravel(), query.ravel()))
+            equal["unbiased"] = (matrix @ values).ravel(), query.ravel()
+        for family, (got, wanted) in equal.items():
+            parts.append(_family(family, range(len(got)), got, wanted, -np.abs(got - wanted), np.nan))
         return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
 
     def _evidence(self) -> list[str]:
@@ -88,15 +80,6 @@ def pair_duals(certificate: ChannelCertificate) -> pd.DataFrame:
     return pd.DataFrame({"family": "privacy", "index": index, "dual": sums.to_numpy()})
 
 
-def _equality_rows(family: str, lhs: Array, rhs: Array) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "family": family,
-            "index": [str(i) for i in range(len(lhs))],
-            "lhs": lhs,
-            "rhs": rhs,
-            "slack": -np.abs(lhs - rhs),
-            "dual": np.nan,
-            "active": True,
-        }
-    )
+def _family(family: str, index: Any, lhs: Array, rhs: Array, slack: Array, dual: Any) -> pd.DataFrame:
+    columns = {"index": [str(i) for i in index], "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
+    return pd.DataFrame({**columns, "family": family, "active": slack <= 1e-9})

@@ -89,10 +89,8 @@ def check_spanner(spanner: float | None) -> float | None:
     """Return the stretch as a float above 1, None for no spanner, or raise a `DesignError`."""
     if spanner is None:
         return None
-    allowed = "must be a stretch >= 1 (1.1, say), or None for the exact optimum"
-    value = number("spanner", spanner, allowed)
-    if value < 1:
-        raise DesignError.of("spanner", spanner, allowed)
+    if (value := number("spanner", spanner)) < 1:
+        raise DesignError.of("spanner", spanner, "must be a stretch >= 1 (1.1, say), or None for the optimum")
     return value
 
 

@@ -65,6 +65,11 @@ class Searched:
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
+    def in_units(self, unit: float) -> Searched:
+        """Return it for inputs and outputs that are `unit` times as large."""
+        rows = [{**row, "bins": tuple(unit * b for b in row["bins"])} for row in self.rows]
+        return replace(self, bins=unit * self.bins, rows=rows)
+
 
 class _Search:
     """The optimal value as a function of the free outputs."""

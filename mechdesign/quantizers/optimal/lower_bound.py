@@ -57,8 +57,10 @@ class FloorSolution:
         """Relative distance between value and bound."""
         return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
-    def merged(self, other: FloorSolution) -> FloorSolution:
+    def merged(self, other: FloorSolution | None) -> FloorSolution:
         """Return the better floors with the better bound and what belongs to it, efforts added."""
+        if other is None:
+            return self
         best = other if other.value < self.value else self
         return replace(
             other if other.lower_bound > self.lower_bound else self,

@@ -77,7 +77,7 @@ def uncapped(
     for attempt in _methods(problem, method):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         answer = attempt(problem, gap, begin, deadline)
-        found = answer if found is None else found.merged(answer)
+        found = answer.merged(found)
         if found.gap <= gap or deadline.passed:
             break
     assert found is not None

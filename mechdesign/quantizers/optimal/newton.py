@@ -53,59 +53,79 @@ class _Constraints:
     """A v ≥ b and E v = e over v = (α, p_1, …, p_N), α the independent floors."""
 
     def __init__(self, problem: FloorProblem, folding: Folding) -> None:
-        points, weights = problem.atoms
-        m, n, count = len(problem.bins), folding.n, len(points)
-        self.n, self.count, self.C = n, count, folding.C
-        self.cost = np.concatenate(
-            [np.zeros(n), (weights[:, None] * problem.loss(problem.bins - points[:, None])).ravel()]
-        )
-        floor = sparse.csr_array((np.ones(m), (np.arange(m), folding.index)), shape=(m, n))
-        floors, rows = sparse.vstack([floor] * count), sparse.eye_array(count * m)
-        between = sparse.vstack(
-            [sparse.hstack([-floors, rows]), sparse.hstack([problem.rho * floors, -rows])]
-        )
-        self.between = sparse.csr_array(between) if count else sparse.csr_array((0, n))
-        self.b = np.concatenate([np.zeros(n), folding.b, np.zeros(2 * count * m)])
-        each = sparse.eye_array(count)
-        moments = sparse.vstack([sparse.kron(each, np.ones((1, m))), sparse.kron(each, problem.bins[None, :])])
-        self.E = sparse.csr_array(sparse.hstack([sparse.csr_array((2 * count, n)), moments]))
-        self.e = np.concatenate([np.ones(count), points])
+        self.bins, self.rho, self.folding = problem.bins, problem.rho, folding
+        self.points, weights = problem.atoms
+        self.n, self.shape = folding.n, (len(self.points), len(self.bins))
+        costs = weights[:, None] * problem.loss(self.bins - self.points[:, None])
+        self.cost = np.concatenate([np.zeros(self.n), costs.ravel()])
+        self.b = np.concatenate([np.zeros(self.n), folding.b, np.zeros(2 * costs.size)])
 
     def times(self, v: Array) -> Array:
         """A v."""
-        alpha = v[: self.n]
-        return np.concatenate([alpha, self.C @ alpha, self.between @ v])
+        alpha, rows = v[: self.n], v[self.n :].reshape(self.shape)
+        a = alpha[self.folding.index]
+        above, below = (rows - a).ravel(), (self.rho * a - rows).ravel()
+        return np.concatenate([alpha, self.folding.C @ alpha, above, below])
+
+    def _parts(self, w: Array) -> tuple[Array, Array, Array, Array]:
+        """What belongs to a ≥ 0, C a ≥ b, p ≥ a and ρa ≥ p."""
+        first, second = self.n, self.n + len(self.folding.b)
+        u, v = w[second:].reshape(2, *self.shape)
+        return w[:first], w[first:second], u, v
 
     def transposed(self, w: Array) -> Array:
         """Aᵀ w."""
-        n, stop = self.n, self.n + len(self.C)
-        out = self.between.T @ w[stop:] if self.count else np.zeros(n)
-        out[:n] += w[:n] + w[n:stop] @ self.C
-        return np.asarray(out)
+        floors, reach, u, v = self._parts(w)
+        inner = self.folding.fold((self.rho * v - u).sum(axis=0))
+        return np.concatenate([floors + reach @ self.folding.C + inner, (u - v).ravel()])
+
+    def missing(self, v: Array) -> Array:
+        """E v − e: what the rows' sums and means are off by."""
+        rows = v[self.n :].reshape(self.shape)
+        return np.concatenate([rows.sum(axis=1) - 1.0, rows @ self.bins - self.points])
+
+    def moments(self, y: Array) -> Array:
+        """Eᵀ y."""
+        lam, mu = y.reshape(2, -1, 1)
+        return np.concatenate([np.zeros(self.n), (lam + mu * self.bins).ravel()])
 
     def system(self, H: Array, w: Array) -> Solver | None:
         """Solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if out of reach."""
-        n, stop = self.n, self.n + len(self.C)
-        H = H + (self.C.T * w[n:stop]) @ self.C
-        H.flat[:: n + 1] += w[:n]
-        if not self.count:
+        n, (count, m) = self.n, self.shape
+        floors, reach, u, v = self._parts(w)
+        H = H + (self.folding.C.T * reach) @ self.folding.C
+        H.flat[:: n + 1] += floors + self.folding.fold((u + self.rho**2 * v).sum(axis=0))
+        if not count:
             return _cholesky(H)
-        top = sparse.block_diag([H, sparse.csr_array((len(self.cost) - n,) * 2)])
-        K = sparse.csc_array(top + self.between.T @ sparse.diags_array(w[stop:]) @ self.between)
-        scale = 1.0 / np.sqrt(K.diagonal())
-        E = self.E @ sparse.diags_array(scale)
-        norms = 1.0 / np.sqrt((E * E).sum(axis=1))
-        if not np.all(np.isfinite(scale)) or not np.all(np.isfinite(norms)):
+        outer, inner = 1.0 / np.sqrt(np.diagonal(H)), 1.0 / np.sqrt(u + v)
+        norms = [1.0 / np.sqrt(((c * inner) ** 2).sum(axis=1)) for c in (1.0, self.bins)]
+        sides = np.concatenate([outer, inner.ravel(), *norms])
+        if not np.all(np.isfinite(sides)):
             return None
-        E = sparse.diags_array(norms) @ E
-        scaling = sparse.diags_array(scale)
-        whole = sparse.csc_array(sparse.block_array([[scaling @ K @ scaling, E.T], [E, None]]))
-        sides = np.concatenate([scale, norms])
+        # Below the diagonal: the rows' own entries, their coupling with the floors, their sums and means.
+        column = n + np.arange(count * m)
+        atom, index = np.arange(count).repeat(m), np.tile(self.folding.index, count)
+        equation = n + count * m + atom
+        r = np.concatenate([column, column, equation, equation + count])
+        c = np.concatenate([column, index, column, column])
+        values = [np.ones(count * m), (-(u + self.rho * v) * inner).ravel() * outer[index]]
+        values += [(inner * norm[:, None] * b).ravel() for norm, b in zip(norms, (1.0, self.bins))]
+        entries = np.concatenate(values)
+        scaled = H * outer * outer[:, None]
+        off = r != c
         try:
             if len(sides) <= _DENSE:
-                factor = linalg.lu_factor(whole.toarray())
-                inverse: Solver = lambda r: linalg.lu_solve(factor, r)  # noqa: E731
+                whole: Any = np.zeros((len(sides),) * 2)
+                whole[:n, :n] = scaled
+                whole[r, c] = whole[c, r] = entries
+                factor = linalg.lu_factor(whole)
+                inverse: Solver = lambda right: linalg.lu_solve(factor, right)  # noqa: E731
             else:
+                grid = np.indices((n, n)).reshape(2, -1)
+                r, c = np.concatenate([grid, [r, c], [c[off], r[off]]], axis=1)
+                entries = np.concatenate([scaled.ravel(), entries, entries[off]])
+                whole = sparse.csc_array((entries, (r, c)))
+                whole.resize((len(sides),) * 2)
                 inverse = sparse_linalg.splu(whole, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.01).solve
         except (RuntimeError, ValueError, linalg.LinAlgError):
             return None
@@ -114,7 +134,7 @@ class _Constraints:
             right = sides * right
             x = inverse(right)
             x = sides * (x + inverse(right - whole @ x))
-            x[len(scale) :] *= -1.0
+            x[n + count * m :] *= -1.0
             return x
 
         return solve
@@ -163,7 +183,7 @@ class _Path:
         self.problem, self.folding = problem, Folding(problem)
         self.rows = _Constraints(problem, self.folding)
         self.scale = problem.scale
-        n, m, count = self.folding.n, len(problem.bins), self.rows.count
+        n, (count, m) = self.folding.n, self.rows.shape
         # On the line from a to ρa where the row sums to one; means come with the first steps.
         share = (1.0 - start.sum()) / ((problem.rho - 1.0) * start.sum())
         row = start * (1 + min(max(share, 1e-3), 1 - 1e-3) * (problem.rho - 1.0))
@@ -185,8 +205,8 @@ class _Path:
     @property
     def atom_duals(self) -> tuple[Array, Array]:
         """λ and μ at the point masses."""
-        weights, count = self.problem.atoms[1], self.rows.count
-        return self.y[:count] / weights, self.y[count:] / weights
+        lam, mu = self.y.reshape(2, -1) / self.problem.atoms[1]
+        return lam, mu
 
     def assess(self) -> tuple[float, float, Continuum]:
         """Value of the fill of the current floors, bound from the current duals, and the density's part."""
@@ -208,8 +228,8 @@ class _Path:
         rows, s, z, n = self.rows, self.s, self.z, self.n
         slope = rows.cost.copy()
         slope[:n] += self.folding.fold(part.gradient)
-        residual = slope - rows.transposed(z) - rows.E.T @ self.y
-        miss = rows.E @ self.v - rows.e
+        residual = slope - rows.transposed(z) - rows.moments(self.y)
+        miss = rows.missing(self.v)
         D = self.folding.fold(part.directions)
         t = float(z @ s) / len(s)
         if not (math.isfinite(t) and t > 0):
@@ -255,7 +275,7 @@ class _Path:
         reach = min(1.0, _REACH * self._longest(step))
         problem, rows = self.problem, self.rows
         if not problem.has_density or (
-            rows.count and float(np.abs(rows.E @ self.v - rows.e).max()) > 1e-9 * problem.span
+            float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span
         ):
             return reach
         relative = step.s / self.s

@@ -17,7 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.error_curve import mean
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, cell_edges
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import BlockFill
 from mechdesign.typing import Array, Indices
@@ -65,6 +66,11 @@ class Pieces:
             out.append(fill.rows(np.clip(mean, low, high), segment))
         return out[0], out[1]
 
+    @cached_property
+    def table(self) -> PiecewiseTable:
+        """The rows as a mechanism's table."""
+        return PiecewiseTable(self.fill.bins, self.edges, *self.rows)
+
     def at(self, x: Array) -> Indices:
         """The piece each input is in."""
         return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)
@@ -77,9 +83,7 @@ class Pieces:
 
     def cells(self, *cuts: Array) -> tuple[Array, Indices]:
         """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in."""
-        bins = self.fill.bins
-        inside = bins[(bins > self.edges[0]) & (bins < self.edges[-1])]
-        cells = np.unique(np.concatenate([self.edges, inside, *cuts]))
+        cells = cell_edges(self.fill.bins, np.unique(np.concatenate([self.edges, *cuts])))
         return cells, self.at((cells[:-1] + cells[1:]) / 2)
 
     def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array, Array]:
@@ -89,8 +93,7 @@ class Pieces:
 
     def expected_loss(self, problem: FloorProblem) -> float:
         """Expected loss of the rows themselves (of the duals, only a bound is known)."""
-        table = Quantizer(problem.bins, self.edges, *self.rows)
-        return table.expected_loss(problem.prior, problem.loss)
+        return mean(self.table, problem.prior, problem.loss)
 
 
 def pieces(problem: FloorProblem, floors: Array) -> Pieces:

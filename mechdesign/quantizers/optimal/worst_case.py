@@ -14,45 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from mechdesign.quantizers.mechanism.error_curve import peaks
 from mechdesign.quantizers.optimal.cutting_planes import Planes, minimise
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
-from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["local_maxima", "worst_case"]
-
-
-def local_maxima(problem: FloorProblem, table: Pieces) -> tuple[Array, Array]:
-    """Inputs and values of the local maxima of the fill's expected loss (largest value on each piece)."""
-    cells, at = table.cells()
-
-    def loss(share: float) -> tuple[Array, Array]:
-        x = cells[:-1] + share * np.diff(cells)
-        return x, np.einsum("nk,nk->n", table.rows_at(x, at), problem.loss(problem.bins - x[:, None]))
-
-    if problem.loss.polynomial:
-        (x0, v0), (_, v1), (x2, v2) = loss(0.0), loss(0.5), loss(1.0)
-        # v0 + b t + c t²
-        c = 2 * (v0 + v2 - 2 * v1)
-        b = v2 - v0 - c
-        t = np.clip(np.divide(-b, 2 * c, out=np.zeros_like(b), where=c < 0), 0.0, 1.0)
-        peak = v0 + b * t + c * t * t
-        t = np.where(v2 >= peak, 1.0, t)
-        t = np.where(v0 >= np.maximum(peak, v2), 0.0, t)
-        return x0 + t * (x2 - x0), np.maximum(np.maximum(v0, v2), peak)
-    samples = [loss(s) for s in (1 - np.cos(np.linspace(0, np.pi, 33))) / 2]
-    xs, vs = np.stack([x for x, _ in samples]), np.stack([v for _, v in samples])
-    best = np.argmax(vs, axis=0)
-    column = np.arange(vs.shape[1])
-    return xs[best, column], vs[best, column]
+__all__ = ["worst_case", "worst_planes"]
 
 
 def worst_planes(problem: FloorProblem, floors: Array) -> Planes:
     """Return a plane for each local maximum."""
     table = pieces(problem, floors)
-    where, height = local_maxima(problem, table)
+    where, height = peaks(table.table, problem.loss)
     x = np.unique(where[where >= -1e-12 * problem.upper] if problem.symmetric else where)
     constants, gradients, _ = table.duals(problem, x, table.at(x))
     return Planes(float(height.max()), np.zeros(len(x), dtype=int), constants, gradients)

@@ -197,7 +197,7 @@ def minimise(
     deadline: Deadline | None,
 ) -> FloorSolution:
     """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
-    best = interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else start
+    best = interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else problem.inside(start)
     found = oracle(best)
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
     bundle.add(best, found)

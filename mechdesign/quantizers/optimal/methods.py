@@ -74,7 +74,7 @@ def uncapped(
     if method is not None and (method == "exchange") != (problem.objective == "worst"):
         raise DesignError.of("solver", method, '"exchange" is for objective="worst", and only it is')
     found: FloorSolution | None = None
-    for attempt in _methods(problem, method):
+    for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         answer = attempt(problem, gap, begin, deadline)
         found = answer.merged(found)
@@ -84,8 +84,8 @@ def uncapped(
     return found
 
 
-def _methods(problem: FloorProblem, method: str | None) -> list[Method]:
-    """What to try, in order."""
+def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[Method]:
+    """What to try, in order; only cutting planes can use a guess."""
     m, atoms = len(problem.bins), len(problem.atoms[0])
     if method is not None:
         return [_BY_NAME[method]]
@@ -95,6 +95,8 @@ def _methods(problem: FloorProblem, method: str | None) -> list[Method]:
         return [_closed_form]
     if problem.bias > 0:
         return [_planes]
+    if guessed:
+        return [_planes, _newton]
     # Many point masses make the loss piecewise linear: planes fit it better than Newton's quadratics.
     if atoms > 30:
         return [_planes, _newton] if atoms * m <= 20_000 else [_planes]

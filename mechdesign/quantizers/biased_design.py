@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import non_negative, settle
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.families import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
 
 __all__ = ["BiasedResult", "BiasedSelection"]
 
@@ -47,7 +52,7 @@ class BiasedResult(Result):
 
 @serializable("biased-selection")
 @dataclass(frozen=True)
-class BiasedSelection:
+class BiasedSelection(Design):
     """The least-loss biased selection mechanism within a privacy and a bias budget.
 
     Parameters
@@ -82,8 +87,12 @@ class BiasedSelection:
     def __post_init__(self) -> None:
         betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
         settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
-        if not self.max_bias >= 0:
-            raise DesignError.of("max_bias", self.max_bias, "must be non-negative")
+        unlimited = isinstance(self.max_bias, float) and self.max_bias == math.inf
+        settle(self, max_bias=math.inf if unlimited else non_negative("max_bias", self.max_bias))
+
+    def model(self) -> Any:
+        """There is none: members are in closed form, and their parameters are searched."""
+        raise DesignError("BiasedSelection is a search over closed forms: it has no program")
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""
@@ -93,37 +102,61 @@ class BiasedSelection:
         family = rqm_family(self.m, q)
         return BiasedQuantizer(Selection(bins, family, family), beta / half, self.input_range)
 
-    def solve(self) -> BiasedResult:
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        **options: Any,
+    ) -> BiasedResult:
         """Search the grid.
+
+        There is no program, no lower bound and no rational law (its probabilities are logistic), so that `solver`,
+        `gap` and `certify` change nothing, and the status is "not certified": the privacy loss is computed in floats and
+        rounded up.
 
         Raises
         ------
         InfeasibleError
             No point meets both budgets; states the smallest loss and bias met.
         """
-        started = time.perf_counter()
-        assert self.grid is not None
-        rows = []
-        for point in self.grid:
+        if solver is not None:
+            solvers.get(solver)
+        wanted_gap(gap, 1e-6)
+        refuse_unknown(options, "a search over a grid takes none")
+        started, deadline = time.perf_counter(), Deadline(time_limit)
+        table = self._table(deadline)
+        first = table.iloc[0]
+        best = self.mechanism(float(first["delta"]), float(first["q"]), float(first["beta"]))
+        status = Status.LIMIT if deadline.passed else Status.UNCERTIFIED
+        seconds = time.perf_counter() - started
+        report = SolveReport("grid search", status, seconds, iterations=len(self.grid or ()))
+        return BiasedResult(self, best, float(first["value"]), None, report, table=table)
+
+    def _table(self, deadline: Deadline) -> pd.DataFrame:
+        """The points of the grid within both budgets, best first."""
+        rows, least = [], math.inf
+        for point in self.grid or ():
+            if deadline.passed:
+                break
             candidate = self.mechanism(**point)
             loss = candidate.privacy_loss()
             if loss <= self.privacy.epsilon:
-                rows.append({**point, "epsilon": loss, "bias": candidate.max_bias(201)})
-        met = [r for r in rows if r["bias"] <= self.max_bias]
-        if not met:
-            least = min((r["bias"] for r in rows), default=math.inf)
-            raise InfeasibleError(
-                f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "
-                f"max_bias = {self.max_bias:g}; the least bias within the privacy budget is {least:.6g}",
-                least=least,
+                bias = candidate.max_bias(201)
+                least = min(least, bias)
+                if bias <= self.max_bias:
+                    value = candidate.expected_loss(self.prior, self.loss)
+                    rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
+        if rows:
+            return pd.DataFrame(rows).sort_values("value", ignore_index=True)
+        if deadline.passed:
+            raise SolverError(
+                "nothing feasible was found within the time limit", solver="grid", status="limit"
             )
-        for row in met:
-            candidate = self.mechanism(row["delta"], row["q"], row["beta"])
-            row["value"] = candidate.expected_loss(self.prior, self.loss)
-        table = pd.DataFrame(met).sort_values("value", ignore_index=True)
-        first = table.iloc[0]
-        best = self.mechanism(float(first["delta"]), float(first["q"]), float(first["beta"]))
-        report = SolveReport(
-            "grid search", "optimal", time.perf_counter() - started, iterations=len(self.grid)
+        raise InfeasibleError(
+            f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "
+            f"max_bias = {self.max_bias:g}; the least bias within the privacy budget is {least:.6g}",
+            least=least,
         )
-        return BiasedResult(self, best, float(first["value"]), None, report, table=table)

@@ -7,28 +7,28 @@ least expected loss within an exact privacy budget and a bias budget.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
-from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
 __all__ = ["BiasedResult", "BiasedSelection"]
+
+SEARCH = "grid search"
 
 
 @serializable("biased-result")
@@ -87,12 +87,8 @@ class BiasedSelection(Design):
     def __post_init__(self) -> None:
         betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
         settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
-        unlimited = isinstance(self.max_bias, float) and self.max_bias == math.inf
-        settle(self, max_bias=math.inf if unlimited else non_negative("max_bias", self.max_bias))
-
-    def model(self) -> Any:
-        """There is none: members are in closed form, and their parameters are searched."""
-        raise DesignError("BiasedSelection is a search over closed forms: it has no program")
+        if self.max_bias != math.inf:
+            settle(self, max_bias=non_negative("max_bias", self.max_bias))
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""
@@ -101,6 +97,10 @@ class BiasedSelection(Design):
         bins = np.linspace(lower - delta * half, upper + delta * half, self.m)
         family = rqm_family(self.m, q)
         return BiasedQuantizer(Selection(bins, family, family), beta / half, self.input_range)
+
+    def model(self, **options: Any) -> Any:
+        """Raise DesignError: members are closed forms, and the search has no program."""
+        raise DesignError("BiasedSelection searches closed forms on a grid: there is no program to declare")
 
     def solve(
         self,
@@ -111,52 +111,49 @@ class BiasedSelection(Design):
         time_limit: float | None = None,
         **options: Any,
     ) -> BiasedResult:
-        """Search the grid.
+        """Search the grid; the status is "feasible", and no lower bound is known.
 
-        There is no program, no lower bound and no rational law (its probabilities are logistic), so that `solver`,
-        `gap` and `certify` change nothing, and the status is "not certified": the privacy loss is computed in floats and
-        rounded up.
+        Probabilities are logistic functions of the input, not rational ones: there is no exact law to certify.
 
         Raises
         ------
         InfeasibleError
-            No point meets both budgets; states the smallest loss and bias met.
+            No point meets both budgets; states the least bias within the privacy budget.
+        SolverError
+            None was met by the time limit.
         """
-        if solver is not None:
-            solvers.get(solver)
-        wanted_gap(gap, 1e-6)
-        refuse_unknown(options, "a search over a grid takes none")
-        started, deadline = time.perf_counter(), Deadline(time_limit)
-        table = self._table(deadline)
-        first = table.iloc[0]
-        best = self.mechanism(float(first["delta"]), float(first["q"]), float(first["beta"]))
-        status = Status.LIMIT if deadline.passed else Status.UNCERTIFIED
-        seconds = time.perf_counter() - started
-        report = SolveReport("grid search", status, seconds, iterations=len(self.grid or ()))
-        return BiasedResult(self, best, float(first["value"]), None, report, table=table)
+        refuse_unknown({**options, **({} if solver is None else {"solver": solver})}, "a grid search has no solver")
+        wanted_gap(gap, 1.0e-6)
+        deadline = Deadline(time_limit)
+        rows, least, tried = self._members(deadline)
+        if not rows and deadline.passed:
+            raise SolverError("no member within both budgets by the time limit", solver=SEARCH, status="limit")
+        if not rows:
+            raise InfeasibleError(
+                f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "
+                f"max_bias = {self.max_bias:g}; the least bias within the privacy budget is {least:.6g}",
+                least=least,
+            )
+        table = pd.DataFrame(rows).sort_values("value", ignore_index=True)
+        best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
+        status = Status.FEASIBLE if tried == len(self.grid or ()) else Status.LIMIT
+        report = SolveReport(SEARCH, status, deadline.elapsed, iterations=tried)
+        return BiasedResult(self, best, float(table.loc[0, "value"]), None, report, table=table)
 
-    def _table(self, deadline: Deadline) -> pd.DataFrame:
-        """The points of the grid within both budgets, best first."""
-        rows, least = [], math.inf
+    def _members(self, deadline: Deadline) -> tuple[list[dict[str, float]], float, int]:
+        """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
+        rows, least, tried = [], math.inf, 0
         for point in self.grid or ():
             if deadline.passed:
                 break
-            candidate = self.mechanism(**point)
-            loss = candidate.privacy_loss()
-            if loss <= self.privacy.epsilon:
-                bias = candidate.max_bias(201)
-                least = min(least, bias)
-                if bias <= self.max_bias:
-                    value = candidate.expected_loss(self.prior, self.loss)
-                    rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
-        if rows:
-            return pd.DataFrame(rows).sort_values("value", ignore_index=True)
-        if deadline.passed:
-            raise SolverError(
-                "nothing feasible was found within the time limit", solver="grid", status="limit"
-            )
-        raise InfeasibleError(
-            f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "
-            f"max_bias = {self.max_bias:g}; the least bias within the privacy budget is {least:.6g}",
-            least=least,
-        )
+            tried += 1
+            member = self.mechanism(**point)
+            loss = member.privacy_loss()
+            if loss > self.privacy.epsilon:
+                continue
+            bias = member.max_bias(201)
+            least = min(least, bias)
+            if bias <= self.max_bias:
+                value = member.expected_loss(self.prior, self.loss)
+                rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
+        return rows, least, tried

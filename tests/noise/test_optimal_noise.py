@@ -235,10 +235,10 @@ def test_lattice_costs_lie_below_and_cell_averages_above(j, width) -> None:
     w = Fraction(width)
     t = np.linspace(0, 1, 101)
     for loss in (Loss.of("absolute"), Loss.of({"squared": 0.7, "absolute": 0.2}), Loss.of(quartic)):
-        a, b = (float(c) for c in lower_costs(loss, j, j + 1, w))
+        a, b = lower_costs(loss, j, j + 1, w).floats()
         x = (j + t) * width
         assert np.all(a * (1 - t) + b * t <= loss(x) * (1 + 1e-9) + 1e-9)
-        average = float(average_costs(loss, [j * w, (j + 1) * w])[0])
+        average = average_costs(loss, np.array([2 * j + 1]), w / 2).floats()[0]
         fine = loss((j + (np.arange(4000) + 0.5) / 4000) * width).mean()
         assert average >= fine * (1 - 1e-6) and average <= fine * (1 + 1e-3) + 1e-3 * width**4
 

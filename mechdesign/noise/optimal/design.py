@@ -110,10 +110,9 @@ class OptimalNoise(Design):
         n = whole("cells", cells, 1)
         side = math.ceil(positive("reach", reach) * n)
         width = Fraction(self.sensitivity) / n
-        edges = [(Fraction(j) - Fraction(1, 2)) * width for j in range(-side, side + 2)]
         count = 2 * side + 1
         line = Line(np.arange(count), np.ones(count), np.ones(count), n, mirrored=False)
-        costs = np.array([float(c) for c in average_costs(self._loss, edges)])
+        costs = average_costs(self._loss, 2 * np.arange(-side, side + 1), width / 2).floats()
         return lattice_model(
             line,
             np.append(costs, costs.max()),

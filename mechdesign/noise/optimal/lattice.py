@@ -18,7 +18,14 @@ import pandas as pd
 from mechdesign.errors import SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.costs import average_costs, check_loss, law_cost, lower_costs, tail_costs
+from mechdesign.noise.optimal.costs import (
+    ExactCosts,
+    average_costs,
+    check_loss,
+    law_cost,
+    lower_costs,
+    tail_costs,
+)
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.program import LatticeProgram, Line
 from mechdesign.noise.optimal.repair import (
@@ -182,12 +189,12 @@ def _attempt(question: Question, n: int, window: float, deadline: Deadline, best
     if q.loss.function is not None:
         check_loss(q.loss, float(width) * np.arange(-side - n - 1, side + n + 2))
         if q.programmed == 0:  # say so at once if no tails of pure noise can carry this loss
-            tail_costs(q.loss, [j * width for j in range(-n, n + 1)], n, outward_decay(q.epsilon))
+            tail_costs(q.loss, 2 * np.arange(-n, n) + 1, width / 2, n, outward_decay(q.epsilon))
     lower = lower_costs(q.loss, -side - n - 1, side + n + 1, width)
     inner = lower[n + 1 : -n - 1]
-    mirrored = inner == inner[::-1]
-    line = _line(len(inner), n, mirrored, tailed=True)
-    cost, scale = _priced(line, inner, tail=float(min(lower[n], lower[-n - 1])))
+    mirrored = inner.numerators == inner.numerators[::-1]
+    line = _line(2 * side + 1, n, mirrored, tailed=True)
+    cost, scale = _priced(line, inner, tail=float(min(lower.floats()[[n, -n - 1]])))
     program = LatticeProgram(line, cost, epsilon=q.epsilon, delta=q.programmed, deadline=deadline)
     program.solve(max(2e-4 * q.programmed, 2e-9))
     if deadline.passed and best is not None:
@@ -208,12 +215,11 @@ def _law(
     half = q.grid == "edge"
     width = round_width(Fraction(q.sensitivity) / n)
     count = 2 * side if half else 2 * side + 1
-    edges = [Fraction(width) * (2 * i - count) / 2 for i in range(count + 1)]
-    narrow = Fraction(width) / (2 * _SPIKE)
+    unit, middles = Fraction(width) / 2, 2 * np.arange(count) + 1 - count
     # On the edge grid there is no spike; at the price of the dearest cell it never pays.
-    spike = None if half else float(average_costs(q.loss, [-narrow, narrow])[0])
+    spike = None if half else average_costs(q.loss, middles[:1] * 0, unit / _SPIKE).floats()[0]
     line = _line(count, n, program.line.mirrored, half=half) if half else program.line
-    cost, _ = _priced(line, average_costs(q.loss, edges), spike=spike)
+    cost, _ = _priced(line, average_costs(q.loss, middles, unit), spike=spike)
     if half:
         program = LatticeProgram(line, cost, epsilon=q.epsilon, delta=q.programmed, deadline=deadline)
     else:
@@ -241,15 +247,15 @@ def _pure_law(
     width, decay = round_width(Fraction(q.sensitivity) / n), outward_decay(q.epsilon)
     side = min(side, 3 * n + 1)
     count = 2 * side if half else 2 * side + 1
-    edges = [Fraction(width) * (2 * i - count) / 2 for i in range(count + 1)]
+    unit, middles = Fraction(width) / 2, 2 * np.arange(count) + 1 - count
     plain = _line(count, n, program.line.mirrored, half=half)
     ends, r = (plain.owner[:n], plain.owner[-n:]), float(decay)
     # One repeated period on each side is on the line; masses and costs include the infinite tails.
     mass = plain.mass.copy()
-    cost, scale = _priced(plain, average_costs(q.loss, edges))
-    for owners, costs in zip(ends, tail_costs(q.loss, edges, n, decay)):
+    cost, scale = _priced(plain, average_costs(q.loss, middles, unit))
+    for owners, costs in zip(ends, tail_costs(q.loss, middles, unit, n, decay)):
         np.add.at(mass, owners, r / (1 - r))
-        np.add.at(cost, owners, np.array([float(c) for c in costs]) / scale)
+        np.add.at(cost, owners, costs.floats() / scale)
     factor = np.concatenate([np.full(n, r), np.ones(count), np.full(n, r)])
     line = replace(plain, owner=np.concatenate([ends[0], plain.owner, ends[1]]), factor=factor, mass=mass)
     program = LatticeProgram(line, cost, epsilon=q.epsilon, delta=0.0, deadline=deadline)
@@ -270,10 +276,10 @@ def _line(count: int, n: int, mirrored: bool, *, half: bool = False, tailed: boo
 
 
 def _priced(
-    line: Line, costs: list[Fraction], *, tail: float = 0.0, spike: float | None = None
+    line: Line, costs: ExactCosts, *, tail: float = 0.0, spike: float | None = None
 ) -> tuple[Array, float]:
     """Costs of the program's unknowns, scaled to order one, and the scale."""
-    values = np.array([float(c) for c in costs])
+    values = costs.floats()
     scale = max(float(np.median(np.abs(values))), 1e-300)
     cells = np.bincount(line.owner, weights=values)
     tails = line.masses[len(line.mass) : -1] * tail

@@ -73,23 +73,50 @@ class Line:
         """Cells whose partner at shift `s` lies in a tail."""
         return slice(len(self.owner) - s, None) if s > 0 else slice(0, -s)
 
+    def _tail(self, s: int) -> int:
+        return len(self.mass) if s > 0 or self.mirrored else len(self.mass) + 1
+
+    def _pairs(self, s: int) -> tuple[slice, slice]:
+        """Cells whose partner at shift `s` is a cell, and the partners."""
+        length = len(self.owner)
+        return slice(max(0, -s), length - max(0, s)), slice(max(0, s), length - max(0, -s))
+
+    def terms(self, s: int, x: Array, growth: float) -> Array:
+        """What [·]₊ is taken of at one shift: a value per cell (0 where its partner is a tail), the tail's last."""
+        p = x[self.owner] * self.factor
+        here, there = self._pairs(s)
+        out = np.zeros(len(p) + 1)
+        out[:-1][here] = p[here] - growth * p[there]
+        out[-1] = p[self.lost(s)].sum() - (growth * x[self._tail(s)] if self.tailed else 0.0)
+        return out
+
+    def row(self, s: int, weights: Array, growth: float) -> Array:
+        """The weighted sum of the terms of one shift, as coefficients of the unknowns."""
+        here, there = self._pairs(s)
+        cells = np.zeros(len(self.owner))
+        cells[here] = weights[:-1][here]
+        cells[self.lost(s)] += weights[-1]
+        cells[there] -= growth * weights[:-1][here]
+        out: Array = np.bincount(self.owner, cells * self.factor, len(self.masses)).astype(float)
+        if self.tailed:
+            out[self._tail(s)] -= growth * weights[-1]
+        return out
+
     def rows(self, s: int, growth: float) -> sparse.csr_array:
-        """The terms of one shift, a row per cell (empty where a cell has no partner of its own), the tail's last."""
-        length, width = len(self.owner), len(self.masses)
-        here = np.arange(max(0, -s), length - max(0, s))
-        there = here + s
+        """All terms of one shift, a row each; those that are never positive are left empty."""
+        length, every = len(self.owner), np.arange(len(self.owner))
+        here, there = (every[k] for k in self._pairs(s))
         apart = self.owner[here] != self.owner[there]
-        here, there = here[apart], there[apart]
-        lost = np.arange(length)[self.lost(s)]
+        here, there, lost = here[apart], there[apart], every[self.lost(s)]
         row = [here, here, np.full(len(lost), length)]
         column = [self.owner[here], self.owner[there], self.owner[lost]]
         value = [self.factor[here], -growth * self.factor[there], self.factor[lost]]
         if self.tailed:
             row.append(np.array([length]))
-            column.append(np.array([len(self.mass) if s > 0 or self.mirrored else len(self.mass) + 1]))
+            column.append(np.array([self._tail(s)]))
             value.append(np.array([-growth]))
         entries = (np.concatenate(value), (np.concatenate(row), np.concatenate(column)))
-        return sparse.csr_array(entries, shape=(length + 1, width))
+        return sparse.csr_array(entries, shape=(length + 1, len(self.masses)))
 
 
 def lattice_model(line: Line, cost: Array, *, epsilon: float, delta: float, shifts: Sequence[int]) -> Model:
@@ -141,9 +168,9 @@ class LatticeProgram:
         tight = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
         self.program = GrowingProgram(self._model, what="lattice program", deadline=deadline, **tight)
         self._columns = self.program.columns("masses")
-        self._terms = {s: line.rows(s, self.growth) for s in line.signed(range(1, line.shift + 1))}
-        self._cuts: list[tuple[int, int, Array]] = []  # row, shift, cells of its set
-        self._listed = {s: np.zeros(len(line.owner) + 1, dtype=bool) for s in self._terms}
+        self._shifts = line.signed(range(1, line.shift + 1))
+        self._cuts: list[tuple[int, int, Array]] = []  # row, shift, terms of its set
+        self._listed: dict[int, Any] = {}  # with δ = 0: the terms that have a row
         self.x: Array | None = None
 
     def reprice(self, cost: Array) -> None:
@@ -160,8 +187,8 @@ class LatticeProgram:
                 return status
             self.x = self.program.primal("masses")
             violated = []
-            for s, terms in self._terms.items():
-                value = terms @ self.x
+            for s in self._shifts:
+                value = self.line.terms(s, self.x, self.growth)
                 if not (self.line.tailed or self.delta > 0):
                     value[-1] = 0.0  # geometric tails are on the line itself
                 inside = value > 0
@@ -174,27 +201,19 @@ class LatticeProgram:
 
     def _add(self, violated: list[tuple[int, Any]]) -> int:
         """Add a row per set; with δ = 0, where every term is a constraint of its own, a row per new term."""
-        if self.delta > 0:
-            rows = np.array([inside @ self._terms[s] for s, inside in violated])
-            rows[:, -1] += 1
-            sets = violated
-            matrix: Any = sparse.csr_array(rows)
-        else:
-            sets, blocks = [], []
+        sets: list[tuple[int, Any]] = violated
+        if self.delta == 0:
+            sets = []
             for s, inside in violated:
-                new = np.flatnonzero(inside & ~self._listed[s])
-                self._listed[s][new] = True
-                sets += [(s, k) for k in new]
-                blocks.append(self._terms[s][new])
+                listed = self._listed.setdefault(s, np.zeros_like(inside))
+                sets += [(s, np.arange(len(inside)) == k) for k in np.flatnonzero(inside & ~listed)]
+                listed |= inside
             if not sets:
                 return 0
-            matrix = sparse.vstack(blocks, format="csr")
-        matrix = sparse.csr_array(
-            (matrix.data, self._columns[matrix.indices], matrix.indptr),
-            shape=(len(sets), self.program.shape[1]),
-        )
-        added = self.program.add_rows(matrix, upper=self.delta)
-        self._cuts += [(int(row), s, cells) for row, (s, cells) in zip(added, sets)]
+        rows = np.array([self.line.row(s, inside.astype(float), self.growth) for s, inside in sets])
+        rows[:, -1] += 1
+        added = self.program.add_rows(rows, self._columns, upper=self.delta)
+        self._cuts += [(int(row), s, inside) for row, (s, inside) in zip(added, sets)]
         return len(sets)
 
     @property
@@ -208,8 +227,8 @@ class LatticeProgram:
         if self.x is None:
             return []
         length = len(self.line.owner)
-        psi = {s: np.zeros(length + 1) for s in self._terms}
-        total = dict.fromkeys(self._terms, 0.0)
+        psi = {s: np.zeros(length + 1) for s in self._shifts}
+        total = dict.fromkeys(self._shifts, 0.0)
         duals = np.maximum(-self.program.row_dual, 0.0)
         for row, s, cells in self._cuts:
             if duals[row] > 0:

@@ -61,7 +61,7 @@ def geometric_masses(
 
 
 def _integers(masses: Array) -> list[int]:
-    return [int(Fraction(float(m)) * 2**_BITS) for m in masses]
+    return [int(m) for m in np.ldexp(masses, _BITS).tolist()]
 
 
 def mixed_into_privacy(

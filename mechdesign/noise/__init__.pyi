@@ -5,7 +5,10 @@ from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
 from .allocation.result import AllocationResult as AllocationResult
-from .calibration import calibrate as calibrate
+from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
+from .calibration.design import Calibration as Calibration
+from .calibration.design import calibrate as calibrate
+from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
 from .correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from .correlated_gaussian import CorrelatedGaussianResult as CorrelatedGaussianResult

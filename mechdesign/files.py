@@ -17,6 +17,7 @@ __all__ = ["KINDS", "load"]
 
 KINDS: dict[str, str] = {
     "additive-noise": "mechdesign.noise.additive",
+    "allocation-certificate": "mechdesign.noise.allocation.certificate",
     "allocation-result": "mechdesign.noise.allocation.result",
     "alphabet": "mechdesign.quantizers.optimal.outputs",
     "amplification": "mechdesign.accounting.shuffling",

@@ -1,4 +1,5 @@
 from .additive import AdditiveNoise as AdditiveNoise
+from .allocation.certificate import AllocationCertificate as AllocationCertificate
 from .allocation.design import NoiseAllocation as NoiseAllocation
 from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini

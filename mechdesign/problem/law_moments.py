@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
@@ -286,7 +285,8 @@ def law_integrals(
     size = np.abs(coarse).sum(axis=0)
     for _ in range(48):
         middle = (a + b) / 2
-        (low, left), (high, right) = rule(a, middle), rule(middle, b)
+        found, parts = rule(np.concatenate([a, middle]), np.concatenate([middle, b]))
+        (low, high), (left, right) = np.split(found, 2), np.split(parts, 2)
         share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
         left, right = share * left, share * right
         size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))

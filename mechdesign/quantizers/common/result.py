@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,3 @@ class QuantizerResult(Result):
             f"worst slack: {worst['slack']:.2g} ({worst['family']}, {worst['index']}) of {len(table)} audited constraints"
         )
         return lines
-
-
-def exceeds(ratio: Fraction | None, rho: Fraction) -> bool:
-    """Whether an exact loss ratio is over the budget."""
-    return ratio is None or ratio > rho

@@ -7,11 +7,10 @@ public names are lazy. `mechdesign.evidence.serialize.serializable` marks the cl
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import loads
+from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.serialize import LIMIT, loads
 
 __all__ = ["KINDS", "load"]
 
@@ -72,6 +71,8 @@ KINDS: dict[str, str] = {
     "optimal-quantizer": "mechdesign.quantizers.optimal.design",
     "optimal-quantizer-result": "mechdesign.quantizers.optimal.result",
     "optm": "mechdesign.quantizers.optm.design",
+    "optm-search": "mechdesign.quantizers.optm.grid_search",
+    "optm-search-result": "mechdesign.quantizers.optm.grid_search",
     "prior-clipped": "mechdesign.problem.priors",
     "prior-law": "mechdesign.problem.priors",
     "prior-samples": "mechdesign.problem.priors",
@@ -100,9 +101,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         Missing, truncated, edited, or of another version; one line that says which.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(os.fspath(path), encoding="utf-8") as file:
+            text = file.read(LIMIT + 1)
     except FileNotFoundError:
         raise ResultFormatError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+    except TypeError:
+        raise DesignError.of("path", path, "must be the path of a file") from None
     return loads(text, source=str(path), kinds=KINDS)

@@ -13,6 +13,8 @@ from mechdesign.typing import Array
 
 __all__ = [
     "array",
+    "generator",
+    "increasing",
     "interval",
     "non_negative",
     "number",
@@ -145,6 +147,42 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def increasing(name: str, value: Any, least: int = 2) -> Array:
+    """Return `value` as a read-only array of at least `least` strictly increasing numbers, or raise DesignError.
+
+    Examples
+    --------
+    >>> increasing("knots", [-1, 0, 2])
+    array([-1.,  0.,  2.])
+    """
+    found = array(name, value)
+    steps = np.diff(found)
+    if len(found) < least:
+        raise DesignError.of(name, value, f"needs at least {least} values")
+    if np.any(steps <= 0):
+        k = int(np.flatnonzero(steps <= 0)[0])
+        what = "repeated" if steps[k] == 0 else "out of order"
+        raise DesignError.of(
+            name, value, f"must increase strictly; {found[k + 1]:g} at position {k + 1} is {what}"
+        )
+    found.setflags(write=False)
+    return found
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the NumPy generator that `rng` is or seeds, or raise DesignError.
+
+    Examples
+    --------
+    >>> int(generator(0).integers(10)) == int(generator(np.random.default_rng(0)).integers(10))
+    True
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 
 
 def settle(self: Any, **values: Any) -> None:

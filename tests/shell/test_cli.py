@@ -118,7 +118,8 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     import numpy as np
     import pandas as pd
 
-    from mechdesign.shell.report import Report, Study, check_study, run_study
+    from mechdesign.shell.runner import check_study, run_study
+    from mechdesign.shell.studykit import Report, Study
 
     def body(report: Report) -> None:
         report.text("words")

@@ -22,7 +22,8 @@ from .evidence.results import Result as Result
 from .files import load as load
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
-from .noise.calibration import calibrate as calibrate
+from .noise.calibration.design import Calibration as Calibration
+from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.losses import Loss as Loss

@@ -178,7 +178,9 @@ def _law(law: Any) -> Any:
     except (TypeError, ValueError):
         good = False
     if not good:
-        raise DesignError.of("prior", law, "has parameters outside its law's domain, or more than one value each")
+        raise DesignError.of(
+            "prior", law, "has parameters outside its law's domain, or more than one value each"
+        )
     return law
 
 

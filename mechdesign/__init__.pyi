@@ -34,8 +34,8 @@ from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
-from .quantizers.families import ERM as ERM
-from .quantizers.families import RQM as RQM
+from .quantizers.erm import ERM as ERM
+from .quantizers.rqm import RQM as RQM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer
 from .quantizers.mechanism.vector import VectorQuantizer as VectorQuantizer
 from .quantizers.metric.design import MetricQuantizer as MetricQuantizer

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
 
-from mechdesign.accounting.interval import _plan
-from mechdesign.accounting.loss import centred_loss
-from mechdesign.accounting.terms import AtomicLoss, NoiseTerm, grid_of, loss_of
+from mechdesign.accounting.grid import discretise
+from mechdesign.accounting.interval import plan_grid
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import centred_loss, loss_of
+from mechdesign.accounting.terms import NoiseTerm
 
 __all__ = ["LawPrivacyLoss", "to_pld"]
 
@@ -125,9 +127,9 @@ def to_pld(
     term = NoiseTerm(law, sensitivity, dimension)
     loss = loss_of(term.law, term.sensitivity)
     if step is None:
-        plan = _plan((term,), 1.0, 0.01)
+        plan = plan_grid((term,), 1.0, 0.01)
         step = 2.0 ** math.floor(math.log2(max(plan.step / 4, 1e-9)))
-    grid = grid_of(loss, step, pessimistic=True, upper_tail=1e-30, lower_tail=1e-20)
+    grid = discretise(loss, step, pessimistic=True, upper_tail=1e-30, lower_tail=1e-20)
     mass, start, infinity = grid.mass, grid.start, grid.infinity
     if not pessimistic:
         if isinstance(loss, AtomicLoss):

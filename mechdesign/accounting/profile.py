@@ -19,8 +19,8 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.loss import CentredLoss
-from mechdesign.accounting.terms import AtomicLoss, loss_of
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import CentredLoss, loss_of
 from mechdesign.errors import DesignError
 
 __all__ = ["integrated_profile", "privacy_profile", "profile_epsilon"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import integrate
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
-from mechdesign.accounting.pld import to_pld
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.problem.checks import whole
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.checks import array, settle
 
 __all__ = ["AdditiveNoise"]
 
@@ -37,14 +37,6 @@ class AdditiveNoise:
         Δ > 0 per coordinate.
     dimension : int
         K ≥ 1.
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP, optional
-        What it was calibrated for.
-    certificate : DeltaInterval, optional
-        Proved interval for δ at the calibrated ε, evaluated after the calibration.
-    family : str
-        The name `calibrate` knows it by.
-    accounting : str
-        ``"exact"``, ``"sufficient"`` or ``"zcdp"``: how the parameters were chosen.
 
     Raises
     ------
@@ -62,50 +54,25 @@ class AdditiveNoise:
     law: Any
     sensitivity: float
     dimension: int = 1
-    privacy: PureDP | ApproximateDP | ZeroConcentratedDP | None = None
-    certificate: DeltaInterval | None = None
-    family: str = ""
-    accounting: str = "exact"
 
     def __post_init__(self) -> None:
-        term = NoiseTerm(self.law, self.sensitivity, 1)
-        object.__setattr__(self, "sensitivity", term.sensitivity)
-        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
+        term = NoiseTerm(self.law, self.sensitivity, self.dimension)
+        settle(self, sensitivity=term.sensitivity, dimension=term.count)
         if not hasattr(self.law, "dist"):
             raise DesignError.of("law", self.law, "must be a frozen scipy.stats distribution")
         variance = float(self.law.var())
         if not (math.isfinite(variance) and variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
 
-    # The law, as scipy.stats has it.
+    @property
+    def continuous(self) -> bool:
+        """Whether the law has a density (else it lives on the integers)."""
+        return hasattr(self.law.dist, "_logpdf")
 
-    def pdf(self, t: Any) -> Any:
-        """Density of one coordinate (probability, for a discrete law)."""
-        return self.law.pdf(t) if hasattr(self.law.dist, "_logpdf") else self.law.pmf(t)
-
-    def logpdf(self, t: Any) -> Any:
-        """Log density of one coordinate."""
-        return self.law.logpdf(t) if hasattr(self.law.dist, "_logpdf") else self.law.logpmf(t)
-
-    def cdf(self, t: Any) -> Any:
-        """Distribution function of one coordinate."""
-        return self.law.cdf(t)
-
-    def sf(self, t: Any) -> Any:
-        """Survival function of one coordinate."""
-        return self.law.sf(t)
-
-    def ppf(self, q: Any) -> Any:
-        """Quantile function of one coordinate."""
-        return self.law.ppf(q)
-
-    def var(self) -> float:
-        """Variance of one coordinate."""
-        return float(self.law.var())
-
-    def std(self) -> float:
-        """Standard deviation of one coordinate."""
-        return float(self.law.std())
+    def _parsed(self) -> tuple[tuple[float, ...], float]:
+        """Shapes and scale of the law."""
+        parsed = self.law.dist._parse_args(*self.law.args, **self.law.kwds)
+        return tuple(float(s) for s in parsed[0]), float(parsed[2]) if self.continuous else 1.0
 
     @property
     def variance(self) -> float:
@@ -120,18 +87,16 @@ class AdditiveNoise:
     @property
     def absolute_error(self) -> float:
         """E|T| of one coordinate: in closed form, or twice the integral of the survival function."""
-        if not hasattr(self.law.dist, "_logpdf"):
-            support = np.arange(0, math.ceil(float(self.law.isf(1e-18))) + 1)
-            return 2 * float(np.sum(support * self.law.pmf(support)))
-        if hasattr(self.law.dist, "_mean_absolute"):
-            shapes, _, scale = self.law.dist._parse_args(*self.law.args, **self.law.kwds)
-            return float(scale) * self.law.dist._mean_absolute(*(float(s) for s in shapes))
-        s = self.std()
-        edges = s * np.concatenate([np.linspace(0, 4, 9), [6, 8, 12, 16, 24, 32, 48, 64]])
+        shapes, scale = self._parsed()
+        if hasattr(self.law.dist, "mean_absolute"):
+            return scale * self.law.dist.mean_absolute(*shapes)
+        if self.law.dist.name == "dlaplace":
+            return 2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0])
         top = float(self.law.support()[1])
+        edges = self.law.std() * np.concatenate([np.linspace(0, 4, 9), [6, 8, 12, 16, 24, 32, 48, 64]])
         edges = np.unique(np.minimum(edges, top))
-        return 2 * sum(
-            float(integrate.quad(self.law.sf, a, b, epsrel=1e-11, limit=200)[0])
+        return 2 * math.fsum(
+            integrate.quad(self.law.sf, a, b, epsrel=1e-11, limit=200)[0]
             for a, b in zip(edges[:-1], edges[1:])
         )
 
@@ -139,17 +104,16 @@ class AdditiveNoise:
     def parameters(self) -> dict[str, float]:
         """Shape and scale parameters by name."""
         dist = self.law.dist
-        args = dist._parse_args(*self.law.args, **self.law.kwds)
-        names = [n.strip() for n in dist.shapes.split(",")] if dist.shapes else []
-        out = {name: float(value) for name, value in zip(names, args[0])}
-        if hasattr(dist, "_logpdf"):
-            out["scale"] = float(args[2])
+        shapes, scale = self._parsed()
+        out = dict(zip((n.strip() for n in (dist.shapes or "").split(",")), shapes))
+        if self.continuous:
+            out["scale"] = scale
         if dist.name == "flipped_huber":
-            out["alpha"], out["gamma"] = out["b"] * out["scale"], out["scale"]
+            out["alpha"], out["gamma"] = out["b"] * scale, scale
         return out
 
     def rvs(self, size: Any = None, *, random_state: Any = None) -> Any:
-        """Draw noise.
+        """Draw noise for simulation.
 
         Parameters
         ----------
@@ -172,9 +136,6 @@ class AdditiveNoise:
     def privacy_profile(self, epsilon: Any) -> Any:
         """δ(ε): exact in one dimension, the upper end of the certified interval in several.
 
-        From the ε it was calibrated for on, the certificate's proved δ holds too (δ falls with ε), and the
-        smaller of the two upper bounds is returned.
-
         Parameters
         ----------
         epsilon : float or ndarray
@@ -182,16 +143,9 @@ class AdditiveNoise:
         """
         if self.dimension == 1:
             return privacy_profile(self.law, self.sensitivity, epsilon)
-        values = np.asarray(epsilon, dtype=float)
-        out = np.array([self._upper(float(e)) for e in values.ravel()]).reshape(values.shape)
+        values = array("epsilon", epsilon, ndim=None)
+        out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
         return float(out) if out.ndim == 0 else out
-
-    def _upper(self, epsilon: float) -> float:
-        upper = self.delta_interval(epsilon).upper
-        calibrated = getattr(self.privacy, "epsilon", math.inf)
-        if self.certificate is not None and epsilon >= calibrated:
-            return min(upper, self.certificate.upper)
-        return upper
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Proved interval for δ(ε); options as in `mechdesign.delta_interval` (width, rounds, sampling)."""
@@ -205,39 +159,25 @@ class AdditiveNoise:
             return self.dimension * profile_epsilon(self.law, self.sensitivity, 0.0)
         return epsilon_bound(self, delta, **options)
 
-    def pld(
-        self, *, dimension: int | None = None, step: float | None = None, pessimistic: bool = True
-    ) -> Any:
+    def pld(self) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of this noise, to compose with any other mechanism."""
-        return to_pld(
-            self.law,
-            self.sensitivity,
-            dimension=dimension or self.dimension,
-            step=step,
-            pessimistic=pessimistic,
-        )
+        from mechdesign.accounting.pld import to_pld  # brings dp-accounting
+
+        return to_pld(self.law, self.sensitivity, dimension=self.dimension)
 
     # As text and file.
 
     def summary(self) -> str:
-        """A few lines: the law, what it costs, what is proved."""
+        """The law and what it costs."""
         shown = ", ".join(f"{k} = {v:.6g}" for k, v in self.parameters.items())
-        lines = [
-            f"{self.family or self.law.dist.name} noise ({shown}) on {self.dimension} coordinate(s), "
-            f"sensitivity {self.sensitivity:g} each",
-            f"variance {self.variance:.6g} per coordinate",
-        ]
-        if self.privacy is not None:
-            lines.append(f"calibrated for {self.privacy} by {self.accounting} accounting")
-        if self.certificate is not None:
-            lines.append(f"proved delta in [{self.certificate.lower:.6g}, {self.certificate.upper:.6g}]")
-        return "\n".join(lines)
+        return (
+            f"{self.law.dist.name} noise ({shown}) on {self.dimension} coordinate(s), "
+            f"sensitivity {self.sensitivity:g} each, variance {self.variance:.6g} per coordinate"
+        )
 
     def __str__(self) -> str:
         return self.summary()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
-        from pathlib import Path
-
         Path(path).write_text(dumps(self), encoding="utf-8")

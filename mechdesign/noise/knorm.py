@@ -21,7 +21,7 @@ from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import array, non_negative, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["KNormNoise", "ball", "norm_order"]
@@ -52,14 +52,15 @@ def ball(dimension: int, norm: float, size: int, rng: Any = None) -> Array:
     """
     generator = np.random.default_rng(rng)
     order = norm_order(norm)
-    shape = (int(size), int(dimension))
+    size, dimension = whole("size", size, 0), whole("dimension", dimension, 1)
+    shape = (size, dimension)
     if order == math.inf:
         return generator.uniform(-1.0, 1.0, shape)
     if order == 2:
         direction = generator.standard_normal(shape)
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         return direction * generator.random((size, 1)) ** (1 / dimension)
-    spacings = generator.standard_exponential((int(size), int(dimension) + 1))
+    spacings = generator.standard_exponential((size, dimension + 1))
     points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
     return points * generator.choice([-1.0, 1.0], shape)
 
@@ -94,17 +95,13 @@ class KNormNoise:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
-        scale = float(self.scale)
-        if not (math.isfinite(scale) and scale > 0):
-            raise DesignError.of("scale", self.scale, "must be positive and finite")
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "norm", norm_order(self.norm))
+        dimension, scale = whole("dimension", self.dimension, 1), positive("scale", self.scale)
+        settle(self, dimension=dimension, scale=scale, norm=norm_order(self.norm))
 
     def sample(self, size: int | None = None, rng: Any = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
         generator = np.random.default_rng(rng)
-        rows = 1 if size is None else int(size)
+        rows = 1 if size is None else whole("size", size, 0)
         radius = generator.gamma(self.dimension + 1, self.scale, (rows, 1))
         noise = radius * ball(self.dimension, self.norm, rows, generator)
         return noise[0] if size is None else noise
@@ -118,7 +115,7 @@ class KNormNoise:
             volume = float(k / 2 * math.log(math.pi) - special.gammaln(k / 2 + 1))
         else:
             volume = float(k * log2)
-        length = np.linalg.norm(np.asarray(z, dtype=float), ord=self.norm, axis=-1)
+        length = np.linalg.norm(array("z", z, ndim=None), ord=self.norm, axis=-1)
         return -length / self.scale - volume - special.gammaln(k + 1) - k * math.log(self.scale)
 
     @property
@@ -138,4 +135,5 @@ class KNormNoise:
 
     def loss(self, shift: float) -> float:
         """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s."""
-        return float(np.nextafter(float(shift) / self.scale, math.inf)) if shift else 0.0
+        shift = non_negative("shift", shift)
+        return math.nextafter(shift / self.scale, math.inf) if shift else 0.0

@@ -9,9 +9,10 @@ from typing import Any
 from scipy import optimize
 
 from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.interval import _Plan, _plan
+from mechdesign.accounting.interval import GridPlan, plan_grid
+from mechdesign.accounting.loss import loss_of
 from mechdesign.accounting.profile import privacy_profile
-from mechdesign.accounting.terms import NoiseTerm, loss_of
+from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import SolverError
 
 __all__ = ["Evaluator", "ExactDelta", "cost_of", "least_cost", "scale_for"]
@@ -29,7 +30,7 @@ class ExactDelta:
 
     def __init__(self, epsilon: float, sensitivity: float, dimension: int) -> None:
         self._epsilon, self._sensitivity, self._dimension = epsilon, sensitivity, dimension
-        self._plan: _Plan | None = None
+        self._plan: GridPlan | None = None
         self._planned_at = 0.0
         self._theta = 0.0
 
@@ -39,10 +40,10 @@ class ExactDelta:
         spread = float(law.std())
         if self._plan is None or abs(spread / self._planned_at - 1) > 0.2:
             term = NoiseTerm(law, self._sensitivity, self._dimension)
-            self._plan = _plan((term,), self._epsilon, 0.01)
+            self._plan = plan_grid((term,), self._epsilon, 0.01)
             self._planned_at, self._theta = spread, self._plan.theta
         losses = ((loss_of(law, self._sensitivity), self._dimension),)
-        plan = _Plan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
+        plan = GridPlan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
         value, tilt = composed_delta(parts, self._epsilon, guess=self._theta)
         self._theta = tilt.theta

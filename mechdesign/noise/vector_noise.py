@@ -12,6 +12,7 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, one_of, settle
 from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussianNoise", "IndependentNoise"]
@@ -41,12 +42,10 @@ class IndependentNoise:
     scales: Array
 
     def __post_init__(self) -> None:
-        if self.noise not in ("gaussian", "laplace"):
-            raise DesignError.of("noise", self.noise, 'must be "gaussian" or "laplace"')
-        scales = np.asarray(self.scales, dtype=float)
-        if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
-            raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
-        object.__setattr__(self, "scales", scales)
+        one_of("noise", self.noise, ("gaussian", "laplace"))
+        settle(self, scales=array("scales", self.scales))
+        if self.scales.min() < 0:
+            raise DesignError.of("scales", self.scales, "must be non-negative")
 
     def variance(self) -> Array:
         """Variance per coordinate."""
@@ -102,12 +101,12 @@ class CorrelatedGaussianNoise:
     covariance: Array
 
     def __post_init__(self) -> None:
-        matrix = np.asarray(self.covariance, dtype=float)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.all(np.isfinite(matrix)):
+        matrix = array("covariance", self.covariance, ndim=2)
+        if matrix.shape[0] != matrix.shape[1]:
             raise DesignError.of("covariance", self.covariance, "must be a square matrix of finite numbers")
         if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
             raise DesignError.of("covariance", self.covariance, "must be symmetric")
-        object.__setattr__(self, "covariance", (matrix + matrix.T) / 2)
+        settle(self, covariance=(matrix + matrix.T) / 2)
         values = self._spectrum[0]
         if values.min() < -1e-9 * max(values.max(), 1e-300):
             raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")

@@ -14,6 +14,7 @@ from mechdesign.typing import Array, Indices
 __all__ = [
     "array",
     "generator",
+    "increasing",
     "indices",
     "instance",
     "interval",
@@ -147,6 +148,28 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
         or not np.isfinite(found).all()
     ):
         raise DesignError.of(name, value, allowed)
+    return found
+
+
+def increasing(name: str, value: Any, least: int = 2) -> Array:
+    """Return `value` as a read-only array of at least `least` strictly increasing numbers, or raise DesignError.
+
+    Examples
+    --------
+    >>> increasing("knots", [-1, 0, 2])
+    array([-1.,  0.,  2.])
+    """
+    found = array(name, value)
+    steps = np.diff(found)
+    if len(found) < least:
+        raise DesignError.of(name, value, f"needs at least {least} values")
+    if np.any(steps <= 0):
+        k = int(np.flatnonzero(steps <= 0)[0])
+        what = "repeated" if steps[k] == 0 else "out of order"
+        raise DesignError.of(
+            name, value, f"must increase strictly; {found[k + 1]:g} at position {k + 1} is {what}"
+        )
+    found.setflags(write=False)
     return found
 
 

@@ -34,9 +34,14 @@ class Deadline:
         self._started = time.monotonic()
 
     @property
+    def elapsed(self) -> float:
+        """Seconds since it was set."""
+        return time.monotonic() - self._started
+
+    @property
     def left(self) -> float:
         """Seconds left, at least 0."""
-        return max(0.0, self.seconds - (time.monotonic() - self._started))
+        return max(0.0, self.seconds - self.elapsed)
 
     @property
     def passed(self) -> bool:

@@ -9,16 +9,50 @@ Source: Canonne, Kamath and Steinke, *The discrete Gaussian for differential pri
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from mechdesign.errors import DesignError
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
+from mechdesign.problem.checks import positive, whole
 
 __all__ = ["DiscreteGaussian", "discrete_gaussian", "discrete_laplace_law", "opendp_sample"]
+
+
+@functools.lru_cache(maxsize=64)
+def _table(sigma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Integers as far as their probability is representable, that probability, and P(K ≥ k) (one entry more)."""
+    reach = int(math.ceil(38.5 * sigma)) + 2
+    k = np.arange(-reach, reach + 1)
+    weights = np.exp(-((k / sigma) ** 2) / 2)
+    mass = weights / weights.sum()
+    return k, mass, np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+
+
+def _per_sigma(function: Any, sigma: Any, values: Any) -> np.ndarray:
+    """Apply ``function(sigma, values)`` where each σ applies."""
+    values, sigma = np.broadcast_arrays(np.asarray(values, dtype=float), np.asarray(sigma, dtype=float))
+    out = np.empty(values.shape)
+    for s in np.unique(sigma):
+        here = sigma == s
+        out[here] = function(float(s), values[here])
+    return out
+
+
+def _upper(sigma: float, k: np.ndarray) -> np.ndarray:
+    support, _, tail = _table(sigma)
+    return tail[np.clip(np.floor(k) + 1 - support[0], 0, support.size).astype(np.int64)]
+
+
+def _quantile(sigma: float, s: np.ndarray) -> np.ndarray:
+    """The least k with P(K > k) ≤ s."""
+    support, _, tail = _table(sigma)
+    return (support[0] - 1 + np.searchsorted(-tail, -s)).astype(float)
 
 
 class DiscreteGaussian(stats.rv_discrete):
@@ -30,51 +64,46 @@ class DiscreteGaussian(stats.rv_discrete):
     def _shape_info(self) -> list[Any]:
         return []
 
-    def _table(self, sigma: float) -> tuple[np.ndarray, np.ndarray]:
-        reach = int(math.ceil(38.5 * sigma)) + 2
-        k = np.arange(-reach, reach + 1)
-        weights = np.exp(-((k / sigma) ** 2) / 2)
-        return k, weights / weights.sum()
-
     def _logpmf(self, k: Any, sigma: Any) -> Any:
-        k, sigma = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(sigma, dtype=float))
-        out = -((k / sigma) ** 2) / 2
-        for s in np.unique(sigma):
-            _, mass = self._table(float(s))
-            out = np.where(sigma == s, out + math.log(mass.max()), out)
-        return out
+        def log_mass(s: float, k: np.ndarray) -> np.ndarray:
+            return math.log(_table(s)[1].max()) - (k / s) ** 2 / 2
+
+        return _per_sigma(log_mass, sigma, k)
 
     def _pmf(self, k: Any, sigma: Any) -> Any:
         return np.exp(self._logpmf(k, sigma))
 
     def _sf(self, k: Any, sigma: Any) -> Any:
-        k, sigma = np.broadcast_arrays(np.floor(k), np.asarray(sigma, dtype=float))
-        out = np.empty(k.shape)
-        for s in np.unique(sigma):
-            support, mass = self._table(float(s))
-            tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # P(K >= support[i]), relative accuracy
-            here = sigma == s
-            index = np.clip(k[here].astype(np.int64) + 1 - support[0], 0, support.size)
-            out[here] = tail[index]
-        return out
+        return _per_sigma(_upper, sigma, k)
 
     def _cdf(self, k: Any, sigma: Any) -> Any:
         return self._sf(-np.floor(k) - 1, sigma)
 
+    def _isf(self, s: Any, sigma: Any) -> Any:
+        return _per_sigma(_quantile, sigma, s)
+
+    def _ppf(self, q: Any, sigma: Any) -> Any:
+        return -self._isf(q, sigma)
+
     def _stats(self, sigma: Any) -> Any:
-        values = [self._table(float(s)) for s in np.atleast_1d(sigma)]
-        second = np.array([float(k * k @ m) for k, m in values]).reshape(np.shape(sigma))
-        fourth = np.array([float(k**4 @ m) for k, m in ((k.astype(float), m) for k, m in values)])
-        return 0.0, second, 0.0, fourth.reshape(np.shape(sigma)) / second**2 - 3
+        second, fourth = (
+            _per_sigma(lambda s, _, p=p: np.sum(_table(s)[0].astype(float) ** p * _table(s)[1]), sigma, sigma)
+            for p in (2, 4)
+        )
+        return 0.0, second, 0.0, fourth / second**2 - 3
 
     def _rvs(self, sigma: Any, size: Any = None, random_state: Any = None) -> Any:
-        support, mass = self._table(float(np.ravel(sigma)[0]))
-        return random_state.choice(support, p=mass, size=size)
+        return self._isf(random_state.random(size), sigma).astype(np.int64)
 
-    def _loss_atoms(self, sensitivity: float, scale: float, sigma: float) -> tuple[Any, Any]:
-        shift = _whole(sensitivity)
-        k, mass = self._table(float(sigma))
-        return (shift * (shift + 2 * k)) / (2 * float(sigma) ** 2), mass
+    def mean_absolute(self, sigma: float) -> float:
+        """E|K|."""
+        k, mass, _ = _table(float(sigma))
+        return float(np.sum(np.abs(k) * mass))
+
+    def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
+        shift = _whole(ratio)
+        k, mass, _ = _table(sigma)
+        return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 
 
 discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", a=-np.inf, shapes="sigma")
@@ -103,9 +132,7 @@ def discrete_laplace_law(scale: float) -> Any:
     >>> float(round(law.pmf(1) / law.pmf(0), 6))   # e^{-1/2}
     0.606531
     """
-    if not (math.isfinite(scale) and scale > 0):
-        raise DesignError.of("scale", scale, "must be positive and finite")
-    return stats.dlaplace(1 / scale)
+    return stats.dlaplace(1 / positive("scale", scale))
 
 
 def opendp_sample(law: Any, size: int) -> np.ndarray:
@@ -124,12 +151,14 @@ def opendp_sample(law: Any, size: int) -> np.ndarray:
     Raises
     ------
     DesignError
-        Another law, or OpenDP is not installed.
+        Another law.
+    MissingExtra
+        OpenDP is not installed.
     """
     try:
         import opendp.prelude as dp
     except ImportError:
-        raise DesignError("exact discrete samplers need OpenDP: pip install 'mechdesign[opendp]'") from None
+        raise MissingExtra.of("opendp", "OpenDP's sampler of a discrete law") from None
     name = law.dist.name
     shapes = law.dist._parse_args(*law.args, **law.kwds)[0]
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
@@ -141,4 +170,4 @@ def opendp_sample(law: Any, size: int) -> np.ndarray:
         measurement = dp.m.make_gaussian(*space, scale=float(shapes[0]))
     else:
         raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
-    return np.asarray(measurement([0] * int(size)), dtype=np.int64)
+    return np.asarray(measurement([0] * whole("size", size, 0)), dtype=np.int64)

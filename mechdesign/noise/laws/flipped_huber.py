@@ -19,10 +19,12 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from mechdesign.errors import DesignError
+from mechdesign.accounting.law import UnitLoss
 from mechdesign.evidence.serialize import register_law
+from mechdesign.noise.laws.symmetric import SymmetricLaw
+from mechdesign.problem.checks import non_negative, positive
 
 __all__ = ["FlippedHuber", "flipped_huber", "flipped_huber_law"]
 
@@ -44,43 +46,23 @@ def _kappa(b: Any) -> Any:
     return 2 * (_tail(b) - np.expm1(-safe * safe) / safe)
 
 
-def _absolute_moment(p: float, b: Any) -> Any:
-    r"""E|T|^p of the unit-scale law, by incomplete gamma functions (no cancellation at small b)."""
-    safe = np.maximum(b, _EMPTY)
-    centre = special.gamma(p + 1) * special.gammainc(p + 1, safe * safe) / safe ** (p + 1)
-    half = (p + 1) / 2
-    tails = 2 ** (half - 1) * special.gamma(half) * special.gammaincc(half, b * b / 2) * np.exp(-b * b / 2)
-    return 2 * (np.where(b > _EMPTY, centre, 0.0) + tails) / _kappa(b)
-
-
-class FlippedHuber(stats.rv_continuous):
+class FlippedHuber(SymmetricLaw):
     """Generator of the flipped Huber law (see `flipped_huber`)."""
 
     def _argcheck(self, b: Any) -> Any:
         return (b >= 0) & np.isfinite(b)
 
-    def _shape_info(self) -> list[Any]:
-        return []
-
     def _logpdf(self, t: Any, b: Any) -> Any:
         t = np.abs(t)
         return -np.where(t <= b, b * t, (t * t + b * b) / 2) - np.log(_kappa(b))
 
-    def _pdf(self, t: Any, b: Any) -> Any:
-        return np.exp(self._logpdf(t, b))
-
-    def _sf(self, t: Any, b: Any) -> Any:
-        u = np.abs(t)
+    def _upper(self, u: Any, b: Any) -> Any:
         inner = np.minimum(u, b)
         safe = np.maximum(b, _TINY)
         centre = np.exp(-b * inner) * -np.expm1(-b * (b - inner)) / safe + _tail(b)
         outer = np.maximum(u, b)
         beyond = _ROOT * np.exp(-(outer * outer + b * b) / 2) * special.erfcx(outer / math.sqrt(2)) / 2
-        upper = np.where(u <= b, centre, beyond) / _kappa(b)
-        return np.where(t >= 0, upper, 1 - upper)
-
-    def _cdf(self, t: Any, b: Any) -> Any:
-        return self._sf(-t, b)
+        return np.where(u <= b, centre, beyond) / _kappa(b)
 
     def _logsf(self, t: Any, b: Any) -> Any:
         far = -(b * b) / 2 + math.log(_ROOT) + special.log_ndtr(-np.maximum(t, b)) - np.log(_kappa(b))
@@ -88,43 +70,26 @@ class FlippedHuber(stats.rv_continuous):
             near = np.log(self._sf(np.minimum(t, b), b))
         return np.where(t > b, far, near)
 
-    def _logcdf(self, t: Any, b: Any) -> Any:
-        return self._logsf(-t, b)
-
-    def _isf(self, s: Any, b: Any) -> Any:
-        s = np.asarray(s, dtype=float)
-        small = np.minimum(s, 1 - s)
+    def _reach(self, s: Any, b: Any) -> Any:
         kappa = _kappa(b)
         safe = np.maximum(b, _TINY)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # In the centre sf(t) = 1/2 - (1 - e^{-bt})/(bκ); the second form does not cancel as t grows.
-            shallow = -np.log1p(-np.minimum(safe * kappa * (0.5 - small), 1)) / safe
-            deep = -np.log(np.maximum(safe * (kappa * small - _tail(b)) + np.exp(-b * b), 0)) / safe
-            centre = np.where(small > 0.25, shallow, deep)
-            # Beyond b: log Q(t) = log(κ s) + b²/2 - log √(2π)
-            level = np.minimum(np.log(kappa * small) + b * b / 2 - math.log(_ROOT), math.log(0.5))
-            tail = -special.ndtri_exp(level)
-        out = np.where(kappa * small >= _tail(b), np.clip(centre, 0, b), np.maximum(tail, b))
-        return np.where(s <= 0.5, out, -out)
+        # In the centre sf(t) = 1/2 - (1 - e^{-bt})/(bκ); the second form does not cancel as t grows.
+        shallow = -np.log1p(-np.minimum(safe * kappa * (0.5 - s), 1)) / safe
+        deep = -np.log(np.maximum(safe * (kappa * s - _tail(b)) + np.exp(-b * b), 0)) / safe
+        centre = np.where(s > 0.25, shallow, deep)
+        # Beyond b: log Q(t) = log(κ s) + b²/2 - log √(2π)
+        level = np.minimum(np.log(kappa * s) + b * b / 2 - math.log(_ROOT), math.log(0.5))
+        tail = -special.ndtri_exp(level)
+        return np.where(kappa * s >= _tail(b), np.clip(centre, 0, b), np.maximum(tail, b))
 
-    def _ppf(self, q: Any, b: Any) -> Any:
-        return -self._isf(q, b)
-
-    def _rvs(self, b: Any, size: Any = None, random_state: Any = None) -> Any:
-        # Inversion of the folded law, with a fair sign: a uniform near 0 reaches far into the tail.
-        half = 0.5 * (1 - random_state.random(size))
-        sign = np.where(random_state.random(size) < 0.5, -1.0, 1.0)
-        return sign * self._isf(half, b)
-
-    def _stats(self, b: Any) -> Any:
-        variance = _absolute_moment(2, b)
-        return 0.0, variance, 0.0, _absolute_moment(4, b) / variance**2 - 3
-
-    def _munp(self, n: int, b: Any) -> Any:
-        return 0.0 if n % 2 else _absolute_moment(n, b)
-
-    def _mean_absolute(self, b: float) -> float:
-        return float(_absolute_moment(1, b))
+    def _absolute_moment(self, p: float, b: Any) -> Any:
+        # by incomplete gamma functions: no cancellation at small b
+        safe = np.maximum(b, _EMPTY)
+        centre = special.gamma(p + 1) * special.gammainc(p + 1, safe * safe) / safe ** (p + 1)
+        half = (p + 1) / 2
+        tails = 2 ** (half - 1) * special.gamma(half) * special.gammaincc(half, b * b / 2)
+        tails = tails * np.exp(-b * b / 2)
+        return 2 * (np.where(b > _EMPTY, centre, 0.0) + tails) / _kappa(b)
 
     def _entropy(self, b: Any) -> Any:
         # log κ + E ρ; E ρ over the centre is b E|T|1{|T| ≤ b}, over the tails (T² + b²)/2.
@@ -172,37 +137,40 @@ class FlippedHuber(stats.rv_continuous):
         tails = tails + np.logaddexp(special.log_ndtr(a - b), special.log_ndtr(-a - b))
         return np.logaddexp(tails, log_b + np.logaddexp(log_rise, fall)) - np.log(_kappa(b))
 
-    # The centred privacy loss at unit scale (used by mechdesign.accounting).
+    def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
+        r = ratio
 
-    def _unit_loss(self, t: Any, r: float, b: float) -> Any:
         def rho(x: Any) -> Any:
             x = np.abs(x)
             return np.where(x <= b, b * x, (x * x + b * b) / 2)
 
-        both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
-        return np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
+        def loss(t: Any) -> Any:
+            both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
+            return np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
 
-    def _unit_inverse(self, v: Any, r: float, b: float) -> Any:
-        # sup{t : loss(t) <= |v|}, the four pieces of the paper's Appendix C, odd in v.
-        w = np.abs(v)
-        first = max(r - b, 0.0)
-        v1 = (first * first + 2 * b * r) / 2
-        v2 = (r + 2 * b) * r / 2
-        out = np.where(w < v1, np.sqrt(2 * (w + b * r)) - r / 2 - b, w / r)
-        out = np.where((w >= v1) & (w <= v2), np.sqrt(2 * np.maximum(w - b * r, 0)) - r / 2 + b, out)
-        if b > r / 2:
-            out = np.where(w < min(2 * b - r, r) * b, w / (2 * b), out)
-        if b < r / 2:
-            out = np.where(w < (r - 2 * b) * r / 2, w / r, out)
-        # For v < 0 the supremum of {loss <= v} is minus the infimum of {loss >= |v|}: they differ at atoms.
-        at_atom = (v < 0) & (w == b * r) & (b > r)
-        return np.where(v >= 0, out, np.where(at_atom, -r / 2, -out))
+        return UnitLoss(
+            loss,
+            lambda v: _inverse_loss(v, r, b),
+            atoms=(b * r,) if b > r else (),
+            kinks=(r / 2, abs(b - r / 2), b + r / 2),
+        )
 
-    def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
-        return (b * r,) if b > r else ()
 
-    def _unit_kinks(self, r: float, b: float) -> tuple[float, ...]:
-        return (r / 2, abs(b - r / 2), b + r / 2)
+def _inverse_loss(v: Any, r: float, b: float) -> Any:
+    """sup{t : loss(t) <= v}: the four pieces of the paper's Appendix C, odd in v."""
+    w = np.abs(v)
+    first = max(r - b, 0.0)
+    v1 = (first * first + 2 * b * r) / 2
+    v2 = (r + 2 * b) * r / 2
+    out = np.where(w < v1, np.sqrt(2 * (w + b * r)) - r / 2 - b, w / r)
+    out = np.where((w >= v1) & (w <= v2), np.sqrt(2 * np.maximum(w - b * r, 0)) - r / 2 + b, out)
+    if b > r / 2:
+        out = np.where(w < min(2 * b - r, r) * b, w / (2 * b), out)
+    if b < r / 2:
+        out = np.where(w < (r - 2 * b) * r / 2, w / r, out)
+    # For v < 0 the supremum of {loss <= v} is minus the infimum of {loss >= |v|}: they differ at atoms.
+    at_atom = (v < 0) & (w == b * r) & (b > r)
+    return np.where(v >= 0, out, np.where(at_atom, -r / 2, -out))
 
 
 flipped_huber = FlippedHuber(name="flipped_huber", shapes="b")
@@ -242,8 +210,5 @@ def flipped_huber_law(alpha: float, gamma: float) -> Any:
     >>> float(round(law.var(), 12))
     9.0
     """
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise DesignError.of("alpha", alpha, "must be non-negative and finite")
-    if not (math.isfinite(gamma) and gamma > 0):
-        raise DesignError.of("gamma", gamma, "must be positive and finite")
+    alpha, gamma = non_negative("alpha", alpha), positive("gamma", gamma)
     return flipped_huber(alpha / gamma, scale=gamma)

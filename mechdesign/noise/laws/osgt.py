@@ -14,9 +14,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
+from mechdesign.accounting.law import UnitLoss
 from mechdesign.evidence.serialize import register_law
+from mechdesign.noise.laws.symmetric import SymmetricLaw
 
 __all__ = ["OffsetSymmetricGaussian", "osgt"]
 
@@ -25,95 +27,58 @@ def _mills(x: Any) -> Any:
     return math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2))
 
 
-class OffsetSymmetricGaussian(stats.rv_continuous):
+class OffsetSymmetricGaussian(SymmetricLaw):
     """Generator of the OSGT law (see `osgt`)."""
 
     def _argcheck(self, b: Any) -> Any:
         return (b >= 0) & np.isfinite(b)
-
-    def _shape_info(self) -> list[Any]:
-        return []
 
     def _logpdf(self, t: Any, b: Any) -> Any:
         # φ(|t| + b)/2Q(b) = exp(-t²/2 - b|t|)/2M(b)
         t = np.abs(t)
         return -t * (t / 2 + b) - np.log(2 * _mills(b))
 
-    def _pdf(self, t: Any, b: Any) -> Any:
-        return np.exp(self._logpdf(t, b))
-
-    def _sf(self, t: Any, b: Any) -> Any:
-        u = np.abs(t)
-        upper = 0.5 * np.exp(-u * (u / 2 + b)) * _mills(u + b) / _mills(b)
-        return np.where(t >= 0, upper, 1 - upper)
-
-    def _cdf(self, t: Any, b: Any) -> Any:
-        return self._sf(-t, b)
+    def _upper(self, u: Any, b: Any) -> Any:
+        return 0.5 * np.exp(-u * (u / 2 + b)) * _mills(u + b) / _mills(b)
 
     def _logsf(self, t: Any, b: Any) -> Any:
         u = np.abs(t)
         upper = -u * (u / 2 + b) + np.log(_mills(u + b) / _mills(b)) - math.log(2)
         return np.where(t >= 0, upper, np.log1p(-np.exp(upper)))
 
-    def _logcdf(self, t: Any, b: Any) -> Any:
-        return self._logsf(-t, b)
-
-    def _isf(self, s: Any, b: Any) -> Any:
+    def _reach(self, s: Any, b: Any) -> Any:
         # Q(u + b) = 2 s Q(b), in logs
-        small = np.minimum(s, 1 - np.asarray(s, dtype=float))
-        with np.errstate(divide="ignore"):
-            u = -special.ndtri_exp(np.log(2 * small) + special.log_ndtr(-b)) - b
-            u = np.where(b < 10, np.maximum(u, 0), -np.log(2 * small) / np.maximum(b, 10))
-            for _ in range(4):  # Newton on the concave log sf; the closed form cancels for large b
-                u = np.maximum(u + (self._logsf(u, b) - np.log(small)) * _mills(u + b), 0)
-        u = np.where(small > 0, u, np.inf)
-        return np.where(np.asarray(s) <= 0.5, u, -u)
+        u = -special.ndtri_exp(np.log(2 * s) + special.log_ndtr(-b)) - b
+        u = np.where(b < 10, np.maximum(u, 0), -np.log(2 * s) / np.maximum(b, 10))
+        for _ in range(4):  # Newton on the concave log sf; the closed form cancels for large b
+            u = np.maximum(u + (self._logsf(u, b) - np.log(s)) * _mills(u + b), 0)
+        return np.where(s > 0, u, np.inf)
 
-    def _ppf(self, q: Any, b: Any) -> Any:
-        return -self._isf(q, b)
+    def _absolute_moment(self, p: float, b: Any) -> Any:
+        r"""∫_0^∞ u^p e^{-u²/2-bu} du / M(b): parabolic-cylinder functions, free of cancellation.
 
-    def _rvs(self, b: Any, size: Any = None, random_state: Any = None) -> Any:
-        half = 0.5 * (1 - random_state.random(size))
-        sign = np.where(random_state.random(size) < 0.5, -1.0, 1.0)
-        return sign * self._isf(half, b)
+        ∫ u^p e^{-u²/2 - bu} du = Γ(p+1) e^{b²/4} D_{-p-1}(b); scipy's ``pbdv`` has no scaled form, so beyond b = 6
+        (where e^{b²/4} would soon overflow) Gauss-Laguerre quadrature of e^{-u²/2b²} takes over.
+        """
+        b = np.asarray(b, dtype=float)
+        near = np.minimum(b, 6.0)
+        exact = special.gamma(p + 1) * np.exp(near * near / 4) * special.pbdv(-p - 1, near)[0]
+        nodes, weights = special.roots_genlaguerre(120, p)
+        far = np.maximum(b, 6.0)[..., None]
+        quadrature = (np.exp(-((nodes / far) ** 2) / 2) @ weights) / far[..., 0] ** (p + 1)
+        return np.where(b < 6, exact, quadrature) / _mills(b)
 
-    def _munp(self, n: int, b: Any) -> Any:
-        if n % 2:
-            return 0.0
-        return _absolute_moment(n, b)
+    def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
+        r, bend = ratio, (ratio + 2 * b) * ratio / 2
 
-    def _mean_absolute(self, b: float) -> float:
-        return float(_absolute_moment(1, b))
+        def loss(t: Any) -> Any:
+            return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
 
-    def _stats(self, b: Any) -> Any:
-        variance = _absolute_moment(2, b)
-        return 0.0, variance, 0.0, _absolute_moment(4, b) / variance**2 - 3
+        def inverse(v: Any) -> Any:
+            return np.where(np.abs(v) <= bend, v / (r + 2 * b), v / r - np.copysign(b, v))
 
-    def _unit_loss(self, t: Any, r: float, b: float) -> Any:
-        return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
-
-    def _unit_inverse(self, v: Any, r: float, b: float) -> Any:
-        inner = np.abs(v) <= (r + 2 * b) * r / 2
-        return np.where(inner, v / (r + 2 * b), v / r - np.copysign(b, v))
-
-    def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
         # Not an atom, but where the loss turns nearly flat for a large offset: worth a point of the grid.
-        return ((r + 2 * b) * r / 2,) if b > 2 else ()
-
-
-def _absolute_moment(p: int, b: Any) -> Any:
-    r"""E|T|^p = ∫_0^∞ u^p e^{-u²/2-bu} du / M(b): parabolic-cylinder functions, free of cancellation.
-
-    ∫ u^p e^{-u²/2 - bu} du = Γ(p+1) e^{b²/4} D_{-p-1}(b); scipy's ``pbdv`` has no scaled form, so beyond b = 6
-    (where e^{b²/4} would soon overflow) Gauss-Laguerre quadrature of e^{-u²/2b²} takes over.
-    """
-    b = np.asarray(b, dtype=float)
-    near = np.minimum(b, 6.0)
-    exact = special.gamma(p + 1) * np.exp(near * near / 4) * special.pbdv(-p - 1, near)[0]
-    nodes, weights = special.roots_genlaguerre(120, p)
-    far = np.maximum(b, 6.0)[..., None]
-    quadrature = (np.exp(-((nodes / far) ** 2) / 2) @ weights) / far[..., 0] ** (p + 1)
-    return np.where(b < 6, exact, quadrature) / _mills(b)
+        return UnitLoss(loss, inverse, atoms=(bend,) if b > 2 else ())
 
 
 osgt = OffsetSymmetricGaussian(name="osgt", shapes="b")

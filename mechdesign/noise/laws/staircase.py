@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
-from mechdesign.problem.checks import whole
+from mechdesign.noise.laws.symmetric import SymmetricLaw
+from mechdesign.problem.checks import one_of, positive, probability, settle, whole
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -36,13 +38,11 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     >>> round(staircase_gamma(1.0), 4), round(staircase_gamma(1.0, "squared"), 4)
     (0.3775, 0.4167)
     """
-    if loss == "absolute":
-        return 1 / (1 + math.exp(epsilon / 2))
-    if loss != "squared":
-        raise DesignError.of("loss", loss, 'must be "absolute" or "squared"')
-    b = math.exp(-epsilon)
+    epsilon = positive("epsilon", epsilon)
+    if one_of("loss", loss, ("absolute", "squared")) == "absolute":
+        return float(special.expit(-epsilon / 2))
     found = optimize.minimize_scalar(
-        lambda g: float(_raw_moment(2, b, g)) / _mass(b, g),
+        lambda g: float(_moment(2, epsilon, g) / _mass(epsilon, g)),
         bounds=(0.0, 1.0),
         method="bounded",
         options={"xatol": 1e-12},
@@ -50,81 +50,63 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     return float(found.x)
 
 
-def _mass(b: Any, gamma: Any) -> Any:
+def _mass(epsilon: Any, gamma: Any) -> Any:
     """Half the mass when the first level is 1."""
-    return (gamma + b * (1 - gamma)) / (1 - b)
+    b = np.exp(-epsilon)
+    return (gamma + b * (1 - gamma)) / -np.expm1(-epsilon)
 
 
-def _raw_moment(p: int, b: Any, gamma: Any) -> Any:
-    r"""∫_0^∞ t^p (levels 1, b, b², …) dt, by the binomial sums Σ k^j b^k."""
-    sums = _power_sums(p, b)
-    total = 0.0
-    # shell k: level b^k on [k, k+γ), b^{k+1} on [k+γ, k+1)
-    for j in range(p + 1):
-        c = math.comb(p + 1, j)
-        low = gamma ** (p + 1 - j)
-        total = total + c * sums[j] * (low + b * (1 - low))
-    return total / (p + 1)
+def _scaled_moment(p: int, epsilon: Any, gamma: Any) -> Any:
+    r"""ε^{p+1}/p! times ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}: of order one whatever p.
 
-
-def _power_sums(p: int, b: Any) -> list[Any]:
-    """Σ_k k^j b^k for j = 0, …, p (Eulerian recursion: T f = b f')."""
-    sums = [1 / (1 - b)]
+    Shell k has level b^k on [k, k + γ) and b^{k+1} on [k + γ, k + 1); expanding (k + γ)^{p+1} leaves sums Σ k^j b^k,
+    here times ε^{j+1}/j!, which obey the Eulerian recursion Σ k^j b^k = b/(1-b) Σ_{i<j} C(j, i) Σ k^i b^k.
+    """
+    b, unit = np.exp(-epsilon), epsilon / -np.expm1(-epsilon)
+    # ε^n/(n+1)! for n = 0, 1, …
+    powers = [epsilon * 0 + 1.0]
+    for n in range(1, p + 1):
+        powers.append(powers[-1] * epsilon / (n + 1))
+    sums = [unit]
     for j in range(1, p + 1):
-        # Σ k^j b^k = b/(1-b) Σ_{i<j} C(j,i) Σ k^i b^k
-        sums.append(b / (1 - b) * sum(math.comb(j, i) * sums[i] for i in range(j)))
-    return sums
+        sums.append(b * unit * sum(sums[i] * powers[j - i - 1] for i in range(j)))
+    total = 0.0
+    for j in range(p + 1):
+        low = gamma ** (p + 1 - j)
+        total = total + sums[j] * powers[p - j] * (low + b * (1 - low))
+    return total
 
 
-class Staircase(stats.rv_continuous):
+def _moment(p: int, epsilon: Any, gamma: Any) -> Any:
+    """∫_0^∞ t^p (levels 1, b, b², …) dt."""
+    return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
+
+
+class Staircase(SymmetricLaw):
     """Generator of one-dimensional staircase noise (see `staircase`)."""
 
     def _argcheck(self, epsilon: Any, gamma: Any) -> Any:
         return (epsilon > 0) & np.isfinite(epsilon) & (gamma >= 0) & (gamma <= 1)
 
-    def _shape_info(self) -> list[Any]:
-        return []
-
-    def _pdf(self, t: Any, epsilon: Any, gamma: Any) -> Any:
-        b = np.exp(-epsilon)
-        u = np.abs(t)
-        k = np.floor(u)
-        level = k + (u - k >= gamma)
-        return np.exp(-epsilon * level) / (2 * _mass(b, gamma))
-
     def _logpdf(self, t: Any, epsilon: Any, gamma: Any) -> Any:
         u = np.abs(t)
         k = np.floor(u)
-        return -epsilon * (k + (u - k >= gamma)) - np.log(2 * _mass(np.exp(-epsilon), gamma))
+        return -epsilon * (k + (u - k >= gamma)) - np.log(2 * _mass(epsilon, gamma))
 
-    def _sf(self, t: Any, epsilon: Any, gamma: Any) -> Any:
+    def _upper(self, u: Any, epsilon: Any, gamma: Any) -> Any:
         b = np.exp(-epsilon)
-        u = np.abs(t)
         k = np.floor(u)
         rest = u - k
         inside = gamma + b * (1 - gamma) - np.where(rest < gamma, rest, gamma + b * (rest - gamma))
-        upper = b**k * (inside / (2 * _mass(b, gamma)) + b / 2)
-        return np.where(t >= 0, upper, 1 - upper)
+        return b**k * (inside / (2 * _mass(epsilon, gamma)) + b / 2)
 
-    def _cdf(self, t: Any, epsilon: Any, gamma: Any) -> Any:
-        return self._sf(-t, epsilon, gamma)
-
-    def _isf(self, s: Any, epsilon: Any, gamma: Any) -> Any:
-        s = np.asarray(s, dtype=float)
+    def _reach(self, s: Any, epsilon: Any, gamma: Any) -> Any:
         b = np.exp(-epsilon)
-        small = np.minimum(s, 1 - s)
         # sf at the integers is b^k/2
-        with np.errstate(divide="ignore"):
-            k = np.floor(-np.log(2 * small) / epsilon + 1e-14)
-        k = np.maximum(k, 0)
-        with np.errstate(invalid="ignore", over="ignore"):
-            left = (b / 2 - small / b**k) * 2 * _mass(b, gamma) + gamma + b * (1 - gamma)
+        k = np.maximum(np.floor(-np.log(2 * s) / epsilon + 1e-14), 0)
+        left = (b / 2 - s / b**k) * 2 * _mass(epsilon, gamma) + gamma + b * (1 - gamma)
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
-        u = np.where(small > 0, k + np.clip(rest, 0, 1), np.inf)
-        return np.where(s <= 0.5, u, -u)
-
-    def _ppf(self, q: Any, epsilon: Any, gamma: Any) -> Any:
-        return -self._isf(q, epsilon, gamma)
+        return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
 
     def _rvs(self, epsilon: Any, gamma: Any, size: Any = None, random_state: Any = None) -> Any:
         # Shell, side of the step, place within it, sign: exact, no inversion of rounded tails.
@@ -135,34 +117,28 @@ class Staircase(stats.rv_continuous):
         u = k + np.where(first, gamma * place, gamma + (1 - gamma) * place)
         return np.where(random_state.random(size) < 0.5, -u, u)
 
-    def _munp(self, n: int, epsilon: Any, gamma: Any) -> Any:
-        if n % 2:
-            return 0.0
-        b = np.exp(-epsilon)
-        return _raw_moment(n, b, gamma) / _mass(b, gamma)
+    def _absolute_moment(self, p: int, epsilon: Any, gamma: Any) -> Any:
+        return _moment(p, epsilon, gamma) / _mass(epsilon, gamma)
 
-    def _mean_absolute(self, epsilon: float, gamma: float) -> float:
-        b = math.exp(-epsilon)
-        return float(_raw_moment(1, b, gamma) / _mass(b, gamma))
+    def _entropy(self, epsilon: Any, gamma: Any) -> Any:
+        # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
+        steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
+        return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
 
-    def _stats(self, epsilon: Any, gamma: Any) -> Any:
-        variance = self._munp(2, epsilon, gamma)
-        return 0.0, variance, 0.0, self._munp(4, epsilon, gamma) / variance**2 - 3
-
-    def _loss_atoms(self, sensitivity: float, scale: float, epsilon: float, gamma: float) -> tuple[Any, Any]:
+    def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
         """Losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""
-        r = sensitivity / scale
+        r = ratio
         if r > 1 + 1e-12:
-            raise DesignError.of("sensitivity", sensitivity, f"must be at most the staircase's step, {scale}")
-        epsilon, gamma = float(epsilon), float(gamma)
+            raise DesignError.of("sensitivity", r, "must be at most the staircase's step (its scale, here 1)")
         b = math.exp(-epsilon)
-        level = 1 / (2 * _mass(b, gamma))
+        level = 1 / (2 * _mass(epsilon, gamma))
         # right of zero the loss is ε when an edge k + γ lies in (t, t + r]; left of it when one lies between
-        right = min(gamma, r) + r * b / (1 - b)
+        right = min(gamma, r) + r * b / -math.expm1(-epsilon)
         left = max(0.0, min(gamma, r - gamma))
         high = level * (right + left)
         low = high * b
-        return np.array([-epsilon, 0.0, epsilon]), np.array([low, max(1 - high - low, 0.0), high])
+        mass = np.array([low, max(1 - high - low, 0.0), high])
+        return AtomicLoss(np.array([-epsilon, 0.0, epsilon]), mass)
 
 
 staircase = Staircase(name="staircase", shapes="epsilon, gamma")
@@ -190,9 +166,7 @@ def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "abso
     >>> float(round(staircase_law(1.0, loss="squared").var(), 3))
     1.918
     """
-    for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity)):
-        if not (math.isfinite(value) and value > 0):
-            raise DesignError.of(name, value, "must be positive and finite")
+    epsilon, sensitivity = positive("epsilon", epsilon), positive("sensitivity", sensitivity)
     return staircase(epsilon, staircase_gamma(epsilon, loss), scale=sensitivity)
 
 
@@ -223,76 +197,69 @@ class L1Staircase:
     gamma: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "sensitivity"):
-            value = float(getattr(self, name))
-            if not (math.isfinite(value) and value > 0):
-                raise DesignError.of(name, value, "must be positive and finite")
-        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
+        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1)
+        settle(
+            self, epsilon=epsilon, dimension=dimension, sensitivity=positive("sensitivity", self.sensitivity)
+        )
         if self.gamma is None:
             found = optimize.minimize_scalar(
-                lambda g: self._radial(1, g) / self._radial(0, g),
-                bounds=(0.0, 1.0),
-                method="bounded",
-                options={"xatol": 1e-10},
+                self._mean_radius, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10}
             )
-            object.__setattr__(self, "gamma", float(found.x))
-        elif not 0 <= self.gamma <= 1:
-            raise DesignError.of("gamma", self.gamma, "must be in [0, 1]")
+            settle(self, gamma=float(found.x))
+        settle(self, gamma=probability("gamma", self.gamma))
 
-    def _radial(self, power: int, gamma: float) -> float:
-        """∫_0^∞ r^{d-1+power} (levels 1, b, b², …) dr: ℓ₁ spheres grow like r^{d-1}."""
-        return float(_raw_moment(self.dimension - 1 + power, math.exp(-self.epsilon), gamma))
+    def _mean_radius(self, gamma: Any, power: int = 1) -> float:
+        """E‖T‖₁^power at sensitivity 1; ℓ₁ spheres grow like r^{d-1}."""
+        d, e = self.dimension, self.epsilon
+        ratio = _scaled_moment(d - 1 + power, e, gamma) / _scaled_moment(d - 1, e, gamma)
+        return float(ratio) * math.prod(range(d, d + power)) / e**power
 
     @property
     def absolute_error(self) -> float:
         """E‖T‖₁."""
-        assert self.gamma is not None
-        return self.sensitivity * self._radial(1, self.gamma) / self._radial(0, self.gamma)
+        return self.sensitivity * self._mean_radius(self.gamma)
 
     @property
     def squared_error(self) -> float:
         """E‖T‖₂²; given ‖T‖₁ = R, the shares are Dirichlet, so E‖T‖₂² = 2 E R²/(d + 1)."""
-        assert self.gamma is not None
-        second = self._radial(2, self.gamma) / self._radial(0, self.gamma)
-        return 2 * self.sensitivity**2 * second / (self.dimension + 1)
+        return 2 * self.sensitivity**2 * self._mean_radius(self.gamma, 2) / (self.dimension + 1)
 
     def logpdf(self, t: Any) -> Any:
         """Log density at points of shape (..., d)."""
-        assert self.gamma is not None
         u = np.abs(np.asarray(t, dtype=float)).sum(axis=-1) / self.sensitivity
         k = np.floor(u)
         level = k + (u - k >= self.gamma)
-        # ℓ₁ sphere of radius r bounds 2^d r^d/d!, so its shells weigh 2^d r^{d-1}/(d-1)!
-        area = self.dimension * math.log(2) - math.lgamma(self.dimension)
-        log_mass = area + math.log(self._radial(0, self.gamma)) + self.dimension * math.log(self.sensitivity)
-        return -self.epsilon * level - log_mass
+        # the ℓ₁ ball of radius r has volume 2^d r^d/d!, so a shell weighs 2^d r^{d-1}/(d-1)!, and ∫ r^{d-1} has (d-1)!
+        d = self.dimension
+        log_mass = math.log(_scaled_moment(d - 1, self.epsilon, self.gamma))
+        return -self.epsilon * level - log_mass - d * math.log(2 * self.sensitivity / self.epsilon)
 
     def pdf(self, t: Any) -> Any:
         """Density at points of shape (..., d)."""
         return np.exp(self.logpdf(t))
 
     def rvs(self, size: int | None = None, *, random_state: Any = None) -> np.ndarray:
-        """Sample exactly: a shell, the radius in it, then a uniform point of the ℓ₁ sphere.
+        """Draw for simulation: a shell, the radius in it, then a uniform point of the ℓ₁ sphere.
 
         Returns
         -------
         ndarray, shape (d,) or (size, d)
         """
-        assert self.gamma is not None
         rng = np.random.default_rng(random_state)
-        n = 1 if size is None else int(size)
-        d, b, g = self.dimension, math.exp(-self.epsilon), self.gamma
-        radius = np.empty(n)
-        # shell weights ∝ b^k[(k+γ)^d - k^d] and b^{k+1}[(k+1)^d - (k+γ)^d], listed until they vanish
-        shells = int((750 + 60 * d) / self.epsilon) + 2 * d + 2
-        shells = min(shells, 2_000_000)
-        k = np.arange(shells, dtype=float)
-        weights = np.concatenate([b**k * ((k + g) ** d - k**d), b ** (k + 1) * ((k + 1) ** d - (k + g) ** d)])
-        low = np.concatenate([k, k + g])
-        high = np.concatenate([k + g, k + 1])
+        n = 1 if size is None else whole("size", size, 0)
+        d, g = self.dimension, self.gamma
+        # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like
+        centre, spread = d / self.epsilon, 40 * math.sqrt(d) / self.epsilon + 40 / self.epsilon + 2
+        first = max(0, int(centre - spread))
+        k = np.arange(first, min(int(centre + spread) + 2, first + 2_000_000), dtype=float)
+        low, high = np.concatenate([k, k + g]), np.concatenate([k + g, k + 1])
+        level = np.concatenate([k, k + 1])
+        with np.errstate(divide="ignore"):
+            ratio = (low / np.maximum(high, 5e-324)) ** d
+            weights = d * np.log(high) + np.log1p(-ratio) - self.epsilon * level
+        weights = np.exp(weights - weights.max())
         cell = rng.choice(weights.size, size=n, p=weights / weights.sum())
-        share = rng.random(n)
-        radius = (low[cell] ** d + share * (high[cell] ** d - low[cell] ** d)) ** (1 / d)
+        radius = high[cell] * (ratio[cell] + rng.random(n) * (1 - ratio[cell])) ** (1 / d)
         direction = rng.dirichlet(np.ones(d), size=n) * rng.choice([-1.0, 1.0], size=(n, d))
         out = self.sensitivity * radius[:, None] * direction
         return out[0] if size is None else out

@@ -10,25 +10,27 @@ privacy*, AISTATS 2020, Theorem 1.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
+from mechdesign.accounting.law import UnitLoss
+from mechdesign.accounting.loss import laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
+from mechdesign.noise.laws.symmetric import SymmetricLaw
+from mechdesign.problem.checks import positive, probability
 
 __all__ = ["TruncatedLaplace", "truncated_laplace", "truncated_laplace_law"]
 
 
-class TruncatedLaplace(stats.rv_continuous):
+class TruncatedLaplace(SymmetricLaw):
     """Generator of the truncated Laplace law (see `truncated_laplace`)."""
 
     def _argcheck(self, c: Any) -> Any:
         return (c > 0) & np.isfinite(c)
-
-    def _shape_info(self) -> list[Any]:
-        return []
 
     def _get_support(self, c: Any) -> Any:
         return -c, c
@@ -36,57 +38,25 @@ class TruncatedLaplace(stats.rv_continuous):
     def _logpdf(self, t: Any, c: Any) -> Any:
         return np.where(np.abs(t) <= c, -np.abs(t) - np.log(-2 * np.expm1(-c)), -np.inf)
 
-    def _pdf(self, t: Any, c: Any) -> Any:
-        return np.exp(self._logpdf(t, c))
+    def _upper(self, u: Any, c: Any) -> Any:
+        u = np.minimum(u, c)
+        return np.exp(-u) * np.expm1(u - c) / np.expm1(-c) / 2
 
-    def _sf(self, t: Any, c: Any) -> Any:
-        u = np.minimum(np.abs(t), c)
-        upper = np.exp(-u) * np.expm1(u - c) / np.expm1(-c) / 2
-        return np.where(t >= 0, upper, 1 - upper)
-
-    def _cdf(self, t: Any, c: Any) -> Any:
-        return self._sf(-t, c)
-
-    def _isf(self, s: Any, c: Any) -> Any:
-        s = np.asarray(s, dtype=float)
-        small = np.minimum(s, 1 - s)
+    def _reach(self, s: Any, c: Any) -> Any:
         # e^{-u} = e^{-c} + 2s(1 - e^{-c})
-        with np.errstate(divide="ignore"):
-            shallow = -np.log1p((1 - 2 * np.maximum(small, 0.25)) * np.expm1(-c))
-            deep = -np.log(np.exp(-c) - 2 * small * np.expm1(-c))
-        u = np.minimum(np.where(small > 0.25, shallow, deep), c)
-        return np.where(s <= 0.5, u, -u)
+        shallow = -np.log1p((1 - 2 * np.maximum(s, 0.25)) * np.expm1(-c))
+        deep = -np.log(np.exp(-c) - 2 * s * np.expm1(-c))
+        return np.minimum(np.where(s > 0.25, shallow, deep), c)
 
-    def _ppf(self, q: Any, c: Any) -> Any:
-        return -self._isf(q, c)
-
-    def _munp(self, n: int, c: Any) -> Any:
-        if n % 2:
-            return 0.0
-        return special.gamma(n + 1) * special.gammainc(n + 1, c) / -np.expm1(-c)
-
-    def _mean_absolute(self, c: float) -> float:
-        return float(special.gammainc(2, c) / -math.expm1(-c))
-
-    def _stats(self, c: Any) -> Any:
-        variance = self._munp(2, c)
-        return 0.0, variance, 0.0, self._munp(4, c) / variance**2 - 3
+    def _absolute_moment(self, p: float, c: Any) -> Any:
+        return special.gamma(p + 1) * special.gammainc(p + 1, c) / -np.expm1(-c)
 
     def _entropy(self, c: Any) -> Any:
         return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
 
-    def _unit_loss(self, t: Any, r: float, c: float) -> Any:
-        return np.clip(2 * np.asarray(t, dtype=float), -r, r)
-
-    def _unit_inverse(self, v: Any, r: float, c: float) -> Any:
-        v = np.asarray(v, dtype=float)
-        return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
-
-    def _unit_atoms(self, r: float, c: float) -> tuple[float, ...]:
-        return (r,) if c > r else ()
-
-    def _unit_edge(self, r: float, c: float) -> float:
-        return c - r / 2
+    def privacy_loss(self, ratio: float, c: float) -> UnitLoss:
+        atoms = (ratio,) if c > ratio else ()
+        return replace(laplace_loss(ratio), atoms=atoms, edge=c - ratio / 2)
 
 
 truncated_laplace = TruncatedLaplace(name="truncated_laplace", shapes="c")
@@ -115,12 +85,10 @@ def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0
     >>> float(round(truncated_laplace_law(0.3, 1e-6).var(), 2))
     22.21
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise DesignError.of("epsilon", epsilon, "must be positive and finite")
-    if not 0 < delta < 0.5:
+    epsilon, sensitivity = positive("epsilon", epsilon), positive("sensitivity", sensitivity)
+    if not 0 < probability("delta", delta) < 0.5:
         raise DesignError.of(
             "delta", delta, "must be in (0, 1/2); at delta = 0 use Laplace or staircase noise"
         )
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise DesignError.of("sensitivity", sensitivity, "must be positive and finite")
-    return truncated_laplace(math.log1p(math.expm1(epsilon) / (2 * delta)), scale=sensitivity / epsilon)
+    odds = epsilon - math.log(2 * delta) + math.log(-math.expm1(-epsilon))  # log (e^ε − 1)/2δ
+    return truncated_laplace(float(np.logaddexp(0.0, odds)), scale=sensitivity / epsilon)

@@ -13,6 +13,7 @@ import pandas as pd
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.opendp import quantizer_measurement
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 __all__ = ["QuantizerResult"]
@@ -54,8 +55,6 @@ class QuantizerResult(Result):
 
     def to_opendp(self) -> Any:
         """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
-        from mechdesign.quantizers.opendp_export import quantizer_measurement
-
         return quantizer_measurement(self.mechanism, self.certify())
 
     def _audit(self) -> pd.DataFrame:

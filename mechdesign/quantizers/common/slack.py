@@ -19,7 +19,7 @@ import pandas as pd
 
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import AUDIT_COLUMNS
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.evidence.rounding import round_down
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["is_exact", "quantizer_slack"]
@@ -27,58 +27,36 @@ __all__ = ["is_exact", "quantizer_slack"]
 _ACTIVE = 1e-9
 
 
-def _down(value: Fraction | float) -> float:
-    """A double not above `value`."""
-    near = float(value)
-    return math.nextafter(near, -math.inf) if Fraction(near) > value else near
-
-
 def is_exact(mechanism: Quantizer) -> bool:
     """Whether `quantizer_slack` works in fractions: there is an exact law, and not so large that it takes seconds."""
-    cells = (len(mechanism.knots) - 1) * len(mechanism.bins)
-    return isinstance(mechanism.law, ExactLaw) and cells <= 4096
+    return mechanism.law is not None and mechanism.starts.size <= 4096
 
 
 def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0.0) -> pd.DataFrame:
     """Return the audit table of a quantizer: family, index, lhs, rhs, slack, dual, active."""
-    law = mechanism.law
-    exact = is_exact(mechanism)
-    count = len(mechanism.knots) - 1
-    number: Any = Fraction if exact else float
-    rho: Any = exp_lower(epsilon) if exact else math.exp(epsilon)
-    bins: list[Any] = (
-        [number(float(b)) for b in mechanism.bins] if not exact or law is None else list(law.bins)
-    )
-    knots = [float(x) for x in mechanism.knots]
-    rows: list[tuple[str, Any, list[Any]]] = []
-    probabilities: list[Any]
-    x: Any
-    for k in range(count):
-        for end in (0, 1):
-            side = "+" if end == 0 else "-"
-            if exact and law is not None:
-                probabilities, x = law.row(k, end), law.knots[k + end]
-            else:
-                probabilities = [float(p) for p in (mechanism.ends if end else mechanism.starts)[k]]
-                x = knots[k + end]
-            rows.append((f"x={knots[k + end]:g}{side}", x, probabilities))
-    floor = [min(r[2][i] for r in rows) for i in range(len(bins))]
+    law = mechanism.law if is_exact(mechanism) else None
+    number: Any = float if law is None else Fraction
+    rho: Any = math.exp(epsilon) if law is None else exp_lower(epsilon)
+    bins: Any = mechanism.bins.tolist() if law is None else law.bins
+    limits: list[tuple[str, Any, list[Any]]] = []
+    for n, probabilities in enumerate(mechanism.rows.tolist()):
+        k, end = divmod(n, 2)
+        x = float(mechanism.knots[k + end])
+        label = f"x={x:g}{'-' if end else '+'}"
+        limits.append(
+            (label, x, probabilities) if law is None else (label, law.knots[k + end], law.row(k, end))
+        )
+    floor = [min(column) for column in zip(*(row for *_, row in limits))]
     out: list[tuple[str, str, float, float, float, float, bool]] = []
 
     def add(family: str, index: str, lhs: Any, rhs: Any, slack: Any, active: bool) -> None:
-        out.append((family, index, float(lhs), float(rhs), _down(slack), math.nan, active))
+        out.append((family, index, float(lhs), float(rhs), round_down(slack), math.nan, active))
 
-    for where, x, probabilities in rows:
+    for where, x, probabilities in limits:
         total, mean = sum(probabilities), sum(b * p for b, p in zip(bins, probabilities))
+        slack = number(max_bias) - abs(mean - x)
         add("normalisation", where, total, 1.0, -abs(total - 1), True)
-        add(
-            "unbiased",
-            where,
-            mean,
-            x,
-            number(max_bias) - abs(mean - x),
-            max_bias == 0 or abs(mean - x) >= max_bias - _ACTIVE,
-        )
+        add("unbiased", where, mean, x, slack, max_bias == 0 or slack <= _ACTIVE)
         for i, p in enumerate(probabilities):
             slack = rho * floor[i] - p
             add("privacy", f"{where} i={i + 1}", p, rho * floor[i], slack, slack <= _ACTIVE)

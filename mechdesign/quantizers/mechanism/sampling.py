@@ -10,12 +10,12 @@ probabilities are right to 2⁻³², which no simulation sees).
 
 from __future__ import annotations
 
-import math
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,8 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.table import PiecewiseTable
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
 
@@ -54,27 +52,26 @@ def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
     return threshold, alias
 
 
-def sample_array(mechanism: Quantizer, x: Array, rng: Any) -> Array:
+def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
     """Draw for every element of `x` (already checked); chunks run on threads, reproducibly."""
     flat = np.ascontiguousarray(x, dtype=float).ravel()
     out = np.empty(flat.size)
-    rows = np.stack([mechanism.starts, mechanism.ends], axis=1).reshape(-1, len(mechanism.bins))
-    threshold, alias = alias_table(rows)
-    m = len(mechanism.bins)
+    threshold, alias = alias_table(table.rows)
+    m = len(table.bins)
     # A number v in [0, m) falls in column j = ⌊v⌋ of a row and keeps that output while v < j + threshold.
     keep_below = (threshold + np.arange(m)).ravel()
     # Both outcomes of a column side by side: its own output, and its alias's.
-    outcome = np.stack([np.tile(mechanism.bins, (len(rows), 1)), mechanism.bins[alias]], axis=-1).ravel()
+    outcome = np.stack([np.broadcast_to(table.bins, alias.shape), table.bins[alias]], axis=-1).ravel()
     # t in units of 2^-32, as an affine function of x on each segment.
-    slope = 2.0**32 / np.diff(mechanism.knots)
-    offset = mechanism.knots[:-1] * slope
-    guide = _Guide(mechanism.knots)
+    slope = 2.0**32 / np.diff(table.knots)
+    offset = table.knots[:-1] * slope
+    segment = segment_finder(table.knots)
     unit = m * 2.0**-32
 
     def fill(start: int, stop: int, generator: np.random.Generator) -> None:
         for a in range(start, stop, _CHUNK):
             part = flat[a : min(a + _CHUNK, stop)]
-            k = guide.segment(part)
+            k = segment(part)
             t = slope.take(k)
             t *= part
             t -= offset.take(k)
@@ -91,45 +88,37 @@ def sample_array(mechanism: Quantizer, x: Array, rng: Any) -> Array:
             k += passed
             outcome.take(k, out=out[a : a + part.size], mode="clip")
 
-    generator = np.random.default_rng(rng)
     if flat.size <= 1 << 18:
-        fill(0, flat.size, generator)
+        fill(0, flat.size, rng)
     else:
         # A fixed number of streams, so that the draws do not depend on the machine.
-        streams = generator.spawn(8)
+        streams = rng.spawn(8)
         edges = np.linspace(0, flat.size, len(streams) + 1).astype(int)
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
             list(pool.map(fill, edges[:-1], edges[1:], streams))
     return out.reshape(np.shape(x))
 
 
-class _Guide:
-    """Finds the segment of inputs by a uniform grid: right at once where no knot is in the grid cell."""
+def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.int32]]:
+    """Return what finds the segments of inputs by a uniform grid: at once where no knot is in the grid cell."""
+    cells = 8 * len(knots) + 1
+    scale = cells / (knots[-1] - knots[0])
+    edges = np.linspace(knots[0], knots[-1], cells + 1)
+    first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
+    # A cell before and after covers the rounding of the index computation.
+    low = first[np.maximum(np.arange(cells + 1) - 1, 0)].astype(np.int32)
+    steps = int((first[np.minimum(np.arange(cells + 1) + 2, cells)] - low).max())
+    next_knot = np.append(knots[1:-1], np.inf)
 
-    def __init__(self, knots: Array) -> None:
-        self.knots = knots
-        cells = 8 * len(knots) + 1
-        self.scale = cells / (knots[-1] - knots[0])
-        edges = np.linspace(knots[0], knots[-1], cells + 1)
-        top = len(knots) - 2
-        first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, top)
-        # A cell before and after covers the rounding of the index computation.
-        low = first[np.maximum(np.arange(cells + 1) - 1, 0)]
-        high = first[np.minimum(np.arange(cells + 1) + 2, cells)]
-        self.first = low.astype(np.int32)
-        self.steps = int((high - low).max())
-        self.next_knot = np.append(knots[1:-1], np.inf)
-        self.cells = cells
-
-    def segment(self, x: Array) -> npt.NDArray[np.int32]:
-        if len(self.knots) == 2:
-            return np.zeros(x.shape, dtype=np.int32)
-        if self.steps > 4:
-            return (np.searchsorted(self.next_knot[:-1], x, side="right")).astype(np.int32)
-        k = self.first.take(((x - self.knots[0]) * self.scale).astype(np.int32))
-        for _ in range(self.steps):
-            k += x >= self.next_knot.take(k)
+    def segment(x: Array) -> npt.NDArray[np.int32]:
+        if steps > 4:
+            return np.searchsorted(next_knot[:-1], x, side="right").astype(np.int32)
+        k = low.take(((x - knots[0]) * scale).astype(np.int32))
+        for _ in range(steps):
+            k += x >= next_knot.take(k)
         return k
+
+    return segment
 
 
 def is_tensor(x: Any) -> bool:
@@ -138,7 +127,7 @@ def is_tensor(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
+def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any:
     """Draw for every element of a tensor on its own device, in its own floating-point type."""
     import torch
 
@@ -148,7 +137,7 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
     if isinstance(rng, int):
         generator = torch.Generator(device=x.device).manual_seed(rng)
     kind = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
-    lower, upper = mechanism.input_range
+    lower, upper = table.input_range
     values = x.detach().to(kind)
     if clip:
         values = values.clamp(lower, upper)
@@ -158,19 +147,18 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
     def tensor(array: Any, dtype: Any = kind) -> Any:
         return torch.tensor(np.array(array), dtype=dtype, device=x.device)
 
-    knots = tensor(mechanism.knots)
-    last = len(mechanism.knots) - 2
+    knots = tensor(table.knots)
+    last = len(table.knots) - 2
     k = (torch.searchsorted(knots, values.contiguous(), right=True) - 1).clamp(0, last)
     t = (values - knots[k]) / (knots[k + 1] - knots[k])
-    rows = np.stack([mechanism.starts, mechanism.ends], axis=1).reshape(-1, len(mechanism.bins))
-    threshold, alias = alias_table(rows)
-    m = len(mechanism.bins)
+    threshold, alias = alias_table(table.rows)
+    m = len(table.bins)
     row = 2 * k + (torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) < t)
     v = torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) * m
     column = v.long().clamp(max=m - 1)
     index = row * m + column
     keep = (v - column) < tensor(threshold.ravel())[index]
-    bins = tensor(mechanism.bins)
+    bins = tensor(table.bins)
     return torch.where(keep, bins[column], bins[tensor(alias.ravel(), torch.long)[index]]).to(x.dtype)
 
 
@@ -192,12 +180,10 @@ class ExactSampler:
         """The row's probabilities as integers over their least common denominator."""
         key = (segment, end)
         if key not in self._rows:
-            row = self.law.row(segment, end)
-            common = math.lcm(*{p.denominator for p in row})
-            weights = IntegerWeights([p.numerator * (common // p.denominator) for p in row])
-            if weights.cumulative[-1] != common:
+            weights, common = self.law.weights(segment, end)
+            if sum(weights) != common:
                 raise DesignError(f"row {key} of the exact law does not sum to 1")
-            self._rows[key] = weights
+            self._rows[key] = IntegerWeights(weights)
         return self._rows[key]
 
     def draw(self, x: Array) -> Array:

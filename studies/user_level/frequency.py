@@ -17,7 +17,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 USERS, ITEMS, EPSILON, DELTA = 1000, 30, 1.0, 1e-6
 POINTS, REPEATS = 100, 100
@@ -87,11 +87,6 @@ def crossover(frame: pd.DataFrame, axis: str, ours: str, theirs: str) -> float:
     return float("nan")
 
 
-@study(
-    "user-level-frequency",
-    title="Frequency estimation: metric against user-level privacy",
-    paper="Metric differential privacy at the user level via the earth mover's distance, section 6.2",
-)
 def run(report: Report) -> None:
     report.text(
         f"{USERS} users hold {ITEMS} items each, {POINTS} points in clusters; Zipf data. User-level mechanisms "

@@ -112,7 +112,9 @@ class OptimalQuantizer(Design):
             settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
         ends = self._outputs[[0, -1]]
         if float(np.abs(ends).max()) > _LARGEST:
-            raise DesignError.of("bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units")
+            raise DesignError.of(
+                "bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units"
+            )
         lower, upper = check_range(given, ends)
         settle(self, prior=Prior.of(prior, (lower, upper)), input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)
@@ -243,7 +245,11 @@ class OptimalQuantizer(Design):
         from mechdesign import solvers
 
         answer = solvers.solve(self.model(knots), solver, deadline=deadline, **options)
-        return None, np.asarray(answer.primal["a"]), (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks)
+        return (
+            None,
+            np.asarray(answer.primal["a"]),
+            (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks),
+        )
 
     def at(self, **changes: Any) -> OptimalQuantizer:
         """Return the design with some fields changed."""

@@ -35,6 +35,7 @@ from mechdesign.typing import Array, Indices
 
 __all__ = ["Continuum", "FloorProblem"]
 
+
 @dataclass(frozen=True, eq=False)
 class Continuum:
     """The density's part of F at some floors.
@@ -282,7 +283,9 @@ class FloorProblem:
         gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
         return float(constant.sum()), gradient
 
-    def pair_integrals(self, i: Indices, j: Indices, passed: Indices, table: Array) -> tuple[Array, Array, Array]:
+    def pair_integrals(
+        self, i: Indices, j: Indices, passed: Indices, table: Array
+    ) -> tuple[Array, Array, Array]:
         """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
 
         `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j

@@ -45,8 +45,6 @@ __all__ = [
 ]
 
 
-
-
 @dataclass(frozen=True, eq=False)
 class BlockFill:
     """The block positions at which the fill changes structure, over the whole reachable range of means.

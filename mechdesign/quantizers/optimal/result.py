@@ -165,7 +165,9 @@ def deploy(
     if not design.prior.closed_form:
         notes.append("the prior has no closed-form moments: its integrals are quadratures to 1e-12")
     if not design.loss.polynomial:
-        notes.append("the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms")
+        notes.append(
+            "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
+        )
         if design.objective == "worst":
             notes.append("the worst input was searched on 33 points a piece and refined")
     bound = float(min(solution.lower_bound, value))

@@ -16,6 +16,7 @@ __all__ = ["KINDS", "load"]
 
 KINDS: dict[str, str] = {
     "additive-noise": "mechdesign.noise.additive",
+    "allocation-certificate": "mechdesign.noise.allocation.certificate",
     "allocation-result": "mechdesign.noise.allocation.result",
     "alphabet": "mechdesign.quantizers.optimal.outputs",
     "amplification": "mechdesign.accounting.shuffling",
@@ -25,6 +26,9 @@ KINDS: dict[str, str] = {
     "biased-selection": "mechdesign.quantizers.biased_design",
     "bin-search": "mechdesign.quantizers.optimal.outputs",
     "block-fill-law": "mechdesign.quantizers.mechanism.block_fill_law",
+    "calibration": "mechdesign.noise.calibration.design",
+    "calibration-certificate": "mechdesign.noise.calibration.certificate",
+    "calibration-result": "mechdesign.noise.calibration.result",
     "cell-noise": "mechdesign.noise.cell_noise",
     "certificate": "mechdesign.quantizers.common.certificate",
     "channel": "mechdesign.channels.channel",

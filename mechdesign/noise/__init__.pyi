@@ -1,11 +1,15 @@
 from .additive import AdditiveNoise as AdditiveNoise
+from .allocation.certificate import AllocationCertificate as AllocationCertificate
 from .allocation.design import NoiseAllocation as NoiseAllocation
 from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
 from .allocation.result import AllocationResult as AllocationResult
-from .calibration import calibrate as calibrate
+from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
+from .calibration.design import Calibration as Calibration
+from .calibration.design import calibrate as calibrate
+from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
 from .correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from .correlated_gaussian import CorrelatedGaussianResult as CorrelatedGaussianResult

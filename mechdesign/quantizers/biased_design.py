@@ -19,9 +19,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status

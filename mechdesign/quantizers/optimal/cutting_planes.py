@@ -206,7 +206,7 @@ def minimise(
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
     bundle.add(best, found)
     narrowest, stalled, count, middle = math.inf, 0, 0, True
-    for count in range(1, _ROUNDS + 1):  # noqa: B007
+    for count in range(1, _ROUNDS + 1):
         answer = bundle.solve()
         distance = bundle.value - bundle.lower_bound
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1

@@ -29,8 +29,8 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.quantizers.mechanism.selection import symmetric_bins
+from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.typing import Array, Indices
 
 __all__ = ["Continuum", "FloorProblem"]

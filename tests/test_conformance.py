@@ -18,7 +18,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from cheap import BINS, PURE, UNIFORM
+from cheap import PURE, UNIFORM
 
 import mechdesign as md
 from mechdesign.evidence.results import AUDIT_COLUMNS

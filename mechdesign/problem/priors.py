@@ -160,7 +160,7 @@ def _parse(spec: Any) -> Prior:
     if hasattr(spec, "dist"):
         return LawPrior(spec)
     if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
-        return EmpiricalPrior(spec)
+        return EmpiricalPrior(spec)  # type: ignore[arg-type]
     raise DesignError.of(
         "prior", spec, "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
     )
@@ -178,7 +178,9 @@ def _law(law: Any) -> Any:
     except (TypeError, ValueError):
         good = False
     if not good:
-        raise DesignError.of("prior", law, "has parameters outside its law's domain, or more than one value each")
+        raise DesignError.of(
+            "prior", law, "has parameters outside its law's domain, or more than one value each"
+        )
     return law
 
 

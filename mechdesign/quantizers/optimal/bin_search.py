@@ -137,7 +137,9 @@ class _Search:
         if self.mirrored:
             grid, floors = grid[grid > 0], floors[grid > 0]
         share = np.cumsum(floors) / floors.sum()
-        guess = grid[np.minimum(np.searchsorted(share, (np.arange(n) + 0.5) / n), len(grid) - 1)].astype(float)
+        guess = grid[np.minimum(np.searchsorted(share, (np.arange(n) + 0.5) / n), len(grid) - 1)].astype(
+            float
+        )
         guess[-1] = R
         if not self.mirrored:
             guess[0] = -R

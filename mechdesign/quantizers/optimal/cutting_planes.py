@@ -108,7 +108,9 @@ def expected_planes(problem: FloorProblem, table: Pieces, edges: Array) -> Plane
         # Points are sorted, so groups are runs.
         runs = np.flatnonzero(np.diff(owner(x), prepend=-1))
         gradients[owner(x)[runs]] += np.add.reduceat(w[:, None] * reduced, runs, axis=0)
-    return Planes(table.expected_loss(problem), np.arange(groups), constants, gradients, slopes, owner(points))
+    return Planes(
+        table.expected_loss(problem), np.arange(groups), constants, gradients, slopes, owner(points)
+    )
 
 
 class Bundle:
@@ -197,12 +199,14 @@ def minimise(
     deadline: Deadline | None,
 ) -> FloorSolution:
     """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
-    best = interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else problem.inside(start)
+    best = (
+        interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else problem.inside(start)
+    )
     found = oracle(best)
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
     bundle.add(best, found)
     narrowest, stalled, count, middle = math.inf, 0, 0, True
-    for count in range(1, _ROUNDS + 1):  # noqa: B007
+    for count in range(1, _ROUNDS + 1):
         answer = bundle.solve()
         distance = bundle.value - bundle.lower_bound
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1

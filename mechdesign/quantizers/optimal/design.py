@@ -112,7 +112,9 @@ class OptimalQuantizer(Design):
             settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
         ends = self._outputs[[0, -1]]
         if float(np.abs(ends).max()) > _LARGEST:
-            raise DesignError.of("bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units")
+            raise DesignError.of(
+                "bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units"
+            )
         lower, upper = check_range(given, ends)
         settle(self, prior=Prior.of(prior, (lower, upper)), input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)
@@ -153,7 +155,7 @@ class OptimalQuantizer(Design):
             None if self.max_mse is None else self.max_mse / unit**2,
         )
 
-    def model(self, knots: Any = 33) -> Model:
+    def model(self, knots: Any = 33, **options: Any) -> Model:
         """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
 
         Parameters
@@ -163,6 +165,7 @@ class OptimalQuantizer(Design):
         """
         from mechdesign.quantizers.optimal.model import knot_model
 
+        refuse_unknown(options, "model() takes knots")
         lower, upper = self.input_range
         bins = self._outputs
         if np.ndim(knots) == 0:
@@ -243,7 +246,11 @@ class OptimalQuantizer(Design):
         from mechdesign import solvers
 
         answer = solvers.solve(self.model(knots), solver, deadline=deadline, **options)
-        return None, np.asarray(answer.primal["a"]), (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks)
+        return (
+            None,
+            np.asarray(answer.primal["a"]),
+            (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks),
+        )
 
     def at(self, **changes: Any) -> OptimalQuantizer:
         """Return the design with some fields changed."""

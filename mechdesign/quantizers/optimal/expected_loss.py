@@ -29,11 +29,12 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.quantizers.mechanism.selection import symmetric_bins
+from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.typing import Array, Indices
 
 __all__ = ["Continuum", "FloorProblem"]
+
 
 @dataclass(frozen=True, eq=False)
 class Continuum:
@@ -282,7 +283,9 @@ class FloorProblem:
         gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
         return float(constant.sum()), gradient
 
-    def pair_integrals(self, i: Indices, j: Indices, passed: Indices, table: Array) -> tuple[Array, Array, Array]:
+    def pair_integrals(
+        self, i: Indices, j: Indices, passed: Indices, table: Array
+    ) -> tuple[Array, Array, Array]:
         """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
 
         `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j

@@ -29,7 +29,6 @@ from fractions import Fraction
 
 import numpy as np
 
-
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
@@ -43,8 +42,6 @@ __all__ = [
     "range_constraints",
     "smallest_epsilon",
 ]
-
-
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,9 @@ class Alphabet:
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
         if 2 * self.max_abs / self.step - 1e-9 > 4096:
-            raise DesignError.of("step", self.step, "gives more outputs than the 4097 that are allowed, at most")
+            raise DesignError.of(
+                "step", self.step, "gives more outputs than the 4097 that are allowed, at most"
+            )
 
     @property
     def size(self) -> int:

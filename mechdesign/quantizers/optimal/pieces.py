@@ -25,6 +25,7 @@ from mechdesign.typing import Array, Indices
 
 __all__ = ["Pieces", "pieces"]
 
+
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """Intervals of inputs on which the fill's structure is fixed.

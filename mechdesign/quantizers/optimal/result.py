@@ -165,7 +165,9 @@ def deploy(
     if not design.prior.closed_form:
         notes.append("the prior has no closed-form moments: its integrals are quadratures to 1e-12")
     if not design.loss.polynomial:
-        notes.append("the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms")
+        notes.append(
+            "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
+        )
         if design.objective == "worst":
             notes.append("the worst input was searched on 33 points a piece and refined")
     bound = float(min(solution.lower_bound, value))
@@ -179,7 +181,9 @@ def deploy(
     else:
         status = Status.OPTIMAL
     # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
-    small = law is not None and mechanism.starts.size <= 4096
+    certificate = None
+    if law is not None and mechanism.starts.size <= 4096:
+        certificate = QuantizerCertificate(law, design.privacy.epsilon, design.max_bias)
     report = SolveReport(
         solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
         status=status,
@@ -197,7 +201,7 @@ def deploy(
         lower_bound=bound,
         solver_report=report,
         notes=tuple(notes),
-        certificate=QuantizerCertificate(law, design.privacy.epsilon, design.max_bias) if small else None,
+        certificate=certificate,
         duals=_multipliers(problem, solution),
         floors=solution.floors,
         cuts=solution.cuts,

@@ -67,4 +67,6 @@ def worst_case(
     >>> round(worst_case(problem).value - A, 9)
     0.0
     """
-    return minimise(problem, lambda floors: worst_planes(problem, floors), 1, "exchange", gap, start, deadline)
+    return minimise(
+        problem, lambda floors: worst_planes(problem, floors), 1, "exchange", gap, start, deadline
+    )

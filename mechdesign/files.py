@@ -7,11 +7,10 @@ public names are lazy. `mechdesign.evidence.serialize.serializable` marks the cl
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import loads
+from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.serialize import LIMIT, loads
 
 __all__ = ["KINDS", "load"]
 
@@ -22,6 +21,7 @@ KINDS: dict[str, str] = {
     "alphabet": "mechdesign.quantizers.optimal.outputs",
     "amplification": "mechdesign.accounting.shuffling",
     "approximate-dp": "mechdesign.problem.privacy",
+    "biased-certificate": "mechdesign.quantizers.biased_design",
     "biased-quantizer": "mechdesign.quantizers.mechanism.biased",
     "biased-result": "mechdesign.quantizers.biased_design",
     "biased-selection": "mechdesign.quantizers.biased_design",
@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
     "delta-interval": "mechdesign.accounting.interval",
     "discrete-emd-privacy": "mechdesign.user_level.privacy",
     "emd-privacy": "mechdesign.user_level.privacy",
-    "erm": "mechdesign.quantizers.families",
+    "erm": "mechdesign.quantizers.erm",
     "frequency-estimate": "mechdesign.user_level.frequency",
     "frequency-fit": "mechdesign.user_level.frequency",
     "frontier": "mechdesign.quantizers.optimal.frontier",
@@ -70,12 +70,14 @@ KINDS: dict[str, str] = {
     "metric-space": "mechdesign.spaces.space",
     "mvu": "mechdesign.quantizers.mvu",
     "noise-allocation": "mechdesign.noise.allocation.design",
-    "noise-certificate": "mechdesign.noise.optimal.result",
+    "noise-certificate": "mechdesign.noise.optimal.certificate",
     "optimal-noise": "mechdesign.noise.optimal.design",
     "optimal-noise-result": "mechdesign.noise.optimal.result",
     "optimal-quantizer": "mechdesign.quantizers.optimal.design",
     "optimal-quantizer-result": "mechdesign.quantizers.optimal.result",
     "optm": "mechdesign.quantizers.optm.design",
+    "optm-search": "mechdesign.quantizers.optm.grid_search",
+    "optm-search-result": "mechdesign.quantizers.optm.grid_search",
     "prior-clipped": "mechdesign.problem.priors",
     "prior-law": "mechdesign.problem.priors",
     "prior-samples": "mechdesign.problem.priors",
@@ -85,7 +87,7 @@ KINDS: dict[str, str] = {
     "quantizer-result": "mechdesign.quantizers.common.result",
     "rational-table": "mechdesign.quantizers.mechanism.exact_law",
     "reduced-release": "mechdesign.user_level.reduction",
-    "rqm": "mechdesign.quantizers.families",
+    "rqm": "mechdesign.quantizers.rqm",
     "sampling-reduction": "mechdesign.user_level.reduction",
     "selection": "mechdesign.quantizers.mechanism.selection",
     "selection-law": "mechdesign.quantizers.mechanism.exact_law",
@@ -104,9 +106,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         Missing, truncated, edited, or of another version; one line that says which.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(os.fspath(path), encoding="utf-8") as file:
+            text = file.read(LIMIT + 1)
     except FileNotFoundError:
         raise ResultFormatError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+    except TypeError:
+        raise DesignError.of("path", path, "must be the path of a file") from None
     return loads(text, source=str(path), kinds=KINDS)

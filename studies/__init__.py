@@ -1,1 +1,65 @@
-"""The studies: one file per published table or figure, each written against the public API only."""
+"""The studies: one file per published table or figure, each written against the public API only.
+
+`STUDIES` is what ``mechdesign study list`` shows; a study's module is imported when it runs.
+"""
+
+from mechdesign.shell.studykit import Study
+
+__all__ = ["STUDIES"]
+
+STUDIES = (
+    Study(
+        "allocation",
+        "Noise for unequal sensitivities",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity",
+        "mechdesign_studies.noise.allocation:run",
+    ),
+    Study(
+        "flipped-huber",
+        "Flipped Huber noise: what exact accounting says",
+        "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",
+        "mechdesign_studies.noise.flipped_huber:run",
+    ),
+    Study(
+        "location",
+        "Daily locations of a city, private in the earth mover's distance",
+        "Metric differential privacy at the user level via the earth mover's distance, the running example",
+        "mechdesign_studies.user_level.location:run",
+    ),
+    Study(
+        "metric-channel",
+        "The optimal metric-private channel on grids",
+        "Bordenabe, Chatzikokolakis and Palamidessi, Optimal geo-indistinguishable mechanisms, CCS 2014",
+        "mechdesign_studies.channels.optimal:run",
+    ),
+    Study(
+        "optimal-noise",
+        "The provably optimal noise in one dimension",
+        "Selvi, Liu and Wiesemann, Differential privacy via distributionally robust optimization (2025); Geng and Viswanath (2016); Geng et al. (2020)",
+        "mechdesign_studies.noise.optimal:run",
+    ),
+    Study(
+        "optimal-quantizer",
+        "The provably optimal quantizer against everything published",
+        "Privacy-Aware Randomized Quantization via Linear Programming, Figure 4; Wang et al. 2019; Chaudhuri et al. 2022",
+        "mechdesign_studies.quantizers.optimal:run",
+    ),
+    Study(
+        "quantizer-tables",
+        "Published quantizer tables, exact and audited",
+        "Privacy-Aware Randomized Quantization via Linear Programming, Tables 1, 2 and Figures 2, 3",
+        "mechdesign_studies.quantizers.tables:run",
+    ),
+    Study(
+        "user-level-frequency",
+        "Frequency estimation: metric against user-level privacy",
+        "Metric differential privacy at the user level via the earth mover's distance, section 6.2",
+        "mechdesign_studies.user_level.frequency:run",
+    ),
+    Study(
+        "user-level-tables",
+        "User-level metric privacy: definitions and errors, computed",
+        "Metric differential privacy at the user level via the earth mover's distance, Tables 1 and 2",
+        "mechdesign_studies.user_level.tables:run",
+    ),
+)

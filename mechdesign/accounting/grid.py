@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.accounting.loss import CentredLoss
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import Loss
 from mechdesign.errors import DesignError
 
-__all__ = ["GridLoss", "contract", "discretise", "spread"]
+__all__ = ["GridLoss", "contract", "discretise", "discretise_atoms", "spread"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class GridLoss:
 
 
 def discretise(
-    loss: CentredLoss,
+    loss: Loss,
     step: float,
     *,
     pessimistic: bool,
@@ -74,7 +75,7 @@ def discretise(
 
     Parameters
     ----------
-    loss : CentredLoss
+    loss : CentredLoss or AtomicLoss
     step : float
         Distance of grid points; pick a divisor of the atoms, if any.
     pessimistic : bool
@@ -91,6 +92,8 @@ def discretise(
     -------
     GridLoss
     """
+    if isinstance(loss, AtomicLoss):
+        return discretise_atoms(loss, step, pessimistic=pessimistic, theta=theta)
     half = loss.sensitivity / 2
     x_high = min(float(loss.isf(upper_tail)) + half, loss.edge)
     x_low = max(-float(loss.isf(lower_tail)) + half, -loss.edge)
@@ -144,6 +147,49 @@ def discretise(
     return GridLoss(
         step, grid_loss.start, grid_loss.mass, infinite * (1 - 1e-12), grid_loss.slop + evaluation, False
     )
+
+
+def discretise_atoms(
+    loss: AtomicLoss, step: float, *, pessimistic: bool, theta: float = 0.0, smear: bool = False
+) -> GridLoss:
+    """Put atoms on a grid, from above (two neighbours each) or from below.
+
+    With `smear`, sorted atoms that are dense on the grid are shared out between cells as if each filled the
+    gap to its neighbours (randomised post-processing, so still from below): without it the number of atoms
+    per cell would jump, and the error be of first order.
+    """
+    where = loss.values / step
+    nearest = np.round(where)
+    if pessimistic:
+        low = np.where(np.abs(where - nearest) < 1e-9, nearest, np.floor(where))
+        share = np.clip(np.expm1(low * step - loss.values) / math.expm1(-step), 0, 1)
+        share = np.where(np.abs(where - nearest) < 1e-9, 0.0, share)
+        start = int(low.min())
+        index = (low - start).astype(np.int64)
+        mass = np.bincount(index, weights=loss.mass * (1 - share), minlength=index.max() + 2)
+        mass += np.bincount(index + 1, weights=loss.mass * share, minlength=index.max() + 2)
+        slop = 1e-9 * step if np.any(share == 0) else 0.0
+        return GridLoss(step, start, mass * (1 + 1e-14), loss.infinity, slop, True)
+    share = np.ones_like(where)
+    if smear and where.size > 2:
+        middle = (where[1:] + where[:-1]) / 2
+        low = np.concatenate([[where[0]], middle])
+        high = np.concatenate([middle, [where[-1]]])
+        cell = np.floor(low + 0.5)
+        split = np.floor(high + 0.5) == cell + 1
+        share = np.where(split, (cell + 0.5 - low) / np.where(split, high - low, 1.0), 1.0)
+        nearest = np.where(split, cell, nearest)
+    start = int(nearest.min())
+    index = (nearest - start).astype(np.int64)
+    q_mass = loss.mass * np.exp(-loss.values)
+    size = index.max() + 2
+    p, q = (
+        np.bincount(index, weights=m * share, minlength=size)
+        + np.bincount(index + 1, weights=m * (1 - share), minlength=size)
+        for m in (loss.mass, q_mass)
+    )
+    out = contract(p * (1 - 1e-14), q, step, theta=theta)
+    return GridLoss(step, out.start, out.mass, loss.infinity * (1 - 1e-14), out.slop, False)
 
 
 def spread(

@@ -13,19 +13,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
+from mechdesign.accounting.arguments import excess, inside
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.loss import CentredLoss
+from mechdesign.accounting.grid import discretise
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import subsampled_parts
-from mechdesign.accounting.terms import AtomicLoss, Loss, NoiseTerm, as_terms, grid_of, loss_of
+from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import non_negative, probability, whole
 
-__all__ = ["SMALLEST_DELTA", "DeltaInterval", "delta_interval", "epsilon_bound", "upper_delta"]
+__all__ = [
+    "SMALLEST_DELTA",
+    "DeltaInterval",
+    "GridPlan",
+    "delta_interval",
+    "epsilon_bound",
+    "is_gaussian",
+    "plan_grid",
+    "upper_delta",
+]
 
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
@@ -60,7 +72,7 @@ class DeltaInterval:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class GridPlan:
     """Tails, step and tilt that a first coarse pass suggests."""
 
     losses: tuple[tuple[Loss, int], ...]
@@ -72,7 +84,7 @@ class _Plan:
     def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
         return [
             (
-                grid_of(
+                discretise(
                     loss,
                     step,
                     pessimistic=pessimistic,
@@ -104,12 +116,12 @@ def _spread(loss: Loss) -> tuple[float, float]:
     return max(typical, largest * 1e-6), largest
 
 
-def _plan(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> _Plan:
+def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
     sizes = [_spread(loss) for loss, _ in losses]
     step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
-    plan = _Plan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
+    plan = GridPlan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)
     tilt = find_tilt(coarse, epsilon)
@@ -123,16 +135,14 @@ def _plan(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> _Plan:
     fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
     if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
         fine = step
-    return _Plan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail)
+    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail)
 
 
 def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
-    if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon >= 0):
-        raise DesignError.of("epsilon", epsilon, "must be non-negative and finite")
-    if not 1e-9 < width < 1:
-        raise DesignError.of("width", width, "must be a relative width between 1e-9 and 1")
-    rounds = whole("rounds", rounds, 1)
-    if not 0 < sampling <= 1:
+    non_negative("epsilon", epsilon)
+    inside("width", width, 1e-9, 1)
+    whole("rounds", rounds, 1)
+    if probability("sampling", sampling) == 0:
         raise DesignError.of("sampling", sampling, "must be a probability in (0, 1]")
 
 
@@ -201,11 +211,11 @@ def delta_interval(
         if closed_form and len(terms) == 1 and terms[0].count == 1:
             delta = privacy_profile(terms[0].law, terms[0].sensitivity, epsilon)
             return DeltaInterval(max(delta * (1 - 1e-8) - 1e-290, 0.0), min(delta * (1 + 1e-8) + 1e-290, 1.0))
-        plan = _plan(terms, epsilon, width)
+        plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
-    plan = _plan(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
+    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
     sampled = subsampled_parts(
         plan.parts(plan.step, pessimistic=True), sampling, rounds, epsilon, width=width
     )
@@ -216,15 +226,12 @@ def delta_interval(
 
 def is_gaussian(law: Any) -> bool:
     """Normal, or a member of a family that contains it (b = 0)."""
-    name = getattr(law.dist, "name", "")
-    if name in ("flipped_huber", "osgt"):
-        shapes, loc, _ = law.dist._parse_args(*law.args, **law.kwds)
-        return float(shapes[0]) == 0 and loc == 0
-    return name == "norm" and law.mean() == 0
+    dist, shapes, loc, _ = frozen_parts(law)
+    return loc == 0 and (dist.name == "norm" or (dist.name in ("flipped_huber", "osgt") and shapes[0] == 0))
 
 
 def _refine(
-    plan: _Plan, epsilon: float, width: float, rounds: int, sampling: float | None, points: int
+    plan: GridPlan, epsilon: float, width: float, rounds: int, sampling: float | None, points: int
 ) -> DeltaInterval:
     step = plan.step
     best = DeltaInterval(0.0, 1.0)
@@ -256,14 +263,14 @@ def _refine(
     return best
 
 
-def _near_atoms(plan: _Plan, epsilon: float) -> bool:
+def _near_atoms(plan: GridPlan, epsilon: float) -> bool:
     """Whether δ may hang on all losses being at their atoms and barely passing ε."""
     if not all(isinstance(loss, CentredLoss) and loss.atoms for loss, _ in plan.losses):
         return False
     return abs(sum(loss.atoms[0] * count for loss, count in plan.losses) / max(epsilon, 1e-300) - 1) < 0.05
 
 
-def _largest(loss: Loss, plan: _Plan) -> float:
+def _largest(loss: Loss, plan: GridPlan) -> float:
     if isinstance(loss, AtomicLoss):
         return float(np.abs(loss.values).max())
     x = min(float(loss.isf(plan.upper_tail)) + loss.sensitivity / 2, loss.edge)
@@ -272,7 +279,7 @@ def _largest(loss: Loss, plan: _Plan) -> float:
 
 def upper_delta(terms: Any, epsilon: float, *, width: float = 1e-3) -> float:
     """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
-    plan = _plan(as_terms(terms), epsilon, width)
+    plan = plan_grid(as_terms(terms), epsilon, width)
     return composed_delta(plan.parts(plan.align(plan.step / 2), pessimistic=True), epsilon, guess=plan.theta)[
         0
     ]
@@ -307,25 +314,20 @@ def epsilon_bound(
     >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
     0.3
     """
-    if not 0 < delta < 1:
-        raise DesignError.of("delta", delta, "must be in (0, 1)")
+    delta = inside("delta", delta, 0, 1)
     if delta < SMALLEST_DELTA:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
     terms = as_terms(terms)
 
-    def excess(epsilon: float) -> float:
+    def over(epsilon: float) -> float:
         upper = delta_interval(terms, epsilon, width=width, rounds=rounds, sampling=sampling).upper
-        return math.log(max(upper, 1e-320)) - math.log(delta)
+        return excess(upper, delta)
 
     low, high = 0.0, 1.0
-    if excess(0.0) <= 0:
+    if over(0.0) <= 0:
         return 0.0
-    while excess(high) > 0:
+    while over(high) > 0:
         low, high = high, 2 * high
         if high > 1e6:
             return math.inf
-    root = optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-11)
-    step = 1e-11 * (1 + root)
-    while excess(root) > 0:
-        root, step = root + step, 2 * step
-    return float(root)
+    return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)

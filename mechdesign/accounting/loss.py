@@ -8,9 +8,9 @@ is odd and, when g is symmetric and log-concave, non-decreasing. Everything exac
 single coordinate comes from that function and its inverse
 :math:`\tilde\zeta^{-1}(\nu) = \sup\{t : \tilde\zeta(t) \le \nu\}`.
 
-A law of this package brings its own closed forms (methods ``_unit_loss``, ``_unit_inverse``, ``_unit_atoms``
-of its generator); for SciPy's normal, Laplace and logistic laws they are here; any other frozen symmetric
-log-concave law, such as ``scipy.stats.gennorm``, is inverted numerically.
+A law of this package brings its own closed form (it is a `mechdesign.accounting.law.NoiseLaw`); for SciPy's normal,
+Laplace, logistic and generalised normal laws they are here; any other frozen symmetric log-concave law is
+differenced and inverted numerically.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from scipy.optimize import elementwise
 
+from mechdesign.accounting.law import AtomicLoss, NoiseLaw, UnitLoss
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import positive
 
-__all__ = ["CentredLoss", "centred_loss"]
+__all__ = ["CentredLoss", "Loss", "centred_loss", "frozen_parts", "laplace_loss", "loss_of"]
 
 
 @dataclass(frozen=True)
@@ -97,19 +100,21 @@ def _cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, n
     return np.maximum(p, 0), error
 
 
-def _normal(r: float) -> tuple[Any, Any, tuple[float, ...]]:
-    return (lambda t: r * t), (lambda v: v / r), ()
+def _normal(r: float) -> UnitLoss:
+    return UnitLoss(lambda t: r * t, lambda v: v / r)
 
 
-def _laplace(r: float) -> tuple[Any, Any, tuple[float, ...]]:
+def laplace_loss(r: float) -> UnitLoss:
+    """The loss of Laplace noise, 2t cut off at ±r: all of it beyond r/2 is one atom."""
+
     def inverse(v: Any) -> Any:
         v = np.asarray(v, dtype=float)
         return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
 
-    return (lambda t: np.clip(2 * np.asarray(t, dtype=float), -r, r)), inverse, (r,)
+    return UnitLoss(lambda t: np.clip(2 * np.asarray(t, dtype=float), -r, r), inverse, (r,))
 
 
-def _logistic(r: float) -> tuple[Any, Any, tuple[float, ...]]:
+def _logistic(r: float) -> UnitLoss:
     # log density -2 log 2cosh(t/2): loss 2 log cosh(t/2 + r/4)/cosh(t/2 - r/4), bounded by r
     # log 2cosh(x) = |x| + log(1 + e^{-2|x|}); the difference of the |x| is t, cut off at ±r/2
     def loss(t: Any) -> Any:
@@ -127,10 +132,41 @@ def _logistic(r: float) -> tuple[Any, Any, tuple[float, ...]]:
         t = np.where(np.abs(v) >= r, np.inf, t)
         return np.where(v >= 0, t, -t)
 
-    return loss, inverse, ()
+    return UnitLoss(loss, inverse)
 
 
-_CLOSED = {"norm": _normal, "laplace": _laplace, "logistic": _logistic}
+def _gennorm(r: float, beta: float) -> UnitLoss:
+    """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
+    if beta < 1:
+        raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
+
+    def loss(t: Any) -> Any:
+        t = np.asarray(t, dtype=float)
+        return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta
+
+    return UnitLoss(loss, _inverse_of(loss, 1.0))
+
+
+def _discrete_laplace(r: float, rate: float) -> AtomicLoss:
+    """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
+    if not (r >= 1 and r == int(r)):
+        raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
+    shift = int(r)
+    k = np.arange(-shift + 1, 0)
+    peak = math.tanh(rate / 2)
+    tail = 1 / (1 + math.exp(-rate))  # P(K >= 0)
+    inner = peak * np.exp(rate * k)
+    values = np.concatenate([[-rate * shift], rate * (shift + 2 * k), [rate * shift]])
+    return AtomicLoss(values, np.concatenate([[tail * math.exp(-rate * shift)], inner, [tail]]))
+
+
+_CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
+    "norm": _normal,
+    "laplace": laplace_loss,
+    "logistic": _logistic,
+    "gennorm": _gennorm,
+    "dlaplace": _discrete_laplace,
+}
 
 
 def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any]:
@@ -155,47 +191,86 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any
     return inverse
 
 
-def _gennorm(law: Any, sensitivity: float) -> tuple[Any, Any]:
-    """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
-    shapes, _, scale = law.dist._parse_args(*law.args, **law.kwds)
-    beta, half = float(shapes[0]), sensitivity / 2
-    if beta < 1:
-        raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
-
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        return np.abs((t + half) / scale) ** beta - np.abs((t - half) / scale) ** beta
-
-    return loss, _inverse_of(loss, float(scale))
-
-
-def _numeric(law: Any, sensitivity: float) -> tuple[Any, Any]:
-    """Loss from ``logpdf``."""
-    half = sensitivity / 2
-
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        with np.errstate(invalid="ignore"):
-            out = law.logpdf(t - half) - law.logpdf(t + half)
-        return np.where(np.isnan(out), np.copysign(np.inf, t), out)
-
-    return loss, _inverse_of(loss, float(law.std()))
-
-
-def _check_log_concave(law: Any) -> None:
-    """Refuse a law whose log density is visibly not symmetric and concave."""
+def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> UnitLoss:
+    """Loss from ``logpdf``, of a law whose log density is not visibly other than symmetric and concave."""
+    law = dist(*shapes)
     t = np.concatenate([law.isf(np.geomspace(0.49, 1e-12, 60)), [law.isf(1e-14)]])
     with np.errstate(divide="ignore"):
         f, g = law.logpdf(t), law.logpdf(-t)
     if not np.allclose(f, g, rtol=1e-9, atol=1e-9):
-        raise DesignError.of("law", law.dist.name, "must be symmetric about zero")
+        raise DesignError.of("law", dist.name, "must be symmetric about zero")
     slope = np.diff(f) / np.diff(t)
     if np.any(np.diff(slope) > 1e-7 * np.abs(slope[1:])) or np.any(slope > 1e-9):
         raise DesignError.of(
             "law",
-            law.dist.name,
+            dist.name,
             "must have a log-concave density; only then is the loss monotone and d = Δ the worst case",
         )
+
+    def loss(t: Any) -> Any:
+        t = np.asarray(t, dtype=float)
+        with np.errstate(invalid="ignore"):
+            out = law.logpdf(t - r / 2) - law.logpdf(t + r / 2)
+        return np.where(np.isnan(out), np.copysign(np.inf, t), out)
+
+    top = float(law.support()[1])
+    return UnitLoss(loss, _inverse_of(loss, float(law.std())), edge=top - r / 2)
+
+
+def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
+    """Return generator, shapes, loc and scale of a frozen `scipy.stats` law.
+
+    Raises
+    ------
+    DesignError
+        Something else, or a law with arrays for parameters.
+    """
+    try:
+        dist = law.dist
+        shapes, loc, scale = dist._parse_args(*law.args, **law.kwds)
+        return dist, tuple(float(s) for s in shapes), float(loc), float(scale)
+    except (AttributeError, TypeError, ValueError):
+        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
+
+
+Loss = CentredLoss | AtomicLoss
+
+
+def loss_of(law: Any, sensitivity: float) -> Loss:
+    """Return the privacy loss of a frozen law at `sensitivity`: with finitely many values, or as a function."""
+    delta = positive("sensitivity", sensitivity)
+    dist, shapes, loc, scale = frozen_parts(law)
+    if loc != 0:
+        raise DesignError.of("law", dist.name, "must be centred: loc = 0")
+    ratio = delta / scale
+    if isinstance(dist, NoiseLaw):
+        unit = dist.privacy_loss(ratio, *shapes)
+    elif dist.name in _CLOSED:
+        unit = _CLOSED[dist.name](ratio, *shapes)
+    elif isinstance(dist, stats.rv_continuous):
+        unit = _numeric(dist, ratio, shapes)
+    else:
+        raise DesignError.of("law", dist.name, "must be continuous, or a discrete law this package knows")
+    if isinstance(unit, AtomicLoss):
+        return unit
+    top = float(law.support()[1])
+
+    def sf(t: Any) -> Any:
+        # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).
+        t = np.asarray(t, dtype=float)
+        return np.where(t >= top, 0.0, dist._sf(np.minimum(t, top) / scale, *shapes))
+
+    return CentredLoss(
+        law,
+        delta,
+        lambda t: unit.loss(np.asarray(t, dtype=float) / scale),
+        lambda v: unit.inverse(np.asarray(v, dtype=float)) * scale,
+        sf,
+        law.isf,
+        unit.atoms,
+        unit.edge * scale,
+        tuple(k * scale for k in (unit.kinks or (ratio / 2,))),
+    )
 
 
 def centred_loss(law: Any, sensitivity: float) -> CentredLoss:
@@ -224,63 +299,7 @@ def centred_loss(law: Any, sensitivity: float) -> CentredLoss:
     >>> float(loss.loss(10.0)), loss.atoms
     (0.5, (0.5,))
     """
-    try:
-        sensitivity = float(sensitivity)
-    except (TypeError, ValueError):
-        raise DesignError.of("sensitivity", sensitivity, "must be a positive, finite number") from None
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise DesignError.of("sensitivity", sensitivity, "must be a positive, finite number")
-    if not hasattr(law, "dist") or not hasattr(law.dist, "_logpdf"):
-        raise DesignError.of("law", law, "must be a frozen continuous scipy.stats distribution")
-    shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
-    if loc != 0:
-        raise DesignError.of("law", law.dist.name, "must be centred: loc = 0")
-    scale = float(scale)
-    ratio = sensitivity / scale
-    dist = law.dist
-    edge = math.inf
-    if hasattr(dist, "_unit_loss"):
-        loss, inverse = _rescaled(dist, ratio, scale, shapes)
-        atoms = dist._unit_atoms(ratio, *shapes)
-        if hasattr(dist, "_unit_edge"):
-            edge = dist._unit_edge(ratio, *shapes) * scale
-    elif dist.name in _CLOSED:
-        unit_loss, unit_inverse, atoms = _CLOSED[dist.name](ratio)
-
-        def loss(t: Any) -> Any:
-            return unit_loss(np.asarray(t) / scale)
-
-        def inverse(v: Any) -> Any:
-            return unit_inverse(np.asarray(v)) * scale
-    elif dist.name == "gennorm":
-        loss, inverse = _gennorm(law, sensitivity)
-        atoms = ()
-    else:
-        _check_log_concave(law)
-        loss, inverse = _numeric(law, sensitivity)
-        atoms = ()
-        top = law.support()[1]
-        edge = top - sensitivity / 2 if math.isfinite(top) else math.inf
-    top = float(law.support()[1])
-
-    def sf(t: Any) -> Any:
-        # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).
-        t = np.asarray(t, dtype=float)
-        return np.where(t >= top, 0.0, dist._sf(np.minimum(t, top) / scale, *shapes))
-
-    kinks = [sensitivity / 2]
-    if hasattr(dist, "_unit_kinks"):
-        kinks = [k * scale for k in dist._unit_kinks(ratio, *(float(s) for s in shapes))]
-    return CentredLoss(law, sensitivity, loss, inverse, sf, law.isf, tuple(atoms), edge, tuple(kinks))
-
-
-def _rescaled(dist: Any, ratio: float, scale: float, shapes: tuple[Any, ...]) -> tuple[Any, Any]:
-    shapes = tuple(float(s) for s in shapes)
-
-    def loss(t: Any) -> Any:
-        return dist._unit_loss(np.asarray(t, dtype=float) / scale, ratio, *shapes)
-
-    def inverse(v: Any) -> Any:
-        return dist._unit_inverse(np.asarray(v, dtype=float), ratio, *shapes) * scale
-
-    return loss, inverse
+    loss = loss_of(law, sensitivity)
+    if isinstance(loss, AtomicLoss):
+        raise DesignError.of("law", law.dist.name, "must be continuous and log-concave")
+    return loss

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechdesign.accounting.composition import Part, Tilt, convolve, find_tilt
-from mechdesign.accounting.grid import GridLoss
-from mechdesign.accounting.terms import AtomicLoss
+from mechdesign.accounting.grid import GridLoss, discretise_atoms
+from mechdesign.accounting.law import AtomicLoss
 
 __all__ = ["compose_grid", "subsampled_parts"]
 
@@ -77,11 +77,11 @@ def subsampled_parts(
         order = np.argsort(loss.values[alive], kind="stable")
         loss = AtomicLoss(loss.values[alive][order], loss.mass[alive][order], loss.infinity)
         span = float(np.ptp(loss.values))
-        coarse = loss.discretise(span / 4000, pessimistic=True)
+        coarse = discretise_atoms(loss, span / 4000, pessimistic=True)
         tilt = find_tilt([(coarse, rounds)], epsilon)
         wanted = math.sqrt(2 * width / (max(tilt.theta * (tilt.theta + 1), 1e-9) * rounds))
         step = max(min(wanted, span / 2000), span / 2**21)
-        grid = loss.discretise(step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
+        grid = discretise_atoms(loss, step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
         grid = GridLoss(step, grid.start, grid.mass, grid.infinity, grid.slop, grid.pessimistic, base.error)
         out.append([(grid, rounds)])
     return out[0], out[1]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import html
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import Certificate
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.typing import Status
 
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
@@ -61,6 +60,8 @@ class SolveReport:
     @classmethod
     def of(cls, solution: Any, **changes: Any) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
+        if not hasattr(solution, "native_status"):
+            raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
         fields = {
             name: getattr(solution, name)
             for name in (
@@ -174,7 +175,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result as versioned JSON; `mechdesign.load` reads it back."""
-        Path(path).write_text(dumps(self), encoding="utf-8")
+        write_whole(path, dumps(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as CSV, floats in full."""
@@ -195,5 +196,5 @@ class Result:
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is not None:
-        Path(path).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
+        write_whole(path, text + ("" if text.endswith("\n") else "\n"))
     return text

@@ -1,4 +1,4 @@
-"""JSON for results: versioned, checked, never pickle.
+"""JSON for results: versioned, checked, data only.
 
 A class opts in with `serializable`; everything a result is made of (numbers, fractions, arrays, tables,
 frozen `scipy.stats` laws, other serializable values) then round-trips to the same bytes. A document is
@@ -7,31 +7,53 @@ frozen `scipy.stats` laws, other serializable values) then round-trips to the sa
 
     {"format": "mechdesign-result", "version": 1, "sha256": "...", "payload": {}}
 
-where ``sha256`` is taken over the canonical text of the payload, so that an edited or truncated file is
-refused instead of trusted.
+where ``sha256`` is taken over the canonical text of the payload, so that a damaged file is refused. The sum is no
+signature: whoever edits a file can write it anew. A file is therefore read as if its author were hostile: it chooses
+among the kinds of one table, the laws that `scipy.stats` and `register_law` name and a few types of array, its size,
+depth and numbers are limited, and nothing that it says is called. What it *claims* is for `Certificate.verify`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
 import math
+import os
+import re
+import shutil
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module, resources
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 
-__all__ = ["FORMAT", "VERSION", "dumps", "loads", "register_law", "result_schema", "serializable"]
+__all__ = [
+    "FORMAT",
+    "LIMIT",
+    "VERSION",
+    "dumps",
+    "loads",
+    "register_law",
+    "result_schema",
+    "serializable",
+    "write_whole",
+]
 
 FORMAT = "mechdesign-result"
 VERSION = 1
+LIMIT = 2**26  # characters of a file
+DEPTH = 100
+DIGITS = 4300  # of one number: Python's own limit
+_DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
+_FRACTION = re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII)
 
 C = TypeVar("C", bound=type)
 _CLASSES: dict[str, type] = {}
@@ -56,6 +78,8 @@ def serializable(kind: str) -> Callable[[C], C]:
 
 def register_law(name: str, generator: Any) -> None:
     """Let frozen laws of a custom ``rv_continuous`` (or discrete) `generator` round-trip as `name`."""
+    if not isinstance(generator, (stats.rv_continuous, stats.rv_discrete)):
+        raise DesignError.of("generator", generator, "must be an instance of rv_continuous or rv_discrete")
     _LAWS[name] = generator
 
 
@@ -71,16 +95,26 @@ class UnavailableCallable:
 
 def _law_name(law: Any) -> str:
     for name, generator in _LAWS.items():
-        if isinstance(law.dist, type(generator)):
+        if type(law.dist) is type(generator):
             return name
     name = law.dist.name
-    if hasattr(stats, name) and isinstance(law.dist, type(getattr(stats, name))):
+    if type(law.dist) is type(
+        getattr(stats, name, None)
+    ):  # not by its name alone: anyone can call a law "uniform"
         return str(name)
     raise DesignError(f"the law {name!r} is neither in scipy.stats nor registered with register_law")
 
 
+def _dtype(dtype: Any) -> str:
+    if not _DTYPE.fullmatch(str(dtype)):
+        raise DesignError(f"values of type {dtype} cannot be stored in a result file")
+    return str(dtype)
+
+
 def encode(value: Any) -> Any:
     """Turn `value` into what JSON can carry; `decode` is its inverse."""
+    if isinstance(value, enum.Enum):
+        value = value.value
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (np.bool_, np.integer, np.floating)):
@@ -92,9 +126,9 @@ def encode(value: Any) -> Any:
     if isinstance(value, Fraction):
         return {"$fraction": f"{value.numerator}/{value.denominator}"}
     if isinstance(value, np.ndarray):
-        return {"$array": encode(value.tolist()), "dtype": str(value.dtype), "shape": list(value.shape)}
+        return {"$array": encode(value.tolist()), "dtype": _dtype(value.dtype), "shape": list(value.shape)}
     if isinstance(value, pd.DataFrame):
-        columns = [[str(c), str(value[c].dtype), encode(value[c].tolist())] for c in value.columns]
+        columns = [[str(c), _dtype(value[c].dtype), encode(value[c].tolist())] for c in value.columns]
         return {"$table": columns}
     if isinstance(value, tuple):
         return {"$tuple": [encode(v) for v in value]}
@@ -120,58 +154,101 @@ def encode(value: Any) -> Any:
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
 
 
-def _class(kind: str, kinds: Mapping[str, str] | None) -> type:
-    if kind not in _CLASSES and kinds is not None and kind in kinds:
-        import_module(kinds[kind])
+def _class(kind: Any, kinds: Mapping[str, str]) -> type:
+    if not isinstance(kind, str) or (kind not in _CLASSES and kind not in kinds):
+        _refuse(f"unknown kind {kind!r:.80}: written by a newer mechdesign?")
     if kind not in _CLASSES:
-        raise ResultFormatError(f"unknown kind {kind!r}: written by a newer mechdesign?")
+        import_module(kinds[kind])
     return _CLASSES[kind]
 
 
-def _generator(name: str, kinds: Mapping[str, str] | None) -> Any:
-    if name not in _LAWS and kinds is not None and f"law:{name}" in kinds:
-        import_module(kinds[f"law:{name}"])
-    if name in _LAWS:
-        return _LAWS[name]
-    found = getattr(stats, name, None)
-    # Only laws: a file must not be able to call anything else of scipy.stats.
-    if not isinstance(found, (stats.rv_continuous, stats.rv_discrete)):
-        raise ResultFormatError(
-            f"unknown law {name!r}: neither in scipy.stats nor registered with register_law"
-        )
-    return found
+def _generator(name: Any, kinds: Mapping[str, str]) -> Any:
+    if isinstance(name, str):
+        if name not in _LAWS and f"law:{name}" in kinds:
+            import_module(kinds[f"law:{name}"])
+        found = _LAWS.get(name) or getattr(stats, name, None)
+        # Only laws: a file must not be able to call anything else of scipy.stats.
+        if isinstance(found, (stats.rv_continuous, stats.rv_discrete)):
+            return found
+    _refuse(f"unknown law {name!r:.80}: neither in scipy.stats nor registered with register_law")
 
 
-def decode(node: Any, kinds: Mapping[str, str] | None = None) -> Any:
+def _refuse(reason: str) -> NoReturn:
+    raise ResultFormatError(reason)
+
+
+def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) -> Any:
     """Inverse of `encode`; a kind that is not known yet is looked up in the table `kinds`, and its module imported."""
+    kinds = kinds or {}
+
+    def inner(child: Any) -> Any:
+        return decode(child, kinds, depth + 1)
+
+    if depth > DEPTH:
+        _refuse(f"nested deeper than {DEPTH}")
     if isinstance(node, list):
-        return [decode(v, kinds) for v in node]
+        return [v if type(v) is float else inner(v) for v in node]
     if not isinstance(node, dict):
         return node
-    if "$float" in node:
-        return float(node["$float"])
-    if "$fraction" in node:
-        return Fraction(node["$fraction"])
-    if "$array" in node:
-        return np.array(decode(node["$array"], kinds), dtype=node["dtype"]).reshape(node["shape"])
-    if "$table" in node:
-        return pd.DataFrame(
-            {name: pd.Series(decode(v, kinds), dtype=dtype) for name, dtype, v in node["$table"]}
-        )
-    if "$tuple" in node:
-        return tuple(decode(v, kinds) for v in node["$tuple"])
-    if "$items" in node:
-        return {decode(k, kinds): decode(v, kinds) for k, v in node["$items"]}
-    if "$kind" in node:
-        cls = _class(node["$kind"], kinds)
-        fields = {k: decode(v, kinds) for k, v in node["fields"].items()}
-        return cls.from_fields(fields) if hasattr(cls, "from_fields") else cls(**fields)
-    if "$law" in node:
-        generator = _generator(node["$law"], kinds)
-        return generator(*decode(node["args"], kinds), **decode(node["kwds"], kinds))
-    if "$callable" in node:
-        return UnavailableCallable(node["$callable"])
-    raise ResultFormatError(f"unknown JSON object with keys {sorted(node)}")
+    match node:
+        case {"$float": "nan" | "inf" | "-inf" as word, **rest} if not rest:
+            return float(word)
+        case {"$fraction": str(text), **rest} if not rest and _FRACTION.fullmatch(text):
+            above, _, below = text.partition("/")
+            return Fraction(int(above), int(below))
+        case {"$array": values, "dtype": str(dtype), "shape": list(shape), **rest} if not rest:
+            return _array(inner(values), dtype, shape)
+        case {"$table": list(columns), **rest} if not rest:
+            return _table(columns, inner)
+        case {"$tuple": list(values), **rest} if not rest:
+            return tuple(inner(values))
+        case {"$items": list(pairs), **rest} if not rest:
+            return {inner(k): inner(v) for k, v in pairs}
+        case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
+            cls = _class(kind, kinds)
+            values = {k: inner(v) for k, v in fields.items()}
+            return cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
+        case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
+            generator, shapes, named = _generator(name, kinds), inner(args), inner(kwds)
+            if not all(isinstance(v, (int, float, np.ndarray)) for v in [*shapes, *named.values()]):
+                _refuse(f"the law {name} has parameters that are no numbers")
+            return generator(*shapes, **named)
+        case {"$callable": str(name), **rest} if not rest:
+            return UnavailableCallable(name)
+    _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")
+
+
+def _array(values: Any, dtype: Any, shape: list[Any]) -> Any:
+    sized = all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype) or not sized:
+        _refuse(f"an array of type {dtype!r:.40} and shape {shape!s:.40}")
+    if dtype in ("object", "str"):
+        cells = list(values)
+        for length in shape[1:]:
+            cells = [
+                inner for cell in cells for inner in (cell if len(cell) == length else _refuse("ragged"))
+            ]
+        return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
+    wanted, found = np.dtype(dtype), np.array(values)
+    cast = found.astype(wanted)
+    # Numbers of the type that is named, not texts that look like them, and none that changes on the way.
+    kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
+    whole = wanted.kind in "iuU"
+    if found.size and (found.dtype.kind not in kinds or (whole and not np.array_equal(cast, found))):
+        _refuse(f"an array of type {dtype} that holds something else")
+    return cast.reshape(shape)
+
+
+def _table(columns: list[Any], decoded: Callable[[Any], Any]) -> pd.DataFrame:
+    names = [name for name, _, _ in columns]
+    if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        _refuse("a table whose columns have no names of their own")
+    return pd.DataFrame(
+        {
+            name: pd.Series(_array(decoded(values), dtype, [len(values)]), dtype=dtype)
+            for name, dtype, values in columns
+        }
+    )
 
 
 def _canonical(payload: Any) -> str:
@@ -181,16 +258,63 @@ def _canonical(payload: Any) -> str:
 def dumps(value: Any) -> str:
     """Return the text of the result file that holds `value`.
 
+    Raises
+    ------
+    DesignError
+        It holds something that files cannot carry.
+
     Examples
     --------
     >>> from mechdesign.problem.privacy import PureDP
     >>> loads(dumps(PureDP(0.5)))
     PureDP(epsilon=0.5)
     """
-    payload = encode(value)
-    digest = hashlib.sha256(_canonical(payload).encode()).hexdigest()
-    document = {"format": FORMAT, "version": VERSION, "sha256": digest, "payload": payload}
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    try:
+        payload = encode(value)
+        digest = hashlib.sha256(_canonical(payload).encode()).hexdigest()
+        document = {"format": FORMAT, "version": VERSION, "sha256": digest, "payload": payload}
+        text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise DesignError(f"cannot be stored in a result file: {error}") from None
+    if len(text) > LIMIT:
+        raise DesignError(f"cannot be stored in a result file: {len(text)} characters, at most {LIMIT}")
+    return text
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        _refuse("not valid JSON: a key stands twice in one object")
+    return found
+
+
+def _integer(digits: str) -> int:
+    return int(digits) if len(digits) <= DIGITS else _refuse(f"an integer of {len(digits)} digits")
+
+
+def _document(text: str) -> Any:
+    """Parse a file and check everything outside its payload."""
+    if len(text) > LIMIT:
+        _refuse(f"{len(text)} characters, at most {LIMIT} are read")
+    try:
+        document = json.loads(
+            text,
+            object_pairs_hook=_pairs,
+            parse_int=_integer,
+            parse_constant=lambda word: _refuse(f"not valid JSON: {word}"),
+        )
+    except json.JSONDecodeError as error:
+        _refuse(f"not valid JSON (truncated?): {error}")
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        _refuse(f"not a {FORMAT} file")
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        _refuse(f"version {version!r:.20} is not supported, this mechdesign reads version {VERSION}")
+    if set(document) != {"format", "version", "sha256", "payload"}:
+        _refuse(f"wrong parts: {sorted(document)!s:.80}")
+    if hashlib.sha256(_canonical(document["payload"]).encode()).hexdigest() != document["sha256"]:
+        _refuse("the checksum does not match, the file was edited or damaged")
+    return document
 
 
 def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | None = None) -> Any:
@@ -199,29 +323,49 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     Raises
     ------
     ResultFormatError
-        Not JSON, not ours, of another version, truncated or edited; one line that says which.
+        Not JSON, not ours, of another version, truncated, edited, or nothing that `dumps` writes; one line that says
+        which.
     """
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ResultFormatError(f"{source}: not valid JSON (truncated?): {error}") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ResultFormatError(f"{source}: not a {FORMAT} file")
-    if document.get("version") != VERSION:
-        raise ResultFormatError(
-            f"{source}: version {document.get('version')!r} is not supported, this mechdesign reads version {VERSION}"
-        )
-    if "payload" not in document:
-        raise ResultFormatError(f"{source}: no payload")
-    payload = document["payload"]
-    if hashlib.sha256(_canonical(payload).encode()).hexdigest() != document.get("sha256"):
-        raise ResultFormatError(f"{source}: the checksum does not match, the file was edited or damaged")
-    try:
-        return decode(payload, kinds)
-    except ResultFormatError:
+        return decode(_document(text)["payload"], kinds)
+    except MissingExtra:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ResultFormatError(f"{source}: malformed content ({type(error).__name__}: {error})") from None
+    except ResultFormatError as error:
+        reason = str(error)
+    except Exception as error:  # constructors are handed whatever the file says
+        reason = f"malformed content ({type(error).__name__}: {error!s:.300})"
+    raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file whole or not at all: beside it, then in its place.
+
+    Raises
+    ------
+    DesignError
+        `path` is none.
+    OSError
+        It cannot be written; what was there before is still there.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():  # a terminal, a pipe
+            target.write_text(text, encoding="utf-8")
+            return
+        beside = target.with_name(f".{target.name}.{os.getpid()}")
+    except (TypeError, ValueError) as error:
+        raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, beside)
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def result_schema() -> dict[str, Any]:

@@ -25,8 +25,8 @@ from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.truncated_laplace import truncated_laplace as truncated_laplace
 from .laws.truncated_laplace import truncated_laplace_law as truncated_laplace_law
+from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
-from .optimal.result import NoiseCertificate as NoiseCertificate
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .vector_noise import IndependentNoise as IndependentNoise

@@ -9,10 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "array",
+    "generator",
+    "increasing",
+    "indices",
+    "instance",
     "interval",
     "non_negative",
     "number",
@@ -145,6 +149,69 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def increasing(name: str, value: Any, least: int = 2) -> Array:
+    """Return `value` as a read-only array of at least `least` strictly increasing numbers, or raise DesignError.
+
+    Examples
+    --------
+    >>> increasing("knots", [-1, 0, 2])
+    array([-1.,  0.,  2.])
+    """
+    found = array(name, value)
+    steps = np.diff(found)
+    if len(found) < least:
+        raise DesignError.of(name, value, f"needs at least {least} values")
+    if np.any(steps <= 0):
+        k = int(np.flatnonzero(steps <= 0)[0])
+        what = "repeated" if steps[k] == 0 else "out of order"
+        raise DesignError.of(
+            name, value, f"must increase strictly; {found[k + 1]:g} at position {k + 1} is {what}"
+        )
+    found.setflags(write=False)
+    return found
+
+
+def indices(name: str, value: Any, size: int) -> Indices:
+    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
+
+    Examples
+    --------
+    >>> indices("items", [2.0, 0], 3)
+    array([2, 0])
+    """
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "iu" or not found.size:
+        found = array(name, value, ndim=None)
+    bad = (found < 0) | (found >= size) | (found != np.floor(found))
+    if bad.any():
+        raise DesignError.of(name, found[bad][0].item(), f"must be an integer in 0..{size - 1}")
+    return found.astype(np.int64)
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the NumPy generator that `rng` is or seeds, or raise DesignError.
+
+    Examples
+    --------
+    >>> int(generator(0).integers(10)) == int(generator(np.random.default_rng(0)).integers(10))
+    True
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
+
+
+def instance(name: str, value: Any, *kinds: type[T]) -> T:
+    """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
+    if not isinstance(value, kinds):
+        raise DesignError.of(name, value, f"must be a {' or a '.join(kind.__name__ for kind in kinds)}")
+    return value
 
 
 def settle(self: Any, **values: Any) -> None:

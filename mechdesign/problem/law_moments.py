@@ -1,52 +1,122 @@
-r"""Partial moments of order 0–2 of continuous laws, in closed form where there is one.
+r"""Integrals against continuous laws: partial moments of order 0–2, and integrals of any function.
 
-Uniform, normal, truncated normal and beta laws have closed forms. For every other law the moments are
-integrals of its distribution function (which is bounded and continuous, even where the density is not):
-
-.. math::
-
-    \int_a^b x\,dF = \big[x F(x)\big]_a^b - \int_a^b F(x)\,dx, \qquad
-    \int_a^b x^2\,dF = \big[x^2 F(x)\big]_a^b - \int_a^b 2x\,F(x)\,dx,
-
-done by adaptive quadrature to an absolute error of 1e-12.
+Uniform, normal, truncated normal and beta laws have moments in closed form; they are known by their class, never by
+their name. Every other law is integrated through its density on a *mesh*: cells, halved until Gauss–Legendre on each
+of them gives the mass that the distribution function says. What the nodes overlook (a narrow peak, a jump) so shows
+as missing mass and is halved until it is found, and a cell at which the density is infinite ends as a point of that mass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
-from mechdesign.typing import Array
+from mechdesign.errors import DesignError
+from mechdesign.typing import Array, Indices
 
-__all__ = ["law_integrals", "law_moments"]
+__all__ = ["has_closed_form", "law_density", "law_integrals", "law_moments", "law_parameters", "mirrored_law"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
+_LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
+_MOST_CELLS = 1 << 14
 
 
-def law_moments(law: Any, edges: Array) -> Array:
-    """Return ∫ x^k dF, k = 0, 1, 2, over the cells between `edges`; shape (len(edges) − 1, 3)."""
-    edges = np.clip(np.asarray(edges, dtype=float), *law.support())
-    closed = _CLOSED.get(law.dist.name)
-    shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+def law_moments(law: Any, edges: Array, within: tuple[float, float] | None = None) -> Array:
+    """Return ∫ x^k dF, k = 0, 1, 2, over the cells between `edges`; shape (len(edges) − 1, 3).
+
+    Parameters
+    ----------
+    law : frozen scipy.stats law
+    edges : ndarray (K + 1,)
+    within : (float, float), optional
+        The part of the line that matters, for the mesh; by default from the first edge to the last.
+    """
+    closed, loc, scale, shapes, support = _parts(law)
     if closed is None:
-        return _by_quadrature(law, edges)
-    return closed(edges, float(loc), float(scale), *map(float, shapes))
+        return law_integrals(law, _powers, edges, within, smooth=True)
+    edges = np.minimum(np.maximum(np.asarray(edges, dtype=float), support[0]), support[1])
+    if within is not None:
+        edges = np.minimum(np.maximum(edges, within[0]), within[1])
+    return closed(edges, loc, scale, *shapes)
+
+
+def _powers(x: Array) -> Array:
+    return np.stack([np.ones_like(x), x, x * x], axis=1)
+
+
+def law_density(law: Any, x: Array) -> Array:
+    """Return the density, sparing SciPy's checks for the uniform law."""
+    closed, _, scale, _, (start, stop) = _parts(law)
+    if closed is _uniform:
+        return np.where((x >= start) & (x <= stop), 1.0 / scale, 0.0)
+    density = np.asarray(law.pdf(x), dtype=float)
+    # At a pole: the cell that a rounded node falls on it in is an ulp or two wide.
+    return np.where(np.isfinite(density), density, 0.0)
+
+
+def has_closed_form(law: Any) -> bool:
+    """Whether `law_moments` needs no quadrature."""
+    return _parts(law)[0] is not None
+
+
+def law_parameters(law: Any) -> tuple[tuple[float, ...], float, float]:
+    """Shape parameters, loc and scale of a frozen law."""
+    _, loc, scale, shapes, _ = _parts(law)
+    return shapes, loc, scale
+
+
+def mirrored_law(law: Any, reach: float) -> bool:
+    """Whether the law mirrors about zero on [−reach, reach]: by its parameters, or by its density on the whole mesh."""
+    closed, loc, scale, shapes, (start, stop) = _parts(law)
+    if closed is _normal:
+        return loc == 0.0
+    if closed is _truncated_normal:
+        return loc == 0.0 and shapes[0] == -shapes[1]
+    if closed is not None:
+        return start == -stop and shapes[:1] == shapes[1:]
+    mesh = _mesh(law, -reach, reach)[0]
+    x = np.abs((mesh[:-1, None] + np.diff(mesh)[:, None] * (1 + _NODES) / 2).ravel())
+    with np.errstate(all="ignore"):
+        here, there = np.asarray(law.pdf(x)), np.asarray(law.pdf(-x))
+    return bool(np.all(np.abs(here - there) <= 1e-11 * np.maximum(here, there)))
+
+
+@lru_cache(maxsize=256)
+def _parts(law: Any) -> tuple[Any, float, float, tuple[float, ...], tuple[float, float]]:
+    """Closed form or None, loc, scale, shape parameters and support of a frozen law."""
+    shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+    start, stop = (float(v) for v in law.support())
+    return _CLOSED.get(type(law.dist)), float(loc), float(scale), tuple(map(float, shapes)), (start, stop)
+
+
+# -- closed forms -----------------------------------------------------------------------------------------------------
 
 
 def _uniform(edges: Array, loc: float, scale: float) -> Array:
     a, b = edges[:-1], edges[1:]
     width = (b - a) / scale
-    return np.stack([width, width * (a + b) / 2, width * (a * a + a * b + b * b) / 3], axis=1)
+    out = np.empty((len(a), 3))
+    out[:, 0], out[:, 1], out[:, 2] = width, width * (a + b) / 2, width * (a * a + a * b + b * b) / 3
+    return out
 
 
-def _normal(edges: Array, loc: float, scale: float) -> Array:
+def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Array:
+    """Moments times exp(nearest²/2): `nearest` is the least |z| that matters, so that far tails do not vanish."""
     z = (edges - loc) / scale
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    weighted = np.where(np.isfinite(z), z, 0.0) * density
+    with np.errstate(invalid="ignore", over="ignore"):
+        density = np.exp((nearest - np.abs(z)) * (nearest + np.abs(z)) / 2) / np.sqrt(2 * np.pi)
+        tail = special.erfcx(np.abs(z) / np.sqrt(2)) * np.sqrt(np.pi / 2) * density
+        weighted = np.where(np.isfinite(z), z, 0.0) * density
     # Differences of the smaller tail keep their relative accuracy.
     mass = np.where(
-        z[:-1] > 0, special.ndtr(-z[:-1]) - special.ndtr(-z[1:]), special.ndtr(z[1:]) - special.ndtr(z[:-1])
+        z[:-1] > 0,
+        tail[:-1] - tail[1:],
+        np.where(z[1:] < 0, tail[1:] - tail[:-1], special.ndtr(z[1:]) - special.ndtr(z[:-1])),
     )
     first = density[:-1] - density[1:]
     second = mass + weighted[:-1] - weighted[1:]
@@ -57,8 +127,9 @@ def _normal(edges: Array, loc: float, scale: float) -> Array:
 
 
 def _truncated_normal(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
+    nearest = max(a, -b, 0.0)
     ends = loc + scale * np.array([a, b])
-    return _normal(edges, loc, scale) / _normal(ends, loc, scale)[0, 0]
+    return _normal(edges, loc, scale, nearest) / _normal(ends, loc, scale, nearest)[0, 0]
 
 
 def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
@@ -69,65 +140,164 @@ def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
     return np.stack([n0, loc * n0 + scale * n1, loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2], axis=1)
 
 
-_CLOSED: dict[str, Callable[..., Array]] = {
-    "uniform": _uniform,
-    "norm": _normal,
-    "truncnorm": _truncated_normal,
-    "beta": _beta,
+_CLOSED: dict[type, Callable[..., Array]] = {
+    type(stats.uniform): _uniform,
+    type(stats.norm): _normal,
+    type(stats.truncnorm): _truncated_normal,
+    type(stats.beta): _beta,
 }
 
 
-def _by_quadrature(law: Any, edges: Array) -> Array:
-    values = law.cdf(edges)
-
-    def below(x: Array) -> Array:
-        f = law.cdf(x)
-        return np.stack([f, 2 * x * f], axis=1)
-
-    area = law_integrals(np.ones_like, below, edges)
-    powers = edges[:, None] ** np.arange(3)
-    table = np.diff(powers * values[:, None], axis=0)
-    table[:, 1:] -= area
-    return table
+# -- quadrature -------------------------------------------------------------------------------------------------------
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
+def _gauss(function: Callable[[Array], Array], a: Array, b: Array) -> Array:
+    """Gauss–Legendre of `function`, (n,) to (n, d), over the cells [a_k, b_k]; shape (K, d)."""
+    half = (b - a) / 2
+    x = ((a + b) / 2)[:, None] + half[:, None] * _NODES
+    values = np.asarray(function(x.ravel()), dtype=float)
+    return np.einsum("knd,n,k->kd", values.reshape(*x.shape, -1), _WEIGHTS, half)
+
+
+def _mass(law: Any, a: Any, b: Any) -> Array:
+    """Mass between a and b, by the tail in which the difference keeps its accuracy."""
+    return np.asarray(np.where(law.cdf(a) < 0.5, law.cdf(b) - law.cdf(a), law.sf(a) - law.sf(b)), dtype=float)
+
+
+@lru_cache(maxsize=64)
+def _mesh(law: Any, start: float, stop: float) -> tuple[Array, Array]:
+    """Edges in [start, stop] on which the density is resolved, and what to scale its integral by on each cell between.
+
+    The scale makes the mass the distribution function's; it is 0 for a point of mass.
+    """
+    _, loc, scale, _, _ = _parts(law)
+    with np.errstate(all="ignore"):
+        breaks = loc + scale * np.asarray(getattr(law.dist, "_hbins", ()), dtype=float)
+        breaks = np.concatenate([breaks, law.ppf(_LEVELS), law.isf(_LEVELS)])
+        edges = np.unique(np.append(breaks[(breaks > start) & (breaks < stop)], [start, stop]))
+        # A distribution function that SciPy integrates itself is good to 1e-8 only.
+        for tolerance in (1e-12, 1e-8):
+            found = _resolved(law, edges, tolerance)
+            if found is not None:
+                return found
+    raise DesignError.of("prior", law.dist.name, "its density and its distribution function disagree")
+
+
+def _resolved(law: Any, edges: Array, tolerance: float) -> tuple[Array, Array] | None:
+    def rule(a: Array, b: Array) -> Array:
+        return _gauss(lambda x: law_density(law, x)[:, None], a, b)[:, 0]
+
+    a, b, width = edges[:-1], edges[1:], float(edges[-1] - edges[0])
+    share = float(_mass(law, edges[0], edges[-1]))
+    done: list[tuple[Array, Array]] = []
+    count = 0
+    while a.size:
+        count += len(a)
+        if count > _MOST_CELLS:
+            return None
+        middle, mass = (a + b) / 2, _mass(law, a, b)
+        whole, halves = rule(a, b), rule(a, middle) + rule(middle, b)
+        # Nodes are rounded, which a steep density feels.
+        noise = np.minimum(4e-15 * np.maximum(np.abs(a), np.abs(b)) / (b - a), 0.1) * mass
+        good = np.abs(whole - halves) <= 1e-14 * share + noise
+        good &= np.abs(halves - mass) <= tolerance * share + noise
+        point = ~good & ((b - a <= 1e-15 * width) | (middle <= a) | (middle >= b))
+        point |= good & (b - a <= 1e-12 * np.maximum(np.abs(a), np.abs(b)))
+        kept = good | point
+        factor = np.where((mass > 0) & (whole > 0) & (tolerance < 1e-10), mass / whole, 1.0)
+        done.append((a[kept], np.where(point, 0.0, factor)[kept]))
+        a, b = np.concatenate([a[~kept], middle[~kept]]), np.concatenate([middle[~kept], b[~kept]])
+    starts, factors = (np.concatenate(part) for part in zip(*done))
+    order = np.argsort(starts)
+    return np.append(starts[order], edges[-1]), factors[order]
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """The mesh cut at given edges: cells with their factors, and points of mass; each in an interval of the edges."""
+
+    a: Array
+    b: Array
+    owner: Indices
+    factor: Array
+    points: Array
+    masses: Array
+    point_owner: Indices
+
+    @classmethod
+    def of(cls, law: Any, edges: Array, within: tuple[float, float]) -> _Cells:
+        mesh, factors = _mesh(law, *within)
+        cuts = np.unique(np.concatenate([edges, mesh[(mesh > edges[0]) & (mesh < edges[-1])]]))
+        a, b = cuts[:-1], cuts[1:]
+        owner = np.clip(np.searchsorted(edges, a, side="right") - 1, 0, len(edges) - 2)
+        factor = factors[np.clip(np.searchsorted(mesh, a, side="right") - 1, 0, len(factors) - 1)]
+        point = factor == 0
+        low, high = a[point], b[point]
+        masses = _mass(law, low, high) if len(low) else low
+        cells = a[~point], b[~point], owner[~point], factor[~point]
+        return cls(*cells, (low + high) / 2, masses, owner[point])
+
+    def totals(self, function: Callable[[Array], Array], parts: Array, owner: Indices, count: int) -> Array:
+        """Sum `parts` by owner, and the points of mass."""
+        total = np.zeros((count, parts.shape[1]))
+        np.add.at(total, owner, parts)
+        if self.points.size:
+            values = np.asarray(function(self.points), dtype=float) * self.masses[:, None]
+            np.add.at(total, self.point_owner, values)
+        return total
 
 
 def law_integrals(
-    pdf: Callable[[Array], Array],
+    law: Any,
     function: Callable[[Array], Array],
     edges: Array,
+    within: tuple[float, float] | None = None,
     *,
-    tolerance: float = 1e-12,
+    smooth: bool = False,
 ) -> Array:
-    """Return ∫ function·pdf over each cell, `function` mapping (n,) to (n, d); shape (K, d).
+    """Return ∫ function dF over each cell between `edges`, `function` mapping (n,) to (n, d); shape (K, d).
 
-    Gauss–Legendre on each cell, cells halved until halving changes a cell's integral by less than
-    `tolerance` (at most 40 times), all cells at once.
+    The cells of the law's mesh are halved until halving changes an integral by less than 1e-13 of that component's
+    size over all cells (kinks of `function`), all cells at once. A polynomial (`smooth`) needs no halving.
     """
     edges = np.asarray(edges, dtype=float)
+    start, stop = _parts(law)[4]
+    within = (max(start, edges[0]), min(stop, edges[-1])) if within is None else within
+    edges = np.minimum(np.maximum(edges, within[0]), within[1])
+    cells = _Cells.of(law, edges, within)
+    a, b, owner = cells.a, cells.b, cells.owner
 
-    def rule(a: Array, b: Array) -> Array:
-        centre, half = (a + b) / 2, (b - a) / 2
-        x = centre[:, None] + half[:, None] * _NODES
-        values = np.asarray(function(x.ravel()), dtype=float) * np.asarray(pdf(x.ravel()))[:, None]
-        return np.einsum("knd,n,k->kd", values.reshape(*x.shape, -1), _WEIGHTS, half)
+    def rule(a: Array, b: Array) -> tuple[Array, Array]:
+        """Integrals of the density and of `function` times it: the second is divided by the first, times the mass."""
 
-    a, b = edges[:-1].copy(), edges[1:].copy()
-    owner = np.arange(len(a))
-    coarse = rule(a, b)
-    total = np.zeros_like(coarse)
-    for _ in range(40):
+        def both(x: Array) -> Array:
+            density = law_density(law, x)[:, None]
+            return np.concatenate([density, np.asarray(function(x), dtype=float) * density], axis=1)
+
+        table = _gauss(both, a, b)
+        return table[:, 0], table[:, 1:]
+
+    mass, coarse = rule(a, b)
+    mass, coarse = cells.factor * mass, cells.factor[:, None] * coarse
+    if smooth:
+        return cells.totals(function, coarse, owner, len(edges) - 1)
+    done: list[tuple[Array, Indices]] = []
+    size = np.abs(coarse).sum(axis=0)
+    for _ in range(48):
         middle = (a + b) / 2
-        left, right = rule(a, middle), rule(middle, b)
-        rough = np.abs(left + right - coarse).max(axis=1, initial=0.0) > tolerance
-        np.add.at(total, owner[~rough], (left + right)[~rough])
-        if not rough.any():
-            return total
-        a = np.concatenate([a[rough], middle[rough]])
-        b = np.concatenate([middle[rough], b[rough]])
-        coarse = np.concatenate([left[rough], right[rough]])
-        owner = np.concatenate([owner[rough], owner[rough]])
-    np.add.at(total, owner, coarse)
-    return total
+        found, parts = rule(np.concatenate([a, middle]), np.concatenate([middle, b]))
+        (low, high), (left, right) = np.split(found, 2), np.split(parts, 2)
+        share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
+        left, right = share * left, share * right
+        size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))
+        rough = (np.abs(left + right - coarse) > 1e-13 * size).any(axis=1)
+        if np.count_nonzero(rough) > _MOST_CELLS // 2:
+            break
+        done.append(((left + right)[~rough], owner[~rough]))
+        mass = np.concatenate([(share[:, 0] * low)[rough], (share[:, 0] * high)[rough]])
+        a, b = np.concatenate([a[rough], middle[rough]]), np.concatenate([middle[rough], b[rough]])
+        coarse, owner = np.concatenate([left[rough], right[rough]]), np.tile(owner[rough], 2)
+        if not len(a):
+            break
+    parts, owners = (np.concatenate(part) for part in zip(*done, (coarse, owner)))
+    return cells.totals(function, parts, owners, len(edges) - 1)

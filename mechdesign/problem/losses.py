@@ -7,7 +7,6 @@ is convex; every bound this package proves rests on that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.problem.checks import number, settle
 from mechdesign.typing import Array
 
 __all__ = ["Loss"]
@@ -45,6 +45,15 @@ class Loss:
     squared: float = 0.0
     function: Callable[[Any], Any] | None = None
 
+    def __post_init__(self) -> None:
+        allowed = "weights must be non-negative, finite and not all zero"
+        weights = {name: number(name, getattr(self, name), allowed) for name in ("absolute", "squared")}
+        if min(weights.values()) < 0 or (self.function is None and not any(weights.values())):
+            raise DesignError.of("loss", weights, allowed)
+        if self.function is not None and not callable(self.function):
+            raise DesignError.of("function", self.function, "must be a convex callable")
+        settle(self, **weights)
+
     @classmethod
     def of(cls, spec: Any) -> Loss:
         """Return the loss that `spec` names: a string, a dict of weights, a callable, or a Loss."""
@@ -60,12 +69,7 @@ class Loss:
             unknown = set(spec) - {"absolute", "squared"}
             if unknown or not spec:
                 raise DesignError.of("loss", dict(spec), 'a dict may have the keys "absolute" and "squared"')
-            weights = {k: float(v) for k, v in spec.items()}
-            if any(not (math.isfinite(w) and w >= 0) for w in weights.values()) or sum(weights.values()) == 0:
-                raise DesignError.of(
-                    "loss", dict(spec), "weights must be non-negative, finite and not all zero"
-                )
-            return cls(weights.get("absolute", 0.0), weights.get("squared", 0.0))
+            return cls(**spec)
         if callable(spec):
             return cls(function=spec)
         raise DesignError.of(
@@ -89,12 +93,25 @@ class Loss:
         parts = [f"{w:g}*{n}" for n, w in (("absolute", self.absolute), ("squared", self.squared)) if w]
         return " + ".join(parts)
 
+    def in_units(self, unit: float) -> Loss:
+        """Return the loss of an error that is measured in units: ℓ(unit · t)."""
+        given = self.function
+        if unit == 1.0:
+            return self
+        function = None if given is None else lambda t: given(unit * np.asarray(t))
+        return Loss(self.absolute * unit, self.squared * unit**2, function)
+
     def __call__(self, error: Any) -> Array:
         """Return ℓ(error), element-wise."""
         error = np.asarray(error, dtype=float)
         value = self.absolute * np.abs(error) + self.squared * error * error
         if self.function is not None:
-            value = value + np.asarray(self.function(error), dtype=float)
+            given = np.asarray(self.function(error), dtype=float)
+            if given.shape != error.shape:
+                raise DesignError.of(
+                    "loss", self.name, f"must map an array of errors to one of its shape, not {given.shape}"
+                )
+            value = value + given
         return value
 
     def check_convex(self, bins: Array, lower: float, upper: float) -> None:
@@ -109,7 +126,13 @@ class Loss:
         errors = errors[
             np.concatenate([[True], np.diff(errors) > 1e-9 * max(1.0, float(np.abs(errors).max()))])
         ]
-        values = self(errors)
+        try:
+            with np.errstate(all="ignore"):
+                values = self(errors)
+        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+            if isinstance(error, DesignError):
+                raise
+            raise DesignError.of("loss", self.name, f"fails on an array of errors: {error}") from error
         if not np.all(np.isfinite(values)):
             where = errors[~np.isfinite(values)][0]
             raise DesignError(

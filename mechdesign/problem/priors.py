@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,15 @@ import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.law_moments import law_integrals, law_moments
+from mechdesign.problem.checks import array, interval, settle
+from mechdesign.problem.law_moments import (
+    has_closed_form,
+    law_density,
+    law_integrals,
+    law_moments,
+    law_parameters,
+    mirrored_law,
+)
 from mechdesign.typing import Array
 
 __all__ = ["ClippedPrior", "EmpiricalPrior", "LawPrior", "Prior", "TruncatedPrior", "clipped", "truncated"]
@@ -43,6 +52,11 @@ class Prior(ABC):
     @abstractmethod
     def continuous_moments(self, edges: Array) -> Array:
         """Partial moments of the density part: shape (len(edges) − 1, 3)."""
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether the partial moments need no quadrature."""
+        return True
 
     @abstractmethod
     def pdf(self, x: Any) -> Array:
@@ -78,6 +92,7 @@ class Prior(ABC):
                 f"prior = {spec!r} has the unbounded support ({lower}, {upper}): "
                 "cut it with md.clipped(law, lower, upper) or md.truncated(law, lower, upper)"
             )
+        input_range = None if input_range is None else interval("input_range", input_range)
         # A law's own support is rounded (loc + scale): a few units in the last place are no mass outside.
         slack = 1e-14 * max(abs(lower), abs(upper))
         if input_range is not None and (lower < input_range[0] - slack or upper > input_range[1] + slack):
@@ -123,22 +138,13 @@ class Prior(ABC):
         lower, upper = self.support
         return float(self.moments(np.array([lower, upper]))[0, 1])
 
-    def symmetric(self, *, tolerance: float = 1e-12) -> bool:
-        """Whether the law equals its mirror image about zero, judged on 64 cells."""
-        lower, upper = self.support
-        if abs(lower + upper) > tolerance * max(1.0, upper):
-            return False
-        points, weights = self.atoms
-        if points.size and not (
-            np.allclose(points, -points[::-1], atol=tolerance)
-            and np.allclose(weights, weights[::-1], atol=tolerance)
-        ):
-            return False
-        # An irregular mesh, so that no periodic density passes by accident.
-        half = upper * np.sqrt(np.linspace(0.0, 1.0, 33))
-        edges = np.concatenate([-half[:0:-1], half])
-        masses = self.continuous_moments(edges)[:, 0]
-        return bool(np.allclose(masses, masses[::-1], atol=tolerance))
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether the law equals its mirror image about zero."""
+
+    @abstractmethod
+    def standardised(self, centre: float, unit: float) -> Prior:
+        """Return the law of (X − centre)/unit."""
 
 
 def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
@@ -151,82 +157,123 @@ def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArr
 def _parse(spec: Any) -> Prior:
     if isinstance(spec, Prior):
         return spec
-    if hasattr(spec, "dist") and hasattr(spec, "support"):
-        if not hasattr(spec, "pdf"):
-            raise DesignError.of(
-                "prior", spec, "must be a continuous law; pass its samples for a discrete one"
-            )
+    if hasattr(spec, "dist"):
         return LawPrior(spec)
-    if isinstance(spec, (list, tuple, np.ndarray)) or hasattr(spec, "__array__"):
+    if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
         return EmpiricalPrior(spec)
     raise DesignError.of(
         "prior", spec, "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
     )
 
 
+def _law(law: Any) -> Any:
+    """Return a frozen continuous law with scalar parameters, or raise DesignError."""
+    if not hasattr(law, "dist") or not callable(getattr(law, "support", None)):
+        remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
+        raise DesignError.of("law", law, remedy)
+    if not hasattr(law, "pdf"):
+        raise DesignError.of("prior", law, "must be a continuous law; pass its samples for a discrete one")
+    try:
+        good = not any(math.isnan(float(v)) for v in (*law.support(), law.cdf(0.0)))
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise DesignError.of(
+            "prior", law, "has parameters outside its law's domain, or more than one value each"
+        )
+    return law
+
+
+@lru_cache(maxsize=256)
+def _rescaled(law: Any, centre: float, unit: float) -> Any:
+    shapes, loc, scale = law_parameters(law)
+    return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
+
+
 _NONE = (np.zeros(0), np.zeros(0))
 
 
-@serializable("prior-law")
-@dataclass(frozen=True)
-class LawPrior(Prior):
-    """A frozen continuous `scipy.stats` law."""
-
-    law: Any
+class _Continuous(Prior):
+    """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
 
     @property
-    def support(self) -> tuple[float, float]:
-        lower, upper = self.law.support()
-        return float(lower), float(upper)
+    @abstractmethod
+    def _source(self) -> Any:
+        """The frozen law that is integrated."""
+
+    _factor = 1.0
 
     @property
     def atoms(self) -> tuple[Array, Array]:
         return _NONE
 
     def continuous_moments(self, edges: Array) -> Array:
-        return law_moments(self.law, edges)
+        return self._factor * law_moments(self._source, edges, self.support)
 
     def pdf(self, x: Any) -> Array:
-        return np.asarray(self.law.pdf(x))
+        x = np.asarray(x, dtype=float)
+        lower, upper = self.support
+        return self._factor * np.where((x >= lower) & (x <= upper), law_density(self._source, x), 0.0)
 
     def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
-        return law_integrals(self.law.pdf, function, np.clip(edges, *self.support))
+        return self._factor * law_integrals(self._source, function, edges, self.support)
+
+    @property
+    def closed_form(self) -> bool:
+        return has_closed_form(self._source)
+
+    def symmetric(self) -> bool:
+        lower, upper = self.support
+        return lower == -upper and mirrored_law(self._source, upper)
+
+
+@serializable("prior-law")
+@dataclass(frozen=True)
+class LawPrior(_Continuous):
+    """A frozen continuous `scipy.stats` law."""
+
+    law: Any
+
+    def __post_init__(self) -> None:
+        _law(self.law)
+
+    @property
+    def _source(self) -> Any:
+        return self.law
+
+    @property
+    def support(self) -> tuple[float, float]:
+        lower, upper = self.law.support()
+        return float(lower), float(upper)
+
+    def standardised(self, centre: float, unit: float) -> LawPrior:
+        return LawPrior(_rescaled(self.law, centre, unit))
 
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
         return np.asarray(self.law.rvs(size=size, random_state=np.random.default_rng(rng)))
 
 
 @dataclass(frozen=True)
-class _CutPrior(Prior):
+class _CutPrior(_Continuous):
     law: Any
     lower: float
     upper: float
 
     def __post_init__(self) -> None:
-        lower, upper = float(self.lower), float(self.upper)
-        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
-            raise DesignError(f"lower = {self.lower!r}, upper = {self.upper!r}: need finite lower < upper")
-        object.__setattr__(self, "lower", lower)
-        object.__setattr__(self, "upper", upper)
+        lower, upper = interval("(lower, upper)", (self.lower, self.upper))
+        settle(self, law=_law(self.law), lower=lower, upper=upper)
+
+    @property
+    def _source(self) -> Any:
+        return self.law
 
     @property
     def support(self) -> tuple[float, float]:
         return self.lower, self.upper
 
-    def _share(self) -> float:
-        return 1.0
-
-    def continuous_moments(self, edges: Array) -> Array:
-        return law_moments(self.law, np.clip(edges, self.lower, self.upper)) / self._share()
-
-    def pdf(self, x: Any) -> Array:
-        x = np.asarray(x, dtype=float)
-        inside = (x >= self.lower) & (x <= self.upper)
-        return np.where(inside, self.law.pdf(x), 0.0) / self._share()
-
-    def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
-        edges = np.clip(edges, self.lower, self.upper)
-        return law_integrals(self.law.pdf, function, edges) / self._share()
+    def standardised(self, centre: float, unit: float) -> _CutPrior:
+        ends = (self.lower - centre) / unit, (self.upper - centre) / unit
+        return type(self)(_rescaled(self.law, centre, unit), *ends)
 
 
 @serializable("prior-clipped")
@@ -252,22 +299,39 @@ class TruncatedPrior(_CutPrior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._share() <= 0:
+        if not self._mass > 0:
             raise DesignError(
                 f"the law has no mass in [{self.lower:g}, {self.upper:g}]: nothing is left to truncate to"
             )
 
-    def _share(self) -> float:
-        return float(self.law.cdf(self.upper) - self.law.cdf(self.lower))
+    @cached_property
+    def _source(self) -> Any:
+        """A normal law becomes SciPy's truncated one, which is accurate however far out the range is."""
+        from scipy import stats
 
-    @property
-    def atoms(self) -> tuple[Array, Array]:
-        return _NONE
+        if type(self.law.dist) is not type(stats.norm):
+            return self.law
+        _, loc, scale = law_parameters(self.law)
+        ends = (self.lower - loc) / scale, (self.upper - loc) / scale
+        return stats.truncnorm(*ends, loc=loc, scale=scale)
+
+    @cached_property
+    def _mass(self) -> float:
+        return float(law_moments(self._source, np.array([self.lower, self.upper]), self.support)[0, 0])
+
+    @cached_property
+    def _factor(self) -> float:  # type: ignore[override]
+        return 1.0 / self._mass
 
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+        rng = np.random.default_rng(rng)
+        if self._source is not self.law:
+            return np.clip(self._source.rvs(size=size, random_state=rng), self.lower, self.upper)
         low, high = self.law.cdf(self.lower), self.law.cdf(self.upper)
-        u = np.random.default_rng(rng).uniform(low, high, size)
-        return np.clip(self.law.ppf(u), self.lower, self.upper)
+        if low < 0.5:
+            return np.clip(self.law.ppf(rng.uniform(low, high, size)), self.lower, self.upper)
+        low, high = self.law.sf(self.upper), self.law.sf(self.lower)
+        return np.clip(self.law.isf(rng.uniform(low, high, size)), self.lower, self.upper)
 
 
 @serializable("prior-samples")
@@ -278,11 +342,9 @@ class EmpiricalPrior(Prior):
     samples: Array
 
     def __post_init__(self) -> None:
-        samples = np.sort(np.asarray(self.samples, dtype=float).ravel())
-        if samples.size == 0 or not np.all(np.isfinite(samples)):
-            raise DesignError.of("prior", self.samples, "samples must be finite numbers, at least one")
+        samples = np.sort(array("samples", self.samples, ndim=None).ravel())
         samples.setflags(write=False)
-        object.__setattr__(self, "samples", samples)
+        settle(self, samples=samples)
 
     @property
     def support(self) -> tuple[float, float]:
@@ -302,6 +364,12 @@ class EmpiricalPrior(Prior):
     def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
         width = np.asarray(function(np.asarray(edges[:1], dtype=float))).shape[-1]
         return np.zeros((len(edges) - 1, width))
+
+    def symmetric(self) -> bool:
+        return bool(np.array_equal(self.samples, -self.samples[::-1]))
+
+    def standardised(self, centre: float, unit: float) -> EmpiricalPrior:
+        return EmpiricalPrior((self.samples - centre) / unit)
 
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
         return np.random.default_rng(rng).choice(self.samples, size=size)

@@ -13,14 +13,12 @@ is the design's business, not the requirement's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import non_negative, one_of, positive, probability, settle
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
 
@@ -44,7 +42,7 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        settle(self, epsilon=positive("epsilon", self.epsilon))
 
 
 @serializable("approximate-dp")
@@ -69,14 +67,8 @@ class ApproximateDP:
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-        try:
-            delta = float(self.delta)
-        except (TypeError, ValueError):
-            raise DesignError.of("delta", self.delta, "must be a number in [0, 1)") from None
-        if not 0 <= delta < 1:
-            raise DesignError.of("delta", self.delta, "must be in [0, 1)")
-        object.__setattr__(self, "delta", delta)
+        settle(self, epsilon=positive("epsilon", self.epsilon))
+        settle(self, delta=probability("delta", self.delta, below_one=True))
 
 
 @serializable("zcdp")
@@ -96,11 +88,7 @@ class ZeroConcentratedDP:
     xi: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", positive("rho", self.rho))
-        xi = float(self.xi)
-        if not (math.isfinite(xi) and xi >= 0):
-            raise DesignError.of("xi", self.xi, "must be non-negative and finite")
-        object.__setattr__(self, "xi", xi)
+        settle(self, rho=positive("rho", self.rho), xi=non_negative("xi", self.xi))
 
 
 @serializable("metric-dp")
@@ -122,9 +110,9 @@ class MetricDP:
     metric: str | Callable[[Any, Any], Any] = "absolute"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-        if not callable(self.metric) and self.metric not in ("absolute", "squared"):
-            raise DesignError.of("metric", self.metric, 'must be "absolute", "squared" or a callable d(x, y)')
+        settle(self, epsilon=positive("epsilon", self.epsilon))
+        if not callable(self.metric):
+            one_of("metric", self.metric, ("absolute", "squared"))
 
     def distance(self, x: Any, y: Any) -> Any:
         """Distance between inputs, element-wise over arrays."""

@@ -7,23 +7,68 @@ least expected loss within an exact privacy budget and a bias budget.
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import non_negative, settle
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.families import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
 
-__all__ = ["BiasedResult", "BiasedSelection"]
+__all__ = ["BiasedCertificate", "BiasedResult", "BiasedSelection"]
+
+SEARCH = "grid search"
+
+
+@serializable("biased-certificate")
+@dataclass(frozen=True, eq=False)
+class BiasedCertificate(Certificate):
+    """Evidence for a `BiasedQuantizer`: its loss is enclosed in integers, bias and value are computed again in floats.
+
+    Parameters
+    ----------
+    mechanism : BiasedQuantizer
+    design : BiasedSelection
+    value : float
+    """
+
+    mechanism: BiasedQuantizer
+    design: Any
+    value: float
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """Budgets, outputs, input range, and the value that is claimed."""
+        budgets = {"epsilon": Fraction(self.design.privacy.epsilon), "max_bias": self.design.max_bias}
+        bins = tuple(Fraction(b) for b in self.mechanism.bins.tolist())
+        return {**budgets, "bins": bins, "input_range": self.design.input_range, "value": self.value}
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy, bias and value."""
+        design, mechanism = self.design, self.mechanism
+        epsilon, same = design.privacy.epsilon, mechanism.input_range == design.input_range
+        privacy = epsilon - mechanism.proved_loss()
+        bias = design.max_bias - mechanism.max_bias()
+        error = abs(mechanism.expected_loss(design.prior, design.loss) - self.value)
+        return check_table([
+            (f"privacy loss at most {epsilon!r}", PROVED, privacy, same and privacy >= 0),
+            (f"bias at most {design.max_bias!r} on a fine grid", RECOMPUTED, bias, bias >= 0),
+            ("expected loss as stated", RECOMPUTED, -error, error <= 1e-9 * max(1.0, self.value)),
+        ])  # fmt: skip
 
 
 @serializable("biased-result")
@@ -41,13 +86,25 @@ class BiasedResult(Result):
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table
 
+    def _audit(self) -> pd.DataFrame:
+        low, high = self.mechanism.extremes()
+        rho, bias, most = (
+            math.exp(self.design.privacy.epsilon),
+            self.mechanism.max_bias(),
+            self.design.max_bias,
+        )
+        index = [f"output {b:g}" for b in self.mechanism.bins]
+        rows = [("privacy", i, h, rho * l, rho * l - h, math.nan, False) for i, l, h in zip(index, low, high)]
+        rows.append(("bias", "largest", bias, most, most - bias, math.nan, False))
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
     def _evidence(self) -> list[str]:
         return [f"exact loss: {self.epsilon!r}, largest bias: {self.mechanism.max_bias():.6g}"]
 
 
 @serializable("biased-selection")
 @dataclass(frozen=True)
-class BiasedSelection:
+class BiasedSelection(Design):
     """The least-loss biased selection mechanism within a privacy and a bias budget.
 
     Parameters
@@ -82,8 +139,8 @@ class BiasedSelection:
     def __post_init__(self) -> None:
         betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
         settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
-        if not self.max_bias >= 0:
-            raise DesignError.of("max_bias", self.max_bias, "must be non-negative")
+        if not (isinstance(self.max_bias, float) and self.max_bias == math.inf):
+            settle(self, max_bias=non_negative("max_bias", self.max_bias))
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""
@@ -93,37 +150,69 @@ class BiasedSelection:
         family = rqm_family(self.m, q)
         return BiasedQuantizer(Selection(bins, family, family), beta / half, self.input_range)
 
-    def solve(self) -> BiasedResult:
-        """Search the grid.
+    def model(self, **options: Any) -> Any:
+        """Raise DesignError: members are closed forms, and the search has no program."""
+        raise DesignError("BiasedSelection searches closed forms on a grid: there is no program to declare")
+
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        **options: Any,
+    ) -> BiasedResult:
+        """Search the grid; the status is "feasible", and no lower bound is known.
 
         Raises
         ------
         InfeasibleError
-            No point meets both budgets; states the smallest loss and bias met.
+            No point meets both budgets; states the least bias within the privacy budget.
+        SolverError
+            None was met by the time limit.
         """
-        started = time.perf_counter()
-        assert self.grid is not None
-        rows = []
-        for point in self.grid:
-            candidate = self.mechanism(**point)
-            loss = candidate.privacy_loss()
-            if loss <= self.privacy.epsilon:
-                rows.append({**point, "epsilon": loss, "bias": candidate.max_bias(201)})
-        met = [r for r in rows if r["bias"] <= self.max_bias]
-        if not met:
-            least = min((r["bias"] for r in rows), default=math.inf)
+        refuse_unknown(
+            {**options, **({} if solver is None else {"solver": solver})}, "a grid search has no solver"
+        )
+        wanted_gap(gap, 1.0e-6)
+        deadline = Deadline(time_limit)
+        rows, least, tried = self._members(deadline)
+        if not rows and deadline.passed:
+            raise SolverError(
+                "no member within both budgets by the time limit", solver=SEARCH, status="limit"
+            )
+        if not rows:
             raise InfeasibleError(
                 f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "
                 f"max_bias = {self.max_bias:g}; the least bias within the privacy budget is {least:.6g}",
                 least=least,
             )
-        for row in met:
-            candidate = self.mechanism(row["delta"], row["q"], row["beta"])
-            row["value"] = candidate.expected_loss(self.prior, self.loss)
-        table = pd.DataFrame(met).sort_values("value", ignore_index=True)
-        first = table.iloc[0]
-        best = self.mechanism(float(first["delta"]), float(first["q"]), float(first["beta"]))
-        report = SolveReport(
-            "grid search", "optimal", time.perf_counter() - started, iterations=len(self.grid)
-        )
-        return BiasedResult(self, best, float(first["value"]), None, report, table=table)
+        table = pd.DataFrame(rows).sort_values("value", ignore_index=True)
+        best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
+        value, certificate = float(table.loc[0, "value"]), None
+        status = Status.LIMIT if tried < len(self.grid or ()) else Status.FEASIBLE
+        if certify:
+            certificate = BiasedCertificate(best, self, value)
+        elif status is Status.FEASIBLE:
+            status = Status.UNCERTIFIED
+        report = SolveReport(SEARCH, status, deadline.elapsed, iterations=tried)
+        return BiasedResult(self, best, value, None, report, certificate=certificate, table=table)
+
+    def _members(self, deadline: Deadline) -> tuple[list[dict[str, float]], float, int]:
+        """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
+        rows, least, tried = [], math.inf, 0
+        for point in self.grid or ():
+            if deadline.passed:
+                break
+            tried += 1
+            member = self.mechanism(**point)
+            loss = member.privacy_loss()
+            if loss > self.privacy.epsilon:
+                continue
+            bias = member.max_bias(201)
+            least = min(least, bias)
+            if max(bias, member.max_bias() if math.isfinite(self.max_bias) else 0.0) <= self.max_bias:
+                value = member.expected_loss(self.prior, self.loss)
+                rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
+        return rows, least, tried

@@ -13,6 +13,7 @@ import joblib
 
 from mechdesign.errors import DesignError
 from mechdesign.runs.store import Store
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = ["run_chunks"]
 
@@ -25,6 +26,7 @@ def run_chunks(
     jobs: int = 1,
     backend: str = "loky",
     step: Callable[[], None] = lambda: None,
+    deadline: Deadline | None = None,
 ) -> list[Any]:
     """Apply `task` to every chunk and return the results in order.
 
@@ -40,6 +42,8 @@ def run_chunks(
         joblib's: "loky", "threading", "dask", "ray", …
     step : callable
         Called once a finished chunk (a progress bar).
+    deadline : Deadline, optional
+        Chunks that are not finished by then are left out.
 
     Raises
     ------
@@ -56,6 +60,8 @@ def run_chunks(
             store.append(rows)
         done.append(rows)
         step()
+        if deadline is not None and deadline.passed:
+            break
     return done
 
 

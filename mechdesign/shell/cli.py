@@ -1,4 +1,7 @@
-"""The command line: studies, designs from TOML files, audits of result files, solvers."""
+"""The command line: studies, designs from TOML files, audits of result files, solvers.
+
+A command imports what it needs when it runs: help and lists come at once.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,17 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import joblib
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from mechdesign import solvers
-from mechdesign.errors import MechdesignError
-from mechdesign.evidence.results import Result
-from mechdesign.files import load
-from mechdesign.quantizers.common.slack import is_exact
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.shell.report import all_studies, check_study, get_study, run_study
-from mechdesign.shell.spec_file import design_from_toml
+from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
+from mechdesign.shell.studykit import Study
 
 __all__ = ["app", "main"]
 
@@ -47,13 +45,26 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False)
 
 
+def _show(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str | None = None) -> None:
+    def cell(value: Any) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+    table = Table(*map(str, columns), title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*map(cell, row))
+    _console().print(table)
+
+
+def _chosen(names: list[str]) -> list[Study]:
+    return list(all_studies().values()) if names == ["all"] else [get_study(n) for n in names]
+
+
 @study_app.command("list")
 def study_list() -> None:
     """List the studies."""
-    table = Table("study", "title", "regenerates")
-    for study in all_studies().values():
-        table.add_row(study.name, study.title, study.paper)
-    _console().print(table)
+    _show(("study", "title", "regenerates"), ((s.name, s.title, s.paper) for s in all_studies().values()))
 
 
 @study_app.command("run")
@@ -65,10 +76,8 @@ def study_run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show tables.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
-    chosen = all_studies().values() if names == ["all"] else [get_study(n) for n in names]
-    console = None if quiet else _console()
-    for study in chosen:
-        run_study(study, out, data_dir=data_dir, console=console, jobs=jobs)
+    for study in _chosen(names):
+        run_study(study, out, data_dir=data_dir, console=None if quiet else _console(), jobs=jobs)
 
 
 @study_app.command("check")
@@ -79,26 +88,23 @@ def study_check(
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Studies regenerated at a time.")] = 1,
 ) -> None:
     """Regenerate studies elsewhere and compare with committed results, within each table's stated tolerances."""
-    chosen = list(all_studies()) if names == ["all"] else [get_study(n).name for n in names]
+    import joblib
+
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as fresh:
         # Studies are independent: one a process, the longest of them decides.
         work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
-            joblib.delayed(_regenerate)(name, Path(fresh), data_dir) for name in chosen
+            joblib.delayed(run_study)(study, Path(fresh), data_dir=data_dir) for study in _chosen(names)
         )
-        for name, folder in work:
-            found = check_study(folder, kept / name)
+        for folder in work:
+            found = check_study(folder, kept / folder.name)
             problems += found
             seconds = json.loads((folder / "manifest.json").read_text())["seconds"]
-            typer.echo(f"{name}: {'differs' if found else 'as committed'} ({seconds:.1f} s)")
+            typer.echo(f"{folder.name}: {'differs' if found else 'as committed'} ({seconds:.1f} s)")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
         raise typer.Exit(1)
-
-
-def _regenerate(name: str, out: Path, data_dir: Path | None) -> tuple[str, Path]:
-    return name, run_study(get_study(name), out, data_dir=data_dir)
 
 
 @app.command()
@@ -107,6 +113,8 @@ def solve(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Result file to write (JSON).")] = None,
 ) -> None:
     """Solve the design described in a TOML file."""
+    from mechdesign.shell.spec_file import design_from_toml
+
     design, options = design_from_toml(spec)
     result = design.solve(**options)
     typer.echo(str(result))
@@ -118,32 +126,34 @@ def solve(
 @app.command()
 def audit(
     result: Annotated[Path, typer.Argument(help="Result file.")],
-    rows: Annotated[int, typer.Option(help="Rows of least slack to show.")] = 20,
+    rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
     csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
 ) -> None:
     """Recompute every constraint of a stored result from its mechanism alone; exit 1 if one is violated."""
+    from mechdesign.evidence.results import Result
+    from mechdesign.files import load
+    from mechdesign.quantizers.common.slack import is_exact
+    from mechdesign.quantizers.mechanism.quantizer import Quantizer
+
     loaded = load(result)
     if not isinstance(loaded, Result):
-        raise MechdesignError(f"{result}: holds a {type(loaded).__name__}, not a result")
+        raise DesignError(f"{result}: holds a {type(loaded).__name__}, not a result")
     table = loaded.audit()
     typer.echo(str(loaded))
     if csv is not None:
         table.to_csv(csv, index=False)
-    shown = Table(*table.columns, title=f"least slack of {len(table)} constraints", title_justify="left")
-    for values in table.sort_values("slack").head(rows).itertuples(index=False):
-        shown.add_row(*(f"{v:.9g}" if isinstance(v, float) else str(v) for v in values))
-    _console().print(shown)
+    least = table.sort_values("slack").head(rows)
+    _show(table.columns, least.itertuples(index=False), f"least slack of {len(table)} constraints")
     # Rows of the solver's model are evidence, not the definition: they are floats and carry its tolerance.
     definition = table[~table["family"].astype(str).str.startswith("model:")]
-    certified = loaded.certificate
-    if certified is not None and hasattr(certified, "verify") and not certified.verify():
-        raise MechdesignError(f"{result}: the certificate does not verify")
+    if loaded.certificate is not None and not loaded.certificate.verify():
+        raise DesignError(f"{result}: the certificate does not verify")
     # Tables of small exact quantizers are computed in fractions; all others in floats, to rounding.
     mechanism = loaded.mechanism
     tolerance = 0.0 if isinstance(mechanism, Quantizer) and is_exact(mechanism) else 1e-9
     if (definition["slack"] < -tolerance).any():
         worst = definition.loc[definition["slack"].idxmin()]
-        raise MechdesignError(
+        raise DesignError(
             f"{result}: violated: {worst['family']} {worst['index']}, slack {worst['slack']:.3g}"
         )
     typer.echo("every constraint of the definition holds")
@@ -152,32 +162,22 @@ def audit(
 @app.command("solvers")
 def list_solvers() -> None:
     """Show the solver backends and what each can do."""
-    frame = solvers.available()
-    table = Table(*frame.columns)
-    for values in frame.itertuples(index=False):
-        table.add_row(
-            *(
-                ("yes" if v else "no")
-                if isinstance(v, bool)
-                else f"{v:g}"
-                if isinstance(v, float)
-                else str(v)
-                for v in values
-            )
-        )
-    _console().print(table)
+    from mechdesign.solvers.registry import available
+
+    frame = available()
+    _show(frame.columns, frame.itertuples(index=False))
 
 
 def main() -> None:
     """Run the command line; errors a user can mend are one line and exit code 1, no traceback."""
     try:
         app(standalone_mode=True)
-    except MechdesignError as error:
-        typer.echo(f"error: {error}", err=True)
+    except (MechdesignError, OSError, MemoryError) as error:
+        if isinstance(error, BrokenPipeError):  # whatever is left to write has no reader
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        line = " ".join(str(error).split()) or type(error).__name__
+        typer.echo(f"error: {line}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("interrupted; a search with a store continues where it was", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -38,9 +38,14 @@ class Model:
     parameters: Mapping[str, cp.Parameter] = field(default_factory=dict)
     closed_form: Callable[[], Mapping[str, Array]] | None = None
 
+    def __post_init__(self) -> None:
+        DesignError.unless("problem", self.problem, cp.Problem)
+
     @property
     def kind(self) -> str:
         """The smallest class that holds it: "LP", "QP", "SOCP", "SDP" or "EXP"."""
+        if not self.problem.is_dcp():
+            raise DesignError("the model breaks CVXPY's rules for convex problems (DCP)")
         if self.problem.is_lp():
             return "LP"
         if self.problem.is_qp():
@@ -79,7 +84,8 @@ class Capabilities:
     ----------
     kinds : frozenset of str
         Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP", "closed-form".
-    duals, warm_start : bool
+    duals, warm_start, time_limit : bool
+        Whether it gives duals, starts from the last basis, can be told to stop.
     accuracy : float
         Feasibility tolerance it is run with.
     """
@@ -88,6 +94,7 @@ class Capabilities:
     duals: bool = True
     warm_start: bool = False
     accuracy: float = 1e-9
+    time_limit: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,14 +148,15 @@ class Solver(ABC):
         """Whether its library is installed."""
 
     @abstractmethod
-    def solve(self, model: Model, **options: Any) -> Solution:
-        """Solve `model`; never raise for an infeasible or unbounded model, return its status."""
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+        """Solve `model` in at most `time_limit` seconds; the status says if it is infeasible, unbounded, not done.
+
+        Raises
+        ------
+        DesignError
+            An option it does not know.
+        """
 
     def accepts(self, kind: str) -> bool:
         """Whether models of this class can be given to it."""
         return kind in self.capabilities.kinds
-
-    def _unknown_options(self, options: Mapping[str, Any], known: Sequence[str]) -> None:
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise DesignError.of("options", unknown, f"solver {self.name!r} knows {sorted(known)}")

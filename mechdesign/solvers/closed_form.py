@@ -22,7 +22,9 @@ class ClosedFormSolver(Solver):
     def available(self) -> bool:
         return True
 
-    def solve(self, model: Model, **options: Any) -> Solution:
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+        if options:
+            raise DesignError.of("options", sorted(options), "a closed form takes none")
         if model.closed_form is None:
             raise DesignError.of(
                 "solver", self.name, 'this model has no closed form; use "clarabel", "scs" or "highs"'

@@ -33,10 +33,20 @@ class Deadline:
             raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
 
+    @classmethod
+    def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
+        """Return the deadline that is given, and one of so many seconds where none is."""
+        return cls(seconds) if given is None else DesignError.unless("deadline", given, Deadline)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was set."""
+        return time.monotonic() - self._started
+
     @property
     def left(self) -> float:
         """Seconds left, at least 0."""
-        return max(0.0, self.seconds - (time.monotonic() - self._started))
+        return max(0.0, self.seconds - self.elapsed)
 
     @property
     def passed(self) -> bool:

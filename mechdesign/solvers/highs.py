@@ -7,14 +7,15 @@ basis inside HiGHS and re-solves for new parameter values by changing only the c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import highspy
 import numpy as np
 
+from mechdesign.errors import DesignError
 from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
 from mechdesign.solvers.compiled import CompiledLP
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 __all__ = ["HighsSession", "HighsSolver"]
@@ -41,9 +42,25 @@ def engine(**options: Any) -> highspy.Highs:
     highs.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
     highs.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
     for name, value in options.items():
-        if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-            raise ValueError(f"HiGHS refuses the option {name} = {value!r}")
+        try:
+            taken = highs.setOptionValue(name, value) == highspy.HighsStatus.kOk
+        except TypeError:
+            taken = False
+        if not taken:
+            raise DesignError.of("options", {name: value}, "HiGHS refuses it")
     return highs
+
+
+def run(highs: Any) -> Status:
+    """Solve from the last basis."""
+    highs.run()
+    status = highs.getModelStatus()
+    if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        highs.setOptionValue("presolve", "off")
+        highs.run()
+        highs.setOptionValue("presolve", "choose")
+        status = highs.getModelStatus()
+    return _STATUS.get(status, Status.FAILED)
 
 
 class HighsSession:
@@ -57,7 +74,7 @@ class HighsSession:
     """
 
     def __init__(self, compiled: CompiledLP, point: Array, **options: Any) -> None:
-        self.compiled = compiled
+        self.compiled = DesignError.unless("compiled", compiled, CompiledLP)
         self.highs: Any = engine(**options)  # its type stubs lack several methods
         matrix, rhs, cost = compiled.coefficients(point)
         self._pass(matrix, rhs, cost)
@@ -148,14 +165,7 @@ class HighsSession:
 
     def run(self) -> Status:
         """Solve from the last basis."""
-        self.highs.run()
-        status = self.highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-            self.highs.setOptionValue("presolve", "off")
-            self.highs.run()
-            self.highs.setOptionValue("presolve", "choose")
-            status = self.highs.getModelStatus()
-        return _STATUS.get(status, Status.FAILED)
+        return run(self.highs)
 
     def value(self) -> float:
         """Objective value of the last run."""
@@ -181,20 +191,21 @@ class HighsSolver(Solver):
     def available(self) -> bool:
         return True
 
-    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        defaults: dict[str, Any] = {"solver": self._method}
-        if self._method == "pdlp":
-            defaults["kkt_tolerance"] = self.capabilities.accuracy
-        return {**defaults, **options}
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+        return self.solve_from(model, None, time_limit=time_limit, **options)[0]
 
-    def solve(self, model: Model, **options: Any) -> Solution:
-        return self.solve_from(model, None, **options)[0]
-
-    def solve_from(self, model: Model, basis: Any, **options: Any) -> tuple[Solution, Any]:
+    def solve_from(
+        self, model: Model, basis: Any, *, time_limit: float | None = None, **options: Any
+    ) -> tuple[Solution, Any]:
         """Solve from the basis of a model of the same shape (None: from scratch); return the last basis too."""
-        started = time.perf_counter()
+        started, deadline = time.perf_counter(), Deadline(time_limit)
+        settings: dict[str, Any] = {"solver": self._method}
+        if self._method == "pdlp":
+            settings["kkt_tolerance"] = self.capabilities.accuracy
         compiled = CompiledLP(model)
-        session = HighsSession(compiled, compiled.point(), **self._options(options))
+        session = HighsSession(compiled, compiled.point(), **{**settings, **options})
+        if deadline.finite:
+            session.highs.setOptionValue("time_limit", deadline.left)
         if basis is not None:
             session.highs.setBasis(basis)
         built = time.perf_counter()

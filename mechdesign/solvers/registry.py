@@ -6,6 +6,7 @@ that names a `Solver` instance, class or factory.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -15,6 +16,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.base import Model, Solution, Solver, Status
 from mechdesign.solvers.closed_form import ClosedFormSolver
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.highs import HighsSolver
 from mechdesign.solvers.through_cvxpy import CvxpySolver
 
@@ -33,8 +35,7 @@ def register(solver: Solver, *, replace: bool = False) -> None:
     DesignError
         Not a `Solver`, or the name is taken and `replace` is false.
     """
-    if not isinstance(solver, Solver):
-        raise DesignError.of("solver", solver, "must be an instance of mechdesign.solvers.Solver")
+    DesignError.unless("solver", solver, Solver)
     if solver.name in _REGISTRY and not replace:
         raise DesignError.of(
             "solver", solver.name, "is already registered; pass replace=True to take its place"
@@ -44,9 +45,10 @@ def register(solver: Solver, *, replace: bool = False) -> None:
 
 def unregister(name: str) -> None:
     """Remove a backend."""
-    _REGISTRY.pop(name, None)
+    _REGISTRY.pop(DesignError.unless("name", name, str), None)
 
 
+@cache
 def _load_entry_points() -> None:
     for entry in metadata.entry_points(group=GROUP):
         loaded = entry.load()
@@ -64,7 +66,7 @@ def get(name: str) -> Solver:
     True
     """
     _load_entry_points()
-    if name in _REGISTRY:
+    if isinstance(name, str) and name in _REGISTRY:
         return _REGISTRY[name]
     if isinstance(name, str) and name.upper() in cp.installed_solvers():
         return CvxpySolver(name, name.upper(), _CONIC)
@@ -92,6 +94,7 @@ def available() -> pd.DataFrame:
             ),
             "duals": solver.capabilities.duals,
             "warm start": solver.capabilities.warm_start,
+            "time limit": solver.capabilities.time_limit,
             "tolerance": solver.capabilities.accuracy,
         }
         for name, solver in _REGISTRY.items()
@@ -118,7 +121,15 @@ def _candidates(model: Model, solver: str | None, fallback: bool) -> list[Solver
     return first + others
 
 
-def solve(model: Model, solver: str | None = None, *, fallback: bool = True, **options: Any) -> Solution:
+def solve(
+    model: Model,
+    solver: str | None = None,
+    *,
+    time_limit: float | None = None,
+    deadline: Deadline | None = None,
+    fallback: bool = True,
+    **options: Any,
+) -> Solution:
     """Solve `model` with the named backend, or the first capable one.
 
     A backend that fails hands over to the next capable one; the solution lists those that failed.
@@ -128,6 +139,10 @@ def solve(model: Model, solver: str | None = None, *, fallback: bool = True, **o
     model : Model
     solver : str, optional
         Registered name or CVXPY name; chosen from the model's class when not named.
+    time_limit : float, optional
+        Seconds for all of it, those that take over included.
+    deadline : Deadline, optional
+        The same, begun earlier.
     fallback : bool
         Whether another solver may take over.
     **options
@@ -138,12 +153,23 @@ def solve(model: Model, solver: str | None = None, *, fallback: bool = True, **o
     InfeasibleError
         The model has no feasible point.
     SolverError
-        It is unbounded, or every backend failed; carries the last backend's own status.
+        It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
+        backend's own status.
     """
+    DesignError.unless("model", model, Model)
+    deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
     for index, backend in enumerate(_candidates(model, solver, fallback)):
-        answer = backend.solve(model, **(options if index == 0 else {}))
+        given = options if index == 0 else {}
+        if deadline.finite:
+            if not backend.capabilities.time_limit:
+                failures.append(f"{backend.name}: keeps no time limit")
+                continue
+            if deadline.passed:
+                break
+            given = {**given, "time_limit": max(deadline.left, 1e-9)}
+        answer = backend.solve(model, **given)
         if answer.status is Status.OPTIMAL:
             return answer.tagged(requested=solver, fallbacks=tuple(failures))
         if answer.status is Status.INFEASIBLE:
@@ -159,6 +185,12 @@ def solve(model: Model, solver: str | None = None, *, fallback: bool = True, **o
             last = answer
     if last is not None:
         return last.tagged(requested=solver, fallbacks=tuple(failures))
+    if deadline.passed:
+        raise SolverError(
+            f"no solution within the time limit of {deadline.seconds:g} s",
+            solver=solver or "any",
+            status="limit",
+        )
     status = failures[-1] if failures else "no capable solver"
     raise SolverError(
         f"no solver answered: {'; '.join(failures) or status}", solver=solver or "any", status=status

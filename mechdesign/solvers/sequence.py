@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mechdesign.solvers.base import Model, Solution, Status
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.highs import HighsSolver
 from mechdesign.solvers.registry import get, solve
 
@@ -20,6 +21,8 @@ class SolveSequence:
     ----------
     solver : str, optional
         Any registered backend; HiGHS's simplex (default) is warm-started.
+    deadline : Deadline, optional
+        Kept by every solve.
     **options
         The backend's own options.
 
@@ -32,8 +35,11 @@ class SolveSequence:
     last : Solution or None
     """
 
-    def __init__(self, solver: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, solver: str | None = None, *, deadline: Deadline | None = None, **options: Any
+    ) -> None:
         self.name = "highs" if solver is None else solver
+        self.deadline = Deadline.of(deadline)
         self.options = options
         self.count = 0
         self.last: Solution | None = None
@@ -59,12 +65,17 @@ class SolveSequence:
             self._shape = model.size
             # Badly scaled programs can keep the simplex method turning at the tightest tolerance.
             for loose in ({}, _LOOSE):
-                answer, self._basis = backend.solve_from(model, basis, **{**limit, **loose, **self.options})
+                if self.deadline.passed:
+                    break
+                seconds = self.deadline.left if self.deadline.finite else None
+                answer, self._basis = backend.solve_from(
+                    model, basis, time_limit=seconds, **{**limit, **loose, **self.options}
+                )
                 if answer.status is Status.OPTIMAL:
                     return answer.tagged(requested=self.name)
                 basis = self._basis if answer.status is Status.LIMIT else None
             self._basis = None
-        return solve(model, self.name, **self.options)
+        return solve(model, self.name, deadline=self.deadline, **self.options)
 
     def total(self, solution: Solution) -> Solution:
         """Return `solution` with the effort of the whole sequence."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
+from mechdesign.errors import DesignError
 from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = ["CvxpySolver"]
 
@@ -22,6 +26,21 @@ _STATUS = {
     "unbounded_inaccurate": Status.UNBOUNDED,
     "user_limit": Status.LIMIT,
 }
+
+# How each library is told to stop after so many seconds.
+_LIMITS: dict[str, Callable[[float], dict[str, Any]]] = {
+    "CLARABEL": lambda t: {"time_limit": t},
+    "COPT": lambda t: {"TimeLimit": t},
+    "CPLEX": lambda t: {"cplex_params": {"timelimit": t}},
+    "GUROBI": lambda t: {"TimeLimit": t},
+    "HIGHS": lambda t: {"time_limit": t},
+    "MOSEK": lambda t: {"mosek_params": {"MSK_DPAR_OPTIMIZER_MAX_TIME": t}},
+    "OSQP": lambda t: {"time_limit": t},
+    "SCIPY": lambda t: {"scipy_options": {"time_limit": t}},
+    "SCS": lambda t: {"time_limit_secs": t},
+    "XPRESS": lambda t: {"maxtime": t},
+}
+_OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
 
 
 class CvxpySolver(Solver):
@@ -51,23 +70,35 @@ class CvxpySolver(Solver):
         self.name = name
         self._cvxpy_name = cvxpy_name
         self._options = dict(options or {})
-        self.capabilities = Capabilities(kinds, warm_start=False, accuracy=accuracy)
+        self.capabilities = Capabilities(
+            kinds, warm_start=False, accuracy=accuracy, time_limit=cvxpy_name in _LIMITS
+        )
 
     def available(self) -> bool:
         return self._cvxpy_name in cp.installed_solvers()
 
-    def solve(self, model: Model, **options: Any) -> Solution:
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
         problem = model.problem
-        started = time.perf_counter()
+        started, deadline = time.perf_counter(), Deadline(time_limit)
         native, status = "", Status.FAILED
+        settings = {**self._options, **options}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # CVXPY's accuracy warning; the status says the same.
-                problem.solve(solver=self._cvxpy_name, **{**self._options, **options})
+                if deadline.finite:
+                    problem.get_problem_data(self._cvxpy_name)  # compiled once, kept by CVXPY
+                    settings |= _LIMITS[self._cvxpy_name](max(deadline.left, 1e-9))
+                problem.solve(solver=self._cvxpy_name, **settings)
             native = str(problem.status)
             status = _STATUS.get(native, Status.FAILED)
-        except cp.error.SolverError as error:
-            native = str(error)
+        except (cp.error.SolverError, TypeError, ValueError, AttributeError, KeyError) as error:
+            native = " ".join(str(error).split())
+            if options and (not isinstance(error, cp.error.SolverError) or _OPTION.search(native)):
+                raise DesignError.of("options", options, f"{self.name} refuses them: {native}") from None
+            if not isinstance(error, cp.error.SolverError):
+                raise
+        if status in (Status.FAILED, Status.INACCURATE) and deadline.passed:
+            status = Status.LIMIT
         elapsed = time.perf_counter() - started
         stats = problem.solver_stats
         seconds = float(stats.solve_time) if stats is not None and stats.solve_time is not None else elapsed

@@ -36,9 +36,9 @@ def main() -> None:
     }
     print(f"rng.random(10**7): {1e3 * bare:.0f} ms")
     for name, mechanism in made.items():
-        fast = seconds(lambda mechanism=mechanism: mechanism.sample(x, rng))
+        fast = seconds(lambda mechanism=mechanism: mechanism.sample(x, rng=rng))
         few = x[: 10**6]
-        exact = seconds(lambda mechanism=mechanism, few=few: mechanism.sample_exact(few), 3)
+        exact = seconds(lambda mechanism=mechanism, few=few: mechanism.release(few), 3)
         print(
             f"{name}: sample {1e3 * fast:.0f} ms, ratio {fast / bare:.2f} (bar: 6); exact {1e6 / exact:.3g} a second (bar: 2e5)"
         )

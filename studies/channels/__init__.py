@@ -1,1 +1,1 @@
-"""Studies of the wing ``channels``."""
+"""Studies of metric-private channels."""

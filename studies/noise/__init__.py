@@ -1,1 +1,1 @@
-"""Studies of the wing ``noise``."""
+"""Studies of additive noise: allocations, flipped Huber, the optimum."""

@@ -14,7 +14,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 DELTA = 1e-6
 PROFILES = ("uniform", "linear", "quadratic", "exponential", "one-hot")
@@ -412,11 +412,6 @@ def coordinate_descent(report: Report, passes: int = 50, trials: int = 3) -> Non
     )
 
 
-@study(
-    "allocation",
-    title="Noise for unequal sensitivities",
-    paper="Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity",
-)
 def run(report: Report) -> None:
     """Write the study."""
     report.text(

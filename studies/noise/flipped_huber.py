@@ -16,7 +16,7 @@ from scipy import optimize, stats
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 EPSILONS = (0.2, 0.4, 1.0, 2.2, 5.0)
 PRINTED_SUFFICIENT = (7237.09, 1971.36, 359.57, 87.09, 19.49)
@@ -384,11 +384,6 @@ def gains(report: Report) -> None:
     )
 
 
-@study(
-    "flipped-huber",
-    title="Flipped Huber noise: what exact accounting says",
-    paper="Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",
-)
 def run(report: Report) -> None:
     """Regenerate the figures and tables, and explain the printed values that do not reconcile."""
     report.text(

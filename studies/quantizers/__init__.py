@@ -1,1 +1,1 @@
-"""Studies of the wing ``quantizers``."""
+"""Studies of randomized quantizers: OPTM, RQM, ERM, MVU and the optimum."""

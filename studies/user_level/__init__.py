@@ -1,1 +1,1 @@
-"""Studies of the wing ``user_level``."""
+"""Studies of user-level metric privacy."""

@@ -15,7 +15,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 USERS, DAYS, EPSILON, DELTA = 1000, 30, 1.0, 1e-6
 SIDE, SPAN = 7, 0.09  # cells per side; half the side of the city in degrees of latitude
@@ -66,11 +66,6 @@ def average_distance(space: md.MetricSpace, data: np.ndarray, alpha: float) -> p
     return pd.DataFrame(rows)
 
 
-@study(
-    "location",
-    title="Daily locations of a city, private in the earth mover's distance",
-    paper="Metric differential privacy at the user level via the earth mover's distance, the running example",
-)
 def run(report: Report) -> None:
     space = city()
     data = tracks(space, report.rng("tracks"))

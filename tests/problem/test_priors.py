@@ -65,7 +65,7 @@ def test_cells_add_up(data) -> None:
 
 
 def test_integrals_of_kinks() -> None:
-    got = law_integrals(stats.uniform(-1, 2).pdf, lambda x: np.abs(x - 0.123)[:, None], np.array([-1.0, 1.0]))
+    got = law_integrals(stats.uniform(-1, 2), lambda x: np.abs(x - 0.123)[:, None], np.array([-1.0, 1.0]))
     assert got[0, 0] == pytest.approx(((1.123) ** 2 + (0.877) ** 2) / 4, abs=1e-11)
 
 
@@ -82,7 +82,7 @@ def test_symmetry_is_recognised() -> None:
         (stats.norm(), "unbounded support"),
         (stats.uniform(-2, 4), "mass outside the input range"),
         ([0.0, float("nan")], "finite numbers"),
-        ([], "at least one"),
+        ([], "non-empty"),
         ("uniform", "frozen scipy.stats law"),
         (stats.poisson(3), "continuous"),
         ([0.0, 3.0], "mass outside"),

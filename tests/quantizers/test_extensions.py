@@ -48,7 +48,7 @@ def test_piecewise_mechanism(epsilon: float, x: float) -> None:
 )
 def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> None:
     for x in (-1.0, 0.3, 1.0):
-        y = mechanism.sample(np.full(200_000, x), 5)
+        y = mechanism.sample(np.full(200_000, x), rng=5)
         errors = y - x
         assert abs(errors.mean()) < 4.5 * errors.std() / math.sqrt(len(y))
         squared = errors**2
@@ -69,11 +69,11 @@ def test_vectors_split_the_budget() -> None:
     vector = md.VectorQuantizer(coordinate, 10, scale=0.01)
     assert 10.0 <= vector.privacy_loss() <= 10.000001
     x = np.random.default_rng(0).uniform(-0.01, 0.01, (20_000, 10))
-    y = vector.sample(x, 1)
+    y = vector.sample(x, rng=1)
     assert set(np.unique(np.round(y / 0.01, 9))) == {-3.0, -0.5, 0.5, 3.0}
     error = ((y - x) ** 2).sum(axis=1)
     assert abs(error.mean() - vector.expected_squared_error(UNIFORM)) < 4.5 * error.std() / math.sqrt(len(x))
-    assert vector.sample_exact(x[:7]).shape == (7, 10)
+    assert vector.release(x[:7]).shape == (7, 10)
     with pytest.raises(md.DesignError, match="last axis must be 10"):
         vector.sample(np.zeros((3, 4)))
     with pytest.raises(md.DesignError, match="dimension"):

@@ -15,7 +15,7 @@ from strategies import priors, selections
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.mechanism.sampling import ExactSampler
+from mechdesign.quantizers.mechanism.sampling import ExactSampler, segment_finder
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -169,9 +169,9 @@ def chi_square(mechanism: md.Quantizer, x: float, draws: np.ndarray) -> float:
 def test_samplers_follow_the_law(x: float) -> None:
     """χ² at 10⁶ draws, fast and exact; and every mean is the input."""
     mechanism = md.Quantizer.erm([-2.5, -0.5, 0.1, 0.6, 2.0], 0.8, (-1, 1)).certified()
-    fast = mechanism.sample(np.full(10**6, x), 7)
+    fast = mechanism.sample(np.full(10**6, x), rng=7)
     assert chi_square(mechanism, x, fast) > 1e-4
-    exact = mechanism.sample_exact(np.full(10**6, x))
+    exact = mechanism.release(np.full(10**6, x))
     # Not seeded, by design: one false alarm in 10⁸ runs.
     assert chi_square(mechanism, x, exact) > 1e-8
 
@@ -182,33 +182,19 @@ def test_exact_sampler_uses_the_certified_weights() -> None:
     sampler.draw(np.zeros(8))
     for segment in range(len(law.knots) - 1):
         for end in (0, 1):
-            weights = sampler.integer_weights(segment, end)
-            assert [Fraction(w, sum(weights)) for w in weights] == law.row(segment, end)
-    for (segment, end), cumulative in sampler.weights.items():
-        steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
-        assert steps == law.row(segment, end)
-
-
-def test_exact_comparisons_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When 64 bits do not decide, further bits do."""
-    from mechdesign.quantizers.mechanism import sampling
-
-    third = Fraction(1, 3)
-    word = int(third * 2**64)
-    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\x00" * n)
-    assert sampling._below(word, third) and sampling._locate(word, [1, 3]) == 0
-    monkeypatch.setattr(sampling.os, "urandom", lambda n: b"\xff" * n)
-    assert not sampling._below(word, third) and sampling._locate(word, [1, 3]) == 1
+            cumulative = sampler.row(segment, end).cumulative
+            steps = [Fraction(b - a, cumulative[-1]) for a, b in zip([0, *cumulative], cumulative)]
+            assert steps == law.row(segment, end)
 
 
 def test_sampling_is_reproducible_and_keeps_shapes() -> None:
     mechanism = md.Quantizer.rqm(np.linspace(-2, 2, 16), 0.3, (-1, 1))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 4, 5))
-    assert mechanism.sample(x, 1).shape == x.shape == mechanism.certified().sample_exact(x).shape
-    assert np.array_equal(mechanism.sample(x, 1), mechanism.sample(x, np.random.default_rng(1)))
+    assert mechanism.sample(x, rng=1).shape == x.shape == mechanism.certified().release(x).shape
+    assert np.array_equal(mechanism.sample(x, rng=1), mechanism.sample(x, rng=np.random.default_rng(1)))
     big = np.random.default_rng(0).uniform(-1, 1, 600_000)
-    assert np.array_equal(mechanism.sample(big, 5), mechanism.sample(big, 5))
-    assert abs(np.mean(mechanism.sample(big, 5) - big)) < 5 * 2 / math.sqrt(len(big))
+    assert np.array_equal(mechanism.sample(big, rng=5), mechanism.sample(big, rng=5))
+    assert abs(np.mean(mechanism.sample(big, rng=5) - big)) < 5 * 2 / math.sqrt(len(big))
 
 
 def test_many_uneven_knots() -> None:
@@ -216,13 +202,11 @@ def test_many_uneven_knots() -> None:
     knots = np.concatenate([[-1.0], -1 + np.geomspace(1e-9, 1, 30), [1.0]])
     rows = np.stack([np.linspace(0.7, 0.3, len(knots)), np.linspace(0.3, 0.7, len(knots))], axis=1)
     mechanism = md.Quantizer.interpolated([-2, 2], knots, rows)
-    from mechdesign.quantizers.mechanism.sampling import _Guide
-
     x = np.concatenate([np.random.default_rng(0).uniform(-1, 1, 10_000), knots, np.nextafter(knots[1:], -2)])
     expected = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    assert np.array_equal(_Guide(mechanism.knots).segment(x), expected)
+    assert np.array_equal(segment_finder(mechanism.knots)(x), expected)
     even = np.linspace(-1, 1, 17)
-    assert np.array_equal(_Guide(even).segment(x), np.clip(np.searchsorted(even, x, side="right") - 1, 0, 15))
+    assert np.array_equal(segment_finder(even)(x), np.clip(np.searchsorted(even, x, side="right") - 1, 0, 15))
 
 
 BAD_BINS = [
@@ -230,7 +214,7 @@ BAD_BINS = [
     ([-1.0, 0.0, 0.0, 1.0], "repeated"),
     ([-1.0, float("nan"), 1.0], "finite"),
     ([0.0], "at least 2"),
-    ("abc", "sequence of numbers"),
+    ("abc", "finite numbers"),
 ]
 
 
@@ -258,7 +242,7 @@ def test_bad_inputs() -> None:
     with pytest.raises(md.DesignError, match="sums to"):
         md.Quantizer.from_selection([-2, 0, 2], [[1, 0], [0.5, 0.6]], None, (-1, 1))
     with pytest.raises(md.DesignError, match="no exact law"):
-        mechanism.sample_exact(0.0)
+        mechanism.release(0.0)
     with pytest.raises(md.DesignError, match="lower < upper"):
         md.Quantizer.rqm([-2, 2], 0.5, (1, -1))
 
@@ -269,12 +253,12 @@ def test_tensors(seed: int) -> None:
     torch = pytest.importorskip("torch")
     mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
     x = torch.full((20_000,), 0.3, dtype=torch.float32)
-    y = mechanism.sample(x, seed)
+    y = mechanism.sample(x, rng=seed)
     assert y.dtype == x.dtype and y.device == x.device and y.shape == x.shape
     counts = np.array([(y == float(b)).sum().item() for b in mechanism.bins])
     assert stats.chisquare(counts, mechanism.probabilities(0.3) * len(x)).pvalue > 1e-6
     with pytest.raises(md.DesignError, match="clip=True"):
-        mechanism.sample(x * 10, seed)
+        mechanism.sample(x * 10, rng=seed)
 
 
 def test_pictures() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import mechdesign as md
+import mechdesign.solvers.registry as registry
 from mechdesign import solvers
 from mechdesign.solvers import Capabilities, CompiledLP, HighsSession, Model, Solution, Solver, Status
 
@@ -22,6 +25,14 @@ def lp(scale: float = 1.0, *, bound: float | None = None) -> Model:
     extra = [] if bound is None else [x[0] + x[1] <= bound]
     problem = cp.Problem(cp.Minimize(2 * x[0] + 3 * x[1]), [*families.values(), *extra])
     return Model(problem, {"x": x}, families)
+
+
+def hard() -> Model:
+    """A dense program of 600 rows and 900 columns: more than a fifth of a second for every backend."""
+    rng = np.random.default_rng(0)
+    x = cp.Variable(900, bounds=[0, 1])
+    rows = rng.normal(size=(600, 900)) @ x <= 3
+    return Model(cp.Problem(cp.Minimize(rng.normal(size=900) @ x), [rows]), {"x": x}, {"rows": rows})
 
 
 @pytest.mark.parametrize("name", LP_SOLVERS)
@@ -59,6 +70,25 @@ class TestConformance:
         assert answer.dual["rows"].shape == (3,)
         assert float(answer.dual["rows"] @ [1, 1, 2]) == pytest.approx(2, abs=self.tolerance(name))
 
+    def test_time_limit(self, name: str) -> None:
+        with pytest.raises(md.SolverError, match="time limit") as caught:
+            solvers.solve(lp(), name, time_limit=1e-6)
+        assert caught.value.status == "limit"
+        assert solvers.solve(lp(), name, time_limit=60).value == pytest.approx(9, abs=self.tolerance(name))
+        started = time.perf_counter()
+        with pytest.raises(md.SolverError, match="time limit"):
+            solvers.solve(hard(), name, time_limit=0.2)
+        assert time.perf_counter() - started < 1.2 + 0.5  # the last half second: a loaded machine
+
+    @pytest.mark.parametrize("options", [{"nonsense": 1}, {"nonsense": "x", "other": None}])
+    def test_unknown_options(self, name: str, options: dict[str, object]) -> None:
+        with pytest.raises(md.DesignError, match=r"options = .*nonsense"):
+            solvers.solve(lp(), name, **options)
+
+    def test_status_is_the_packages(self, name: str) -> None:
+        assert type(solvers.get(name).solve(lp()).status) is Status
+        assert type(solvers.get(name).solve(lp(bound=1.0)).status) is Status
+
     def test_badly_scaled(self, name: str) -> None:
         answer = solvers.solve(lp(scale=1e5), name, fallback=False)
         assert answer.value == pytest.approx(9, abs=1e3 * self.tolerance(name))
@@ -69,8 +99,20 @@ def test_registry_rejects_the_unknown() -> None:
         solvers.get("gurbi")
     with pytest.raises(md.DesignError, match="already registered"):
         solvers.register(solvers.get("highs"))
-    with pytest.raises(md.DesignError, match="instance of"):
+    with pytest.raises(md.DesignError, match="must be a Solver"):
         solvers.register("highs")  # type: ignore[arg-type]
+
+
+def test_what_is_no_model() -> None:
+    with pytest.raises(md.DesignError, match="model = 'x'"):
+        solvers.solve("x")  # type: ignore[arg-type]
+    with pytest.raises(md.DesignError, match="problem = 3"):
+        Model(3)  # type: ignore[arg-type]
+    x = cp.Variable()
+    with pytest.raises(md.DesignError, match="DCP"):
+        solvers.solve(Model(cp.Problem(cp.Minimize(cp.sqrt(x))), {"x": x}))
+    with pytest.raises(md.DesignError, match="solver = \\['highs'\\]"):
+        solvers.solve(lp(), ["highs"])  # type: ignore[arg-type]
 
 
 def test_wrong_class_is_refused() -> None:
@@ -83,11 +125,13 @@ def test_wrong_class_is_refused() -> None:
 class Broken(Solver):
     name = "broken"
     capabilities = Capabilities(frozenset({"LP"}))
+    pause = 0.0
 
     def available(self) -> bool:
         return True
 
-    def solve(self, model: Model, **options: object) -> Solution:
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: object) -> Solution:
+        time.sleep(self.pause)
         return Solution(
             Status.FAILED, float("nan"), {}, {}, self.name, 0.0, native_status="numerical trouble"
         )
@@ -105,20 +149,44 @@ def test_failure_falls_back_and_says_so() -> None:
         solvers.unregister("broken")
 
 
+def test_who_takes_over_keeps_the_limit() -> None:
+    """`solve(solver="highs", time_limit=1e-6)` was answered by Clarabel, without the limit."""
+    late, deaf = Broken(), Broken()
+    late.pause, deaf.name = 0.2, "deaf"
+    deaf.capabilities = Capabilities(frozenset({"LP"}), time_limit=False)
+    for backend in (late, deaf):
+        solvers.register(backend)
+    try:
+        with pytest.raises(md.SolverError, match="time limit") as caught:
+            solvers.solve(lp(), "broken", time_limit=0.1)
+        assert caught.value.status == "limit"
+        assert solvers.solve(lp(), "broken", time_limit=30).solver == "highs"
+        assert solvers.solve(lp(), "deaf", time_limit=30).fallbacks == ("deaf: keeps no time limit",)
+    finally:
+        solvers.unregister("broken")
+        solvers.unregister("deaf")
+
+
 def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         def load(self) -> type:
             return Broken
 
+    registry._load_entry_points.cache_clear()
     monkeypatch.setattr("mechdesign.solvers.registry.metadata.entry_points", lambda group: [Entry()])
     try:
         assert solvers.get("broken").name == "broken"
         assert "broken" in set(solvers.available()["solver"])
     finally:
         solvers.unregister("broken")
+        registry._load_entry_points.cache_clear()
 
 
 def test_any_cvxpy_solver_by_name() -> None:
+    with pytest.raises(md.SolverError, match="time limit"):
+        solvers.solve(hard(), "scipy", time_limit=0.2)
+    with pytest.raises(md.DesignError, match="nonsense"):
+        solvers.solve(lp(), "osqp", nonsense=1)
     assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from mechdesign.accounting.loss import CentredLoss
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import CentredLoss, loss_of
 from mechdesign.accounting.profile import profile_epsilon
-from mechdesign.accounting.terms import AtomicLoss, loss_of
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.accounting.interval import SMALLEST_DELTA, _Plan, _plan, delta_interval, upper_delta
+from mechdesign.accounting.interval import SMALLEST_DELTA, GridPlan, delta_interval, plan_grid, upper_delta
+from mechdesign.accounting.loss import loss_of
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
-from mechdesign.accounting.terms import NoiseTerm, loss_of
+from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.calibration.renyi import concentrated_rho
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -152,7 +153,7 @@ class _Planned:
 
     def __init__(self, epsilon: float, sensitivity: float, dimension: int) -> None:
         self._epsilon, self._sensitivity, self._dimension = epsilon, sensitivity, dimension
-        self._plan: _Plan | None = None
+        self._plan: GridPlan | None = None
         self._planned_at = 0.0
         self._theta = 0.0
 
@@ -162,10 +163,10 @@ class _Planned:
         spread = float(law.std())
         if self._plan is None or abs(spread / self._planned_at - 1) > 0.2:
             term = NoiseTerm(law, self._sensitivity, self._dimension)
-            self._plan = _plan((term,), self._epsilon, 0.01)
+            self._plan = plan_grid((term,), self._epsilon, 0.01)
             self._planned_at, self._theta = spread, self._plan.theta
         losses = ((loss_of(law, self._sensitivity), self._dimension),)
-        plan = _Plan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
+        plan = GridPlan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
         value, tilt = composed_delta(parts, self._epsilon, guess=self._theta)
         self._theta = tilt.theta

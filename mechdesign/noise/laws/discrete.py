@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import positive, whole
@@ -99,10 +100,10 @@ class DiscreteGaussian(stats.rv_discrete):
         k, mass, _ = _table(float(sigma))
         return float(np.sum(np.abs(k) * mass))
 
-    def _loss_atoms(self, sensitivity: float, scale: float, sigma: float) -> tuple[Any, Any]:
-        shift = _whole(sensitivity)
-        k, mass, _ = _table(float(sigma))
-        return (shift * (shift + 2 * k)) / (2 * float(sigma) ** 2), mass
+    def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
+        shift = _whole(ratio)
+        k, mass, _ = _table(sigma)
+        return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 
 
 discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", a=-np.inf, shapes="sigma")

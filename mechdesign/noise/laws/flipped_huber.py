@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from mechdesign.accounting.law import UnitLoss
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import non_negative, positive
@@ -136,37 +137,40 @@ class FlippedHuber(SymmetricLaw):
         tails = tails + np.logaddexp(special.log_ndtr(a - b), special.log_ndtr(-a - b))
         return np.logaddexp(tails, log_b + np.logaddexp(log_rise, fall)) - np.log(_kappa(b))
 
-    # The centred privacy loss at unit scale (used by mechdesign.accounting).
+    def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
+        r = ratio
 
-    def _unit_loss(self, t: Any, r: float, b: float) -> Any:
         def rho(x: Any) -> Any:
             x = np.abs(x)
             return np.where(x <= b, b * x, (x * x + b * b) / 2)
 
-        both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
-        return np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
+        def loss(t: Any) -> Any:
+            both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
+            return np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
 
-    def _unit_inverse(self, v: Any, r: float, b: float) -> Any:
-        # sup{t : loss(t) <= |v|}, the four pieces of the paper's Appendix C, odd in v.
-        w = np.abs(v)
-        first = max(r - b, 0.0)
-        v1 = (first * first + 2 * b * r) / 2
-        v2 = (r + 2 * b) * r / 2
-        out = np.where(w < v1, np.sqrt(2 * (w + b * r)) - r / 2 - b, w / r)
-        out = np.where((w >= v1) & (w <= v2), np.sqrt(2 * np.maximum(w - b * r, 0)) - r / 2 + b, out)
-        if b > r / 2:
-            out = np.where(w < min(2 * b - r, r) * b, w / (2 * b), out)
-        if b < r / 2:
-            out = np.where(w < (r - 2 * b) * r / 2, w / r, out)
-        # For v < 0 the supremum of {loss <= v} is minus the infimum of {loss >= |v|}: they differ at atoms.
-        at_atom = (v < 0) & (w == b * r) & (b > r)
-        return np.where(v >= 0, out, np.where(at_atom, -r / 2, -out))
+        return UnitLoss(
+            loss,
+            lambda v: _inverse_loss(v, r, b),
+            atoms=(b * r,) if b > r else (),
+            kinks=(r / 2, abs(b - r / 2), b + r / 2),
+        )
 
-    def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
-        return (b * r,) if b > r else ()
 
-    def _unit_kinks(self, r: float, b: float) -> tuple[float, ...]:
-        return (r / 2, abs(b - r / 2), b + r / 2)
+def _inverse_loss(v: Any, r: float, b: float) -> Any:
+    """sup{t : loss(t) <= v}: the four pieces of the paper's Appendix C, odd in v."""
+    w = np.abs(v)
+    first = max(r - b, 0.0)
+    v1 = (first * first + 2 * b * r) / 2
+    v2 = (r + 2 * b) * r / 2
+    out = np.where(w < v1, np.sqrt(2 * (w + b * r)) - r / 2 - b, w / r)
+    out = np.where((w >= v1) & (w <= v2), np.sqrt(2 * np.maximum(w - b * r, 0)) - r / 2 + b, out)
+    if b > r / 2:
+        out = np.where(w < min(2 * b - r, r) * b, w / (2 * b), out)
+    if b < r / 2:
+        out = np.where(w < (r - 2 * b) * r / 2, w / r, out)
+    # For v < 0 the supremum of {loss <= v} is minus the infimum of {loss >= |v|}: they differ at atoms.
+    at_atom = (v < 0) & (w == b * r) & (b > r)
+    return np.where(v >= 0, out, np.where(at_atom, -r / 2, -out))
 
 
 flipped_huber = FlippedHuber(name="flipped_huber", shapes="b")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from mechdesign.accounting.law import UnitLoss
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 
@@ -67,16 +68,17 @@ class OffsetSymmetricGaussian(SymmetricLaw):
         quadrature = (np.exp(-((nodes / far) ** 2) / 2) @ weights) / far[..., 0] ** (p + 1)
         return np.where(b < 6, exact, quadrature) / _mills(b)
 
-    def _unit_loss(self, t: Any, r: float, b: float) -> Any:
-        return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
+    def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
+        r, bend = ratio, (ratio + 2 * b) * ratio / 2
 
-    def _unit_inverse(self, v: Any, r: float, b: float) -> Any:
-        inner = np.abs(v) <= (r + 2 * b) * r / 2
-        return np.where(inner, v / (r + 2 * b), v / r - np.copysign(b, v))
+        def loss(t: Any) -> Any:
+            return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
 
-    def _unit_atoms(self, r: float, b: float) -> tuple[float, ...]:
+        def inverse(v: Any) -> Any:
+            return np.where(np.abs(v) <= bend, v / (r + 2 * b), v / r - np.copysign(b, v))
+
         # Not an atom, but where the loss turns nearly flat for a large offset: worth a point of the grid.
-        return ((r + 2 * b) * r / 2,) if b > 2 else ()
+        return UnitLoss(loss, inverse, atoms=(bend,) if b > 2 else ())
 
 
 osgt = OffsetSymmetricGaussian(name="osgt", shapes="b")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
@@ -124,12 +125,11 @@ class Staircase(SymmetricLaw):
         steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
         return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
 
-    def _loss_atoms(self, sensitivity: float, scale: float, epsilon: float, gamma: float) -> tuple[Any, Any]:
+    def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
         """Losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""
-        r = sensitivity / scale
+        r = ratio
         if r > 1 + 1e-12:
-            raise DesignError.of("sensitivity", sensitivity, f"must be at most the staircase's step, {scale}")
-        epsilon, gamma = float(epsilon), float(gamma)
+            raise DesignError.of("sensitivity", r, "must be at most the staircase's step (its scale, here 1)")
         b = math.exp(-epsilon)
         level = 1 / (2 * _mass(epsilon, gamma))
         # right of zero the loss is ε when an edge k + γ lies in (t, t + r]; left of it when one lies between
@@ -137,7 +137,8 @@ class Staircase(SymmetricLaw):
         left = max(0.0, min(gamma, r - gamma))
         high = level * (right + left)
         low = high * b
-        return np.array([-epsilon, 0.0, epsilon]), np.array([low, max(1 - high - low, 0.0), high])
+        mass = np.array([low, max(1 - high - low, 0.0), high])
+        return AtomicLoss(np.array([-epsilon, 0.0, epsilon]), mass)
 
 
 staircase = Staircase(name="staircase", shapes="epsilon, gamma")

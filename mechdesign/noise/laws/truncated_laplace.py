@@ -10,11 +10,14 @@ privacy*, AISTATS 2020, Theorem 1.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
+from mechdesign.accounting.law import UnitLoss
+from mechdesign.accounting.loss import laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
@@ -51,18 +54,9 @@ class TruncatedLaplace(SymmetricLaw):
     def _entropy(self, c: Any) -> Any:
         return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
 
-    def _unit_loss(self, t: Any, r: float, c: float) -> Any:
-        return np.clip(2 * np.asarray(t, dtype=float), -r, r)
-
-    def _unit_inverse(self, v: Any, r: float, c: float) -> Any:
-        v = np.asarray(v, dtype=float)
-        return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
-
-    def _unit_atoms(self, r: float, c: float) -> tuple[float, ...]:
-        return (r,) if c > r else ()
-
-    def _unit_edge(self, r: float, c: float) -> float:
-        return c - r / 2
+    def privacy_loss(self, ratio: float, c: float) -> UnitLoss:
+        atoms = (ratio,) if c > ratio else ()
+        return replace(laplace_loss(ratio), atoms=atoms, edge=c - ratio / 2)
 
 
 truncated_laplace = TruncatedLaplace(name="truncated_laplace", shapes="c")

@@ -12,14 +12,20 @@ Since p is affine between knots, the ends of the segments are all there is to ch
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from operator import mul
+from typing import Any
 
 import pandas as pd
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, Certificate, check_table
 from mechdesign.evidence.exact import exp_lower, log_upper
+from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 
@@ -28,7 +34,7 @@ __all__ = ["QuantizerCertificate"]
 
 @serializable("certificate")
 @dataclass(frozen=True)
-class QuantizerCertificate:
+class QuantizerCertificate(Certificate):
     """Exact proof that a rational quantizer is ε-LDP and unbiased.
 
     Parameters
@@ -72,37 +78,34 @@ class QuantizerCertificate:
         """The exact privacy loss log(ratio), rounded up to a double."""
         return log_upper(self.ratio)
 
-    def checks(self) -> pd.DataFrame:
-        """The three checks, each with its worst exact slack (as a double) and whether it holds."""
-        law = self.law
-        budget = Fraction(self.max_bias)
-        normalisation = negativity = bias = Fraction(0)
-        increasing = all(a < b for a, b in pairwise(law.knots)) and all(a < b for a, b in pairwise(law.bins))
-        low: list[Fraction] | None = None
-        high: list[Fraction] = []
-        for k in range(len(law.knots) - 1):
-            for end in (0, 1):
-                row = law.row(k, end)
-                normalisation = max(normalisation, abs(sum(row, Fraction(0)) - 1))
-                negativity = max(negativity, -min(row))
-                mean = sum((b * p for b, p in zip(law.bins, row)), Fraction(0))
-                bias = max(bias, abs(mean - law.knots[k + end]))
-                low = row if low is None else [min(a, p) for a, p in zip(low, row)]
-                high = row if not high else [max(a, p) for a, p in zip(high, row)]
-        rho = self.rho
-        privacy = min(rho * a - b for a, b in zip(low or [], high))
-        rows = [
-            ("order", 0.0, increasing),
-            ("normalisation", float(-normalisation), normalisation == 0),
-            ("non-negativity", float(-negativity), negativity == 0),
-            ("unbiased", float(budget - bias), bias <= budget),
-            ("privacy", float(privacy), privacy >= 0),
-        ]
-        return pd.DataFrame(rows, columns=["check", "slack", "holds"])
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """Budget (ε, and ρ ≤ e^ε), allowed bias, input range and outputs, all rational."""
+        ends = self.law.knots[0], self.law.knots[-1]
+        budget = {"epsilon": Fraction(self.epsilon), "rho": self.rho, "max_bias": Fraction(self.max_bias)}
+        return {**budget, "input_range": ends, "bins": self.law.bins}
 
-    def verify(self) -> bool:
-        """Whether every check holds in exact arithmetic."""
-        return bool(self.checks()["holds"].all())
+    def checks(self) -> pd.DataFrame:
+        """The law's order, rows, mean and privacy, each with its worst exact margin (as a double)."""
+        law, rho = self.law, self.rho
+        unit = math.lcm(*(b.denominator for b in law.bins))
+        bins = [int(b * unit) for b in law.bins]
+        least = total = bias = Fraction(0)
+        for x, weights, common in law.limits():
+            total = max(total, abs(Fraction(sum(weights), common) - 1))
+            least = min(least, Fraction(min(weights), common))
+            bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
+        privacy = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
+        ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
+        slack = Fraction(self.max_bias) - bias
+        found = [
+            ("knots and outputs increase", Fraction(0), ordered),
+            ("rows sum to 1", -total, total == 0),
+            ("no probability is negative", least, least == 0),
+            (f"bias at most {self.max_bias!r}", slack, slack >= 0),
+            (f"privacy loss at most {self.epsilon!r}", privacy, privacy >= 0),
+        ]
+        return check_table([(claim, PROVED, round_down(margin), holds) for claim, margin, holds in found])
 
     def summary(self) -> str:
         """One line for reports."""

@@ -14,17 +14,24 @@ Source: *Privacy-Aware Randomized Quantization via Linear Programming*, the bias
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import generator, non_negative, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
+from mechdesign.quantizers.mechanism.table import cell_edges, inside
 from mechdesign.typing import Array
 
 __all__ = ["BiasedQuantizer"]
@@ -56,9 +63,10 @@ class BiasedQuantizer:
     input_range: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "input_range", check_range(self.input_range, self.selection.bins))
-        if not (math.isfinite(self.beta) and self.beta >= 0):
-            raise DesignError.of("beta", self.beta, "must be non-negative and finite")
+        if not isinstance(self.selection, Selection):
+            raise DesignError.of("selection", self.selection, "must be a Selection")
+        input_range = check_range(self.input_range, self.selection.bins)
+        settle(self, beta=non_negative("beta", self.beta), input_range=input_range)
 
     @property
     def bins(self) -> Array:
@@ -77,43 +85,77 @@ class BiasedQuantizer:
         p[:, j:] = np.sum(pair * (1 - down), axis=1)
         return p
 
-    def _intervals(self) -> tuple[Array, list[int]]:
-        lower, upper = self.input_range
-        knots = np.concatenate([[lower], self.bins[(self.bins > lower) & (self.bins < upper)], [upper]])
-        return knots, [min(int(np.sum(self.bins <= k)), len(self.bins) - 1) for k in knots[:-1]]
+    @cached_property
+    def _knots(self) -> Array:
+        """Ends of the intervals between bins that the input range covers."""
+        return cell_edges(self.bins, np.array(self.input_range))
+
+    def _parts(self, points: list[Array]) -> Iterator[Array]:
+        """Probabilities at the points given for each interval, as limits from inside it."""
+        first = np.searchsorted(self.bins, self._knots[:-1], side="right")
+        for x, j in zip(points, np.minimum(first, len(self.bins) - 1).tolist()):
+            yield self._on_interval(x, j)
 
     def probabilities(self, x: Any, *, clip: bool = False) -> Array:
         """Output probabilities; inputs of any shape, outputs in one more axis."""
-        x = np.asarray(x, dtype=float)
-        lower, upper = self.input_range
-        if clip:
-            x = np.clip(x, lower, upper)
-        if not np.all((x >= lower) & (x <= upper)):
-            raise DesignError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
-        knots, intervals = self._intervals()
-        flat = x.ravel()
-        which = np.clip(np.searchsorted(knots, flat, side="right") - 1, 0, len(intervals) - 1)
+        x = inside(x, self.input_range, clip=clip)
+        flat, knots = x.ravel(), self._knots
+        which = np.clip(np.searchsorted(knots, flat, side="right") - 1, 0, len(knots) - 2)
+        members = [np.flatnonzero(which == k) for k in range(len(knots) - 1)]
         out = np.empty((len(flat), len(self.bins)))
-        for k, j in enumerate(intervals):
-            inside = which == k
-            out[inside] = self._on_interval(flat[inside], j)
+        for here, rows in zip(members, self._parts([flat[n] for n in members])):
+            out[here] = rows
         return out.reshape(*x.shape, len(self.bins))
+
+    def extremes(self) -> tuple[Array, Array]:
+        """Smallest and largest probability of each output over the input range, each (m,)."""
+        ends = np.concatenate([*self._parts([np.array(pair) for pair in pairwise(self._knots)])])
+        return ends.min(axis=0), ends.max(axis=0)
 
     def privacy_loss(self) -> float:
         """Exact ε, rounded up by the rounding error of its sums."""
-        knots, intervals = self._intervals()
-        ends = np.concatenate([self._on_interval(knots[k : k + 2], j) for k, j in enumerate(intervals)])
-        low, high = ends.min(axis=0), ends.max(axis=0)
+        low, high = self.extremes()
         reachable = high > 0
         if np.any(low[reachable] == 0):
             return math.inf
-        slack = (
-            4
-            * (len(self.bins) ** 2 + 16)
-            * np.finfo(float).eps
-            * (1 + 4 * self.beta * np.abs(self.bins).max())
-        )
+        terms = len(self.bins) ** 2 + 16
+        slack = 4 * terms * np.finfo(float).eps * (1 + 4 * self.beta * np.abs(self.bins).max())
         return float(np.log(high[reachable] / low[reachable]).max() + slack)
+
+    def proved_loss(self) -> float:
+        r"""An upper bound of ε proved in integers: every logistic function enclosed through rational exponentials.
+
+        With :math:`u_i = e^{-\beta B_i}` and :math:`v = e^{2 \beta x}`, the lower bin of a pair has probability
+        :math:`1/(1 + u_l u_r v)`; each factor is enclosed to 240 bits.
+        """
+        law, beta = self.selection.exact(self.input_range), Fraction(self.beta)
+        unit = 1 << 256
+
+        def enclosed(power: Fraction) -> tuple[int, int]:
+            return math.floor(exp_lower(power) * unit), math.ceil(exp_upper(power) * unit)
+
+        factors = [enclosed(-beta * b) for b in law.bins]
+        m, low, high = len(factors), [unit**4] * len(factors), [0] * len(factors)
+        for knot, following in pairwise(law.knots):
+            j = min(sum(b <= knot for b in law.bins), m - 1)
+            left, right = law.left[j - 1], law.right[m - j - 1][::-1]
+            for x in (knot, following):
+                p = [[0] * m, [0] * m]
+                for end, v in enumerate(reversed(enclosed(2 * beta * x))):
+                    for l, r in product(range(j), range(j, m)):
+                        pair = left[l] * right[r - j]
+                        # The larger power makes the lower bin's share smaller: the ends cross over.
+                        odds = factors[l][1 - end] * factors[r][1 - end] * v
+                        share = (unit**4 // (unit**3 + odds)) + end
+                        p[end][l] += pair * share
+                        p[1 - end][r] += pair * (unit - share)
+                weight = (unit << 200) // (sum(left) * sum(right))
+                low = [min(a, b * weight) for a, b in zip(low, p[0])]
+                high = [max(a, b * (weight + 1)) for a, b in zip(high, p[1])]
+        pairs = [(a, b) for a, b in zip(low, high) if b]
+        if any(a <= 0 for a, _ in pairs):
+            return math.inf
+        return log_upper(max(Fraction(b, a) for a, b in pairs))
 
     def bias(self, x: Any) -> Array:
         """E M(x) − x."""
@@ -121,27 +163,23 @@ class BiasedQuantizer:
 
     def max_bias(self, points: int = 2001) -> float:
         """Largest |bias| over a fine grid and both sides of every bin."""
-        knots, intervals = self._intervals()
-        worst = 0.0
-        for k, j in enumerate(intervals):
-            x = np.linspace(knots[k], knots[k + 1], max(3, points // len(intervals)))
-            worst = max(worst, float(np.abs(self._on_interval(x, j) @ self.bins - x).max()))
-        return worst
+        count = max(3, whole("points", points, 1, 10**6) // (len(self._knots) - 1))
+        inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
+        return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X), by adaptive quadrature to 1e-12 on every interval."""
         chosen = Loss.of(loss)
         law = Prior.of(prior, self.input_range)
-        knots, _ = self._intervals()
 
         def integrand(x: Array) -> Array:
             x = np.clip(x, *self.input_range)
             return np.sum(self.probabilities(x) * chosen(self.bins - x[:, None]), axis=1)[:, None]
 
-        return float(law.integrals(integrand, knots).sum())
+        return float(law.integrals(integrand, self._knots).sum())
 
-    def sample(self, x: Any, rng: np.random.Generator | int | None = None, *, clip: bool = False) -> Array:
-        """Draw one output for every input (floating point, for simulation)."""
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
+        """Draw one output for every input, for simulation."""
         cumulative = np.cumsum(self.probabilities(x, clip=clip), axis=-1)
-        u = np.random.default_rng(rng).random(np.shape(x))[..., None]
+        u = generator(rng).random(np.shape(x))[..., None]
         return self.bins[np.minimum(np.sum(u >= cumulative, axis=-1), len(self.bins) - 1)]

@@ -14,15 +14,20 @@ rows that satisfy the constraints keeps them satisfied), so that knots stay dist
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.typing import Array
 
 __all__ = ["BlockFillLaw"]
 
@@ -65,108 +70,119 @@ class BlockFillLaw(ExactLaw):
     upper: Fraction
 
     def __post_init__(self) -> None:
-        m, a, B = len(self.bins), self.floors, self.bins
-        w = [(self.rho - 1) * v for v in a]
-        W = 1 - sum(a, Fraction(0))
-        S, phi = [Fraction(0)], [Fraction(0)]
-        for weight, b in zip(w, B):
-            S.append(S[-1] + weight)
-            phi.append(phi[-1] + weight * b)
-        if W < 0 or S[m] < W or min(a) < 0:
+        if self._block < 0 or self._sums[-1] < self._block or min(self.floors) < 0:
             raise InfeasibleError(
                 "the floors cannot be completed to probabilities: need a >= 0 and 1/rho <= sum(a) <= 1"
             )
-        base = sum((v * b for v, b in zip(a, B)), Fraction(0))
-        last = S[m] - W
-        events = sorted([(S[k] - W, 0) for k in range(1, m)] + [(S[k], 1) for k in range(1, m)])
-        i = j = 0
-        start = Fraction(0)
-        places: list[tuple[int, int, Fraction]] = []
-        knots: list[Fraction] = []
-        nearest = (self.upper - self.lower) / (1 << 40)
-
-        def mean(s: Fraction, i: int, j: int) -> Fraction:
-            return base + phi[j] + (s + W - S[j]) * B[j] - phi[i] - (s - S[i]) * B[i]
-
-        reach: list[Fraction] = []
-        for position, kind in [*events, (last, 2)]:
-            stop = min(position, last)
-            if stop > start:
-                x_start, x_stop = mean(start, i, j), mean(stop, i, j)
-                reach += [x_start, x_stop]
-                if x_stop > self.lower and x_start < self.upper and x_stop > x_start:
-                    slope = (stop - start) / (x_stop - x_start)
-                    for x in (max(x_start, self.lower), min(x_stop, self.upper)):
-                        if x == self.upper and knots and x - knots[-1] < nearest and len(knots) > 1:
-                            knots.pop()
-                            places.pop()
-                        if not knots or x - knots[-1] >= nearest:
-                            knots.append(x)
-                            places.append((i, j, start + (x - x_start) * slope))
-                start = stop
-            if position >= last:
-                break
-            i, j = (i, j + 1) if kind == 0 else (i + 1, j)
+        knots, wanted = self.knots, [float(self.lower), float(self.upper)]
         if len(knots) < 2 or knots[0] != self.lower or knots[-1] != self.upper:
-            span = f"[{float(min(reach)):.17g}, {float(max(reach)):.17g}]" if reach else "nothing"
-            raise InfeasibleError(
-                f"the floors reach the means {span}, not all of "
-                f"[{float(self.lower):.17g}, {float(self.upper):.17g}]"
-            )
-        object.__setattr__(self, "knots", tuple(knots))
-        object.__setattr__(self, "_places", tuple(places))
-        object.__setattr__(self, "_sums", tuple(S))
-        object.__setattr__(self, "_block", W)
-        object.__setattr__(self, "_caps", tuple(v + weight for v, weight in zip(a, w)))
+            met = [float(x) for x in (*knots[:1], *knots[1:][-1:])]
+            raise InfeasibleError(f"the floors reach the means {met}, not all of {wanted}")
+
+    # Weights, their running sums and the block are integers in units of 1/_unit; means in units of 1/(_unit·_scale).
+
+    @cached_property
+    def _unit(self) -> int:
+        return math.lcm(*(a.denominator for a in self.floors)) * self.rho.denominator
+
+    @cached_property
+    def _scale(self) -> int:
+        return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
+
+    @cached_property
+    def _floors(self) -> list[int]:
+        return [int(a * self._unit) for a in self.floors]
+
+    @cached_property
+    def _caps(self) -> list[int]:
+        return [int(self.rho * a * self._unit) for a in self.floors]
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        return list(accumulate((c - a for a, c in zip(self._floors, self._caps)), initial=0))
+
+    @cached_property
+    def _block(self) -> int:
+        return self._unit - sum(self._floors)
+
+    @cached_property
+    def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        return tuple(Fraction(x, self._unit * self._scale) for x, *_ in self._places)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int, Fraction]]:
+        """At every knot: the mean, the outputs i and j in whose weights the block begins and ends, and where it begins."""
+        S, W, m = self._sums, self._block, len(self.bins)
+        B = [int(b * self._scale) for b in self.bins]
+        lower, upper = (int(v * self._scale) * self._unit for v in (self.lower, self.upper))
+        base = sum(a * b for a, b in zip(self._floors, B))
+        moments = list(accumulate(((t - s) * b for s, t, b in zip(S, S[1:], B)), initial=base))
+        events = {S[k] - d for k in range(1, m) for d in (0, W)}
+        positions = [0, *sorted(s for s in events if 0 < s < S[m] - W), S[m] - W]
+        nearest = (upper - lower) >> 40
+        places: list[tuple[int, int, int, Fraction]] = []
+        for start, stop in pairwise(positions):
+            i, j = (bisect_right(S, s, 1, m) - 1 for s in (start, start + W))
+            slope = B[j] - B[i]
+            first = moments[j] + (start + W - S[j]) * B[j] - (moments[i] - base) - (start - S[i]) * B[i]
+            last = first + (stop - start) * slope
+            if slope == 0 or last <= lower or first >= upper:
+                continue
+            for x in (max(first, lower), min(last, upper)):
+                if x == upper and len(places) > 1 and x - places[-1][0] < nearest:
+                    places.pop()
+                if not places or x - places[-1][0] >= nearest:
+                    places.append((x, i, j, start + Fraction(x - first, slope)))
+        return places
 
     def _fractional(self, knot: int) -> tuple[int, int, Fraction, Fraction]:
-        """The two outputs at the block's ends at a knot, with their probabilities."""
-        i, j, s = getattr(self, "_places")[knot]  # noqa: B009
-        S: tuple[Fraction, ...] = getattr(self, "_sums")  # noqa: B009
-        W: Fraction = getattr(self, "_block")  # noqa: B009
-        return i, j, self.floors[i] + S[i + 1] - s, self.floors[j] + s + W - S[j]
+        """The two outputs at the block's ends at a knot, with their probabilities in units of 1/_unit."""
+        _, i, j, s = self._places[knot]
+        low, high = self._floors[i] + self._sums[i + 1] - s, self._floors[j] + s + self._block - self._sums[j]
+        return i, j, low, high
+
+    def weights(self, segment: int, end: int) -> tuple[list[int], int]:
+        return self._weights(segment + end)
+
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        for knot, x in enumerate(self.knots):  # continuous: both limits are the same
+            yield x, *self._weights(knot)
+
+    def _weights(self, knot: int) -> tuple[list[int], int]:
+        i, j, low, high = self._fractional(knot)
+        common, a = low.denominator, self._floors
+        inner = [common * c for c in self._caps[i + 1 : j]]
+        outer = [common * v for v in a[:i]], [common * v for v in a[j + 1 :]]
+        row = [*outer[0], int(common * low), *inner, int(common * high), *outer[1]]
+        return row, common * self._unit
 
     def row(self, segment: int, end: int) -> list[Fraction]:
-        i, j, low, high = self._fractional(segment + end)
-        a, caps = self.floors, getattr(self, "_caps")  # noqa: B009
-        return [*a[:i], low, *caps[i + 1 : j], high, *a[j + 1 :]]
+        weights, common = self.weights(segment, end)
+        return [Fraction(w, common) for w in weights]
 
     def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
-        m, a = len(self.bins), self.floors
-        caps: tuple[Fraction, ...] = getattr(self, "_caps")  # noqa: B009
-        low: list[Fraction | None] = [None] * m
-        high: list[Fraction | None] = [None] * m
-        # An output is at its floor or at its cap on whole runs; the runs' ends move one way along the segments.
-        at_floor, at_cap = [False] * m, [False] * m
-        spans = set()
-        for k in range(len(self.knots)):
-            i, j, p, q = self._fractional(k)
+        m = len(self.bins)
+        values: list[list[int | Fraction]] = [[] for _ in range(m)]
+        at_cap, spans = [False] * m, set()
+        for knot in range(len(self.knots)):
+            i, j, low, high = self._fractional(knot)
+            values[i].append(low)
+            values[j].append(high)
             spans.add((i, j))
-            for index, value in ((i, p), (j, q)):
-                known = low[index]
-                low[index] = value if known is None else min(known, value)
-                known = high[index]
-                high[index] = value if known is None else max(known, value)
+        # An output is at its floor or at its cap on whole runs; the runs' ends move one way along the segments.
+        for i, j in spans:
+            at_cap[i + 1 : j] = [True] * (j - i - 1)
         left, right = min(j for _, j in spans), max(i for i, _ in spans)
         for k in range(m):
-            at_floor[k] = k > left or k < right
-        for i, j in spans:
-            at_cap[i + 1 : j] = [True] * max(j - i - 1, 0)
-        lows, highs = [], []
-        for k in range(m):
-            values = [v for v in (low[k], high[k]) if v is not None]
-            values += [a[k]] if at_floor[k] else []
-            values += [caps[k]] if at_cap[k] else []
-            lows.append(min(values))
-            highs.append(max(values))
+            values[k] += [self._floors[k]] * (k > left or k < right) + [self._caps[k]] * at_cap[k]
+        lows, highs = ([Fraction(f(v)) / self._unit for v in values] for f in (min, max))
         return lows, highs
 
-    def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        a = np.array([float(v) for v in self.floors])
-        caps = np.array([float(v) for v in getattr(self, "_caps")])  # noqa: B009
-        table = np.tile(a, (len(self.knots), 1))
+    def tables(self) -> tuple[Array, Array]:
+        floors, caps = (np.array([v / self._unit for v in row]) for row in (self._floors, self._caps))
+        table = np.tile(floors, (len(self.knots), 1))
         for k, row in enumerate(table):
             i, j, low, high = self._fractional(k)
             row[i + 1 : j] = caps[i + 1 : j]
-            row[i], row[j] = float(low), float(high)
+            row[i], row[j] = float(low / self._unit), float(high / self._unit)
         return table[:-1], table[1:]

@@ -8,22 +8,28 @@ Duchi et al. is a quantizer: :func:`duchi`.)
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import integrate
 
-from mechdesign.problem.checks import positive
+from mechdesign.errors import DesignError
+from mechdesign.problem.checks import generator, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.table import inside
 from mechdesign.typing import Array
 
 __all__ = ["HybridMechanism", "PiecewiseMechanism", "duchi"]
 
 # Below this ε the hybrid mechanism is Duchi's alone (Wang et al. 2019, Theorem 3).
 HYBRID_THRESHOLD = 0.61
+# Beyond this e^ε overflows.
+LARGEST = 700.0
+RANGE = (-1.0, 1.0)
 
 
 def duchi(epsilon: float) -> Quantizer:
@@ -37,13 +43,40 @@ def duchi(epsilon: float) -> Quantizer:
     >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
     4.349
     """
-    reach = 1 / math.tanh(epsilon / 2)
+    reach = 1 / math.tanh(positive("epsilon", epsilon) / 2)
     low = (1 - 1 / reach) / 2
     return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 
 
 @dataclass(frozen=True)
-class PiecewiseMechanism:
+class _Continuous(ABC):
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        settle(self, epsilon=positive("epsilon", self.epsilon))
+        if self.epsilon > LARGEST:
+            raise DesignError.of("epsilon", self.epsilon, f"must be at most {LARGEST:g}")
+
+    def privacy_loss(self) -> float:
+        """ε."""
+        return self.epsilon
+
+    @abstractmethod
+    def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
+        """E ℓ(M(x) − x), element-wise, for inputs in [−1, 1]."""
+
+    @abstractmethod
+    def sample(self, x: Any, *, rng: Any = None) -> Array:
+        """Draw one output for every input in [−1, 1], for simulation."""
+
+    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
+        """E ℓ(M(X) − X) under a prior on [−1, 1]."""
+        law, chosen = Prior.of(prior, RANGE), Loss.of(loss)
+        return float(law.integrals(lambda x: self.loss_at(x, chosen)[:, None], np.linspace(-1, 1, 3)).sum())
+
+
+@dataclass(frozen=True)
+class PiecewiseMechanism(_Continuous):
     r"""Density :math:`p_{high}` on [l(x), l(x) + C − 1], :math:`p_{high} e^{-\varepsilon}` elsewhere on [−C, C].
 
     :math:`C = (e^{\varepsilon/2} + 1)/(e^{\varepsilon/2} - 1)`, :math:`l(x) = \tfrac{C+1}{2} x - \tfrac{C-1}{2}`,
@@ -60,11 +93,6 @@ class PiecewiseMechanism:
     4.1959
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-
     @property
     def reach(self) -> float:
         """Largest output C."""
@@ -76,37 +104,26 @@ class PiecewiseMechanism:
         root = math.exp(self.epsilon / 2)
         return (root * root - root) / (2 * root + 2)
 
-    def privacy_loss(self) -> float:
-        """ε."""
-        return self.epsilon
+    def _left(self, x: Array) -> Array:
+        return (self.reach + 1) / 2 * x - (self.reach - 1) / 2
 
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
         """E ℓ(M(x) − x), element-wise, from antiderivatives of |t| and t² (quadrature for other losses)."""
-        chosen = Loss.of(loss)
-        x = np.asarray(x, dtype=float)
-        left = (self.reach + 1) / 2 * x - (self.reach - 1) / 2
-        right = left + self.reach - 1
+        x, chosen = inside(x, RANGE), Loss.of(loss)
+        left = self._left(x)
         low = self.high * math.exp(-self.epsilon)
         outer = _integral(chosen, -self.reach - x, self.reach - x)
-        inner = _integral(chosen, left - x, right - x)
+        inner = _integral(chosen, left - x, left + self.reach - 1 - x)
         return low * outer + (self.high - low) * inner
 
-    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
-        """E ℓ(M(X) − X) under a prior on [−1, 1]."""
-        law = Prior.of(prior, (-1.0, 1.0))
-        return float(law.integrals(lambda x: self.loss_at(x, loss)[:, None], np.linspace(-1, 1, 3)).sum())
-
-    def sample(self, x: Any, rng: np.random.Generator | int | None = None) -> Array:
-        """Draw one output for every input."""
-        generator = np.random.default_rng(rng)
-        x = np.asarray(x, dtype=float)
-        left = (self.reach + 1) / 2 * x - (self.reach - 1) / 2
-        width = self.reach - 1
-        inside = generator.random(x.shape) < self.high * width
-        near = left + width * generator.random(x.shape)
+    def sample(self, x: Any, *, rng: Any = None) -> Array:
+        draws, x = generator(rng), inside(x, RANGE)
+        left, width = self._left(x), self.reach - 1
+        within = draws.random(x.shape) < self.high * width
+        near = left + width * draws.random(x.shape)
         # Uniform on [−C, C] without the inner interval, which is skipped.
-        far = -self.reach + (self.reach + 1) * generator.random(x.shape)
-        return np.where(inside, near, np.where(far < left, far, far + width))
+        far = -self.reach + (self.reach + 1) * draws.random(x.shape)
+        return np.where(within, near, np.where(far < left, far, far + width))
 
 
 def _integral(loss: Loss, a: Array, b: Array) -> Array:
@@ -126,8 +143,8 @@ def _integral(loss: Loss, a: Array, b: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class HybridMechanism:
-    """Piecewise with probability α = 1 − e^{−ε/2}, else Duchi's; Duchi's alone for ε ≤ 0.61.
+class HybridMechanism(_Continuous):
+    """Piecewise with probability α = 1 − e^{−ε/2}, else Duchi's; Duchi's alone for ε ≤ 0.61. A public coin chooses.
 
     Parameters
     ----------
@@ -140,40 +157,17 @@ class HybridMechanism:
     4.289
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-
     @property
     def share(self) -> float:
         """Probability of the piecewise mechanism."""
         return 0.0 if self.epsilon <= HYBRID_THRESHOLD else 1 - math.exp(-self.epsilon / 2)
 
-    def privacy_loss(self) -> float:
-        """ε: a public coin chooses between two ε-LDP mechanisms."""
-        return self.epsilon
-
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
-        """E ℓ(M(x) − x), element-wise."""
         piecewise, two_point = PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
         return self.share * piecewise.loss_at(x, loss) + (1 - self.share) * two_point.loss_at(x, loss)
 
-    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
-        """E ℓ(M(X) − X) under a prior on [−1, 1]."""
-        two_point = duchi(self.epsilon).expected_loss(prior, loss)
-        return (
-            self.share * PiecewiseMechanism(self.epsilon).expected_loss(prior, loss)
-            + (1 - self.share) * two_point
-        )
-
-    def sample(self, x: Any, rng: np.random.Generator | int | None = None) -> Array:
-        """Draw one output for every input."""
-        generator = np.random.default_rng(rng)
-        x = np.asarray(x, dtype=float)
-        coin = generator.random(x.shape) < self.share
-        return np.where(
-            coin,
-            PiecewiseMechanism(self.epsilon).sample(x, generator),
-            duchi(self.epsilon).sample(x, generator),
-        )
+    def sample(self, x: Any, *, rng: Any = None) -> Array:
+        draws, x = generator(rng), inside(x, RANGE)
+        coin = draws.random(x.shape) < self.share
+        piecewise, two_point = PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+        return np.where(coin, piecewise.sample(x, rng=draws), two_point.sample(x, rng=draws))

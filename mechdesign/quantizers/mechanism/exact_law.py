@@ -7,16 +7,19 @@ the rows holds on the whole segment.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
 
 __all__ = ["ExactLaw", "RationalTable", "SelectionLaw"]
 
@@ -37,10 +40,26 @@ class ExactLaw(ABC):
     def row(self, segment: int, end: int) -> list[Fraction]:
         """Probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits."""
 
+    def weights(self, segment: int, end: int) -> tuple[list[int], int]:
+        """The row as integers over a common denominator."""
+        row = self.row(segment, end)
+        common = math.lcm(*{p.denominator for p in row})
+        return [p.numerator * (common // p.denominator) for p in row], common
+
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        """Every knot with the row's limits there from either side, as integers over a common denominator."""
+        for k, ends in enumerate(pairwise(self.knots)):
+            for end in (0, 1):
+                yield ends[end], *self.weights(k, end)
+
     def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
         """Smallest and largest probability of every output over the whole input range."""
-        rows = [self.row(k, e) for k in range(len(self.knots) - 1) for e in (0, 1)]
-        return [min(c) for c in zip(*rows)], [max(c) for c in zip(*rows)]
+        low: dict[int, list[int]] = {}
+        high: dict[int, list[int]] = {}
+        for _, weights, common in self.limits():
+            low[common] = list(map(min, low.get(common, weights), weights))
+            high[common] = list(map(max, high.get(common, weights), weights))
+        return _extreme(low, 1), _extreme(high, -1)
 
     def ratio(self) -> Fraction | None:
         """Largest ratio of probabilities of one output over two inputs; None when it is infinite."""
@@ -49,12 +68,22 @@ class ExactLaw(ABC):
             return None
         return max((b / a for a, b in zip(low, high) if a > 0), default=Fraction(1))
 
-    def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def tables(self) -> tuple[Array, Array]:
         """Rows at the starts and at the ends, rounded to doubles; each of shape (K, m)."""
         count = len(self.knots) - 1
-        starts = np.array([[float(p) for p in self.row(k, 0)] for k in range(count)])
-        ends = np.array([[float(p) for p in self.row(k, 1)] for k in range(count)])
+        starts, ends = (
+            np.array([[float(p) for p in self.row(k, end)] for k in range(count)]) for end in (0, 1)
+        )
         return starts, ends
+
+
+def _extreme(rows: dict[int, list[int]], sign: int) -> list[Fraction]:
+    """Least (or, for sign −1, largest) entry of every column; the keys are the denominators of the rows."""
+    (common, best), *others = rows.items()
+    kept = [(n, common) for n in best]
+    for d, row in others:
+        kept = [(n, d) if sign * (n * e - b * d) < 0 else (b, e) for n, (b, e) in zip(row, kept)]
+    return [Fraction(n, d) for n, d in kept]
 
 
 @serializable("rational-table")
@@ -114,10 +143,15 @@ class SelectionLaw(ExactLaw):
         for family in (self.left, self.right):
             if any(sum(row) <= 0 or min(row) < 0 for row in family):
                 raise DesignError("selection weights must be non-negative integers, not all zero in a row")
-        inner = tuple(b for b in self.bins if self.lower < b < self.upper)
-        object.__setattr__(self, "knots", (self.lower, *inner, self.upper))
-        # Denominators common to all inputs make the extremes comparisons of integers: see `_numerators`.
-        object.__setattr__(self, "_scale", _common_denominator([*self.bins, self.lower, self.upper]))
+
+    @cached_property
+    def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        return self.lower, *(b for b in self.bins if self.lower < b < self.upper), self.upper
+
+    @cached_property
+    def _scale(self) -> int:
+        """Common denominator of all positions: scaled by it, extremes compare integers."""
+        return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
 
     def _numerators(self, segment: int, end: int) -> tuple[list[int], list[int]]:
         """Numerators and (unreduced) denominators of the row.
@@ -125,12 +159,9 @@ class SelectionLaw(ExactLaw):
         With all positions scaled to integers b, X, and N_l, N_r the weights of a pair,
         p(x, l) = N_l Σ_r N_r (b_r − X)/(b_r − b_l) over the product of the two weight totals.
         """
-        scale: int = getattr(self, "_scale")  # noqa: B009
-        b = [int(v * scale) for v in self.bins]
-        start, x = self.knots[segment], int(self.knots[segment + end] * scale)
-        m = len(b)
-        j = sum(v <= start for v in self.bins)
-        j = min(j, m - 1)
+        b = [int(v * self._scale) for v in self.bins]
+        m, x = len(b), int(self.knots[segment + end] * self._scale)
+        j = min(sum(v <= self.knots[segment] for v in self.bins), m - 1)
         nl = self.left[j - 1]
         nr = self.right[m - j - 1][::-1]  # weights of r = j+1 … m
         total = sum(nl) * sum(nr)
@@ -139,12 +170,12 @@ class SelectionLaw(ExactLaw):
         numerators, denominators = [0] * m, [1] * m
         for l, weight in enumerate(nl):
             if weight:  # bins that are never drawn cost nothing
-                common = _lcm([v - b[l] for v, _ in right])
+                common = math.lcm(*(v - b[l] for v, _ in right))
                 inner = sum(w * (v - x) * (common // (v - b[l])) for v, w in right)
                 numerators[l], denominators[l] = weight * inner, common * total
         for r, weight in enumerate(nr, start=j):
             if weight:
-                common = _lcm([b[r] - v for v, _ in left])
+                common = math.lcm(*(b[r] - v for v, _ in left))
                 inner = sum(w * (x - v) * (common // (b[r] - v)) for v, w in left)
                 numerators[r], denominators[r] = weight * inner, common * total
         return numerators, denominators
@@ -152,19 +183,9 @@ class SelectionLaw(ExactLaw):
     def row(self, segment: int, end: int) -> list[Fraction]:
         return [Fraction(n, d) for n, d in zip(*self._numerators(segment, end))]
 
-    def tables(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        def table(end: int) -> npt.NDArray[np.float64]:
+    def tables(self) -> tuple[Array, Array]:
+        def table(end: int) -> Array:
             rows = [self._numerators(k, end) for k in range(len(self.knots) - 1)]
             return np.array([[n / d for n, d in zip(*row)] for row in rows])  # int/int rounds correctly
 
         return table(0), table(1)
-
-
-def _lcm(numbers: Sequence[int]) -> int:
-    from math import lcm
-
-    return lcm(*numbers)
-
-
-def _common_denominator(values: Sequence[Fraction]) -> int:
-    return _lcm([v.denominator for v in values])

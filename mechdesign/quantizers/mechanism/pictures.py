@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from mechdesign.plotting import COLOURS, figure
-
-if TYPE_CHECKING:
-    from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.problem.checks import array
+from mechdesign.quantizers.mechanism.table import PiecewiseTable
 
 __all__ = ["bars", "panels"]
 
 
-def bars(mechanism: Quantizer, x: Any, *, width: int) -> str:
+def bars(table: PiecewiseTable, x: Any, *, width: int) -> str:
     """Text bars of the output probabilities, a block an input; the longest bar has `width` characters."""
     lines = []
-    for value in np.atleast_1d(np.asarray(x, dtype=float)):
-        row = mechanism.probabilities(value)
+    for value in array("x", x, ndim=None).ravel():
+        row = table.probabilities(value)
         lines.append(f"x = {value:g}")
         scale = width / max(row.max(), 0.3)
-        lines += [
-            f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(mechanism.bins, row)
-        ]
+        lines += [f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(table.bins, row)]
     return "\n".join(lines)
 
 
-def panels(mechanism: Quantizer, x: Any, **options: Any) -> Figure:
+def panels(table: PiecewiseTable, x: Any, **options: Any) -> Figure:
     """Bar charts of the output probabilities, a panel an input."""
-    values = np.atleast_1d(np.asarray(x, dtype=float))
+    values = array("x", x, ndim=None).ravel()
     fig, axes = figure(
         1, len(values), width=3.2 * len(values), height=2.6, squeeze=False, sharey=True, **options
     )
-    span = float(np.diff(mechanism.bins).min())
+    span = float(np.diff(table.bins).min())
     for axis, value in zip(axes[0], values):
-        axis.bar(mechanism.bins, mechanism.probabilities(value), width=0.6 * span, color=COLOURS[0])
+        axis.bar(table.bins, table.probabilities(value), width=0.6 * span, color=COLOURS[0])
         axis.axvline(value, color=COLOURS[1], linestyle="--", linewidth=1)
-        axis.set(title=f"x = {value:g}", xlabel="output", xticks=mechanism.bins)
+        axis.set(title=f"x = {value:g}", xlabel="output", xticks=table.bins)
     axes[0][0].set_ylabel("probability")
     return fig

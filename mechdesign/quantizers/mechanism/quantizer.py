@@ -1,16 +1,14 @@
 r"""Quantizers whose output probabilities are affine in the input between knots.
 
-.. math:: p(x, i) = (1 - t)\, s_{k,i} + t\, e_{k,i}, \qquad x \in [x_k, x_{k+1}),\; t = \frac{x - x_k}{x_{k+1} - x_k}
-
-covers every mechanism of this package that maps an interval to finitely many values: OPTM, RQM, ERM
-(which jump at the bins), MVU and the exact optimum (which are continuous). Losses, errors and privacy are then
-exact: extremes are at the knots, and expectations need only the prior's partial moments.
+Every mechanism of this package that maps an interval to finitely many values is one: OPTM, RQM, ERM (which jump at the
+bins), MVU and the exact optimum (which are continuous). Losses, errors and privacy are then exact: extremes are at
+the knots of the table (`mechdesign.quantizers.mechanism.table`), and expectations need only the prior's partial moments.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +18,7 @@ from matplotlib.figure import Figure
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, generator, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import error_curve, pictures, sampling
@@ -31,6 +30,7 @@ from mechdesign.quantizers.mechanism.selection import (
     erm_family,
     rqm_family,
 )
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array
 
 __all__ = ["Quantizer"]
@@ -38,7 +38,7 @@ __all__ = ["Quantizer"]
 
 @serializable("quantizer")
 @dataclass(frozen=True, eq=False)
-class Quantizer:
+class Quantizer(PiecewiseTable):
     """A randomized quantizer on an interval.
 
     Parameters
@@ -53,7 +53,7 @@ class Quantizer:
     selection : Selection, optional
         The selection probabilities behind it.
     law : ExactLaw, optional
-        The exact rational law that the tables round; what is certified and sampled exactly.
+        The exact rational law that the tables round; what is certified and released.
 
     Examples
     --------
@@ -65,49 +65,21 @@ class Quantizer:
     1.9973
     """
 
-    bins: Array
-    knots: Array
-    starts: Array
-    ends: Array
     selection: Selection | None = None
     law: ExactLaw | None = None
 
     def __post_init__(self) -> None:
-        bins = check_bins(self.bins)
-        knots = np.array(self.knots, dtype=float)
-        if knots.ndim != 1 or len(knots) < 2 or not np.all(np.isfinite(knots)) or np.any(np.diff(knots) <= 0):
-            raise DesignError.of(
-                "knots", self.knots, "must be at least two finite, strictly increasing numbers"
-            )
-        shape = (len(knots) - 1, len(bins))
-        for name in ("starts", "ends"):
-            table = np.array(getattr(self, name), dtype=float)
-            if table.shape != shape:
-                raise DesignError(
-                    f"{name} has shape {table.shape}: must be {shape}, one row a segment, one column a bin"
-                )
-            if (
-                not np.all(np.isfinite(table))
-                or np.any(table < -1e-12)
-                or np.any(np.abs(table.sum(axis=1) - 1) > 1e-9)
-            ):
-                raise DesignError(f"{name}: every row must be non-negative and sum to 1")
-            table = np.maximum(table, 0.0)
-            table.setflags(write=False)
-            object.__setattr__(self, name, table)
-        knots.setflags(write=False)
-        object.__setattr__(self, "bins", bins)
-        object.__setattr__(self, "knots", knots)
+        super().__post_init__()
+        for name, kind in (("selection", Selection), ("law", ExactLaw)):
+            if not isinstance(value := getattr(self, name), (kind, type(None))):
+                raise DesignError.of(name, value, f"must be a {kind.__name__}")
 
     # -- constructors ---------------------------------------------------------------------------------
 
     @classmethod
-    def of_selection(
-        cls, selection: Selection, input_range: Any, *, law: ExactLaw | None = None
-    ) -> Quantizer:
+    def of_selection(cls, selection: Selection, input_range: Any) -> Quantizer:
         """Build the quantizer of a `Selection` on an input range."""
-        lower, upper = check_range(input_range, selection.bins)
-        return cls(selection.bins, *selection.segments((lower, upper)), selection, law)
+        return cls(selection.bins, *selection.segments(check_range(input_range, selection.bins)), selection)
 
     @classmethod
     def from_selection(cls, bins: Any, left: Any, right: Any, input_range: Any) -> Quantizer:
@@ -122,89 +94,52 @@ class Quantizer:
             The same counted from the right end; None mirrors `left`.
         input_range : (float, float)
         """
-        return cls.of_selection(
-            Selection(check_bins(bins), left, left if right is None else right), input_range
-        )
+        return cls.of_selection(Selection(bins, left, left if right is None else right), input_range)
 
     @classmethod
     def rqm(cls, bins: Any, q: float, input_range: Any) -> Quantizer:
         """Randomized quantization mechanism (Youn et al. 2023): each bin is kept with probability q."""
-        array = check_bins(bins)
-        return cls.from_selection(array, rqm_family(len(array), q), None, input_range)
+        values = check_bins(bins)
+        return cls.from_selection(values, rqm_family(len(values), q), None, input_range)
 
     @classmethod
     def erm(cls, bins: Any, gamma: float, input_range: Any) -> Quantizer:
         """Exponential randomized mechanism: bins are drawn by the exponential mechanism with parameter γ."""
-        array = check_bins(bins)
-        right = erm_family(-array[::-1], gamma)
-        return cls.from_selection(array, erm_family(array, gamma), right, input_range)
+        values = check_bins(bins)
+        right = erm_family(-values[::-1], gamma)
+        return cls.from_selection(values, erm_family(values, gamma), right, input_range)
 
     @classmethod
-    def interpolated(cls, bins: Any, knots: Any, rows: Any, *, law: ExactLaw | None = None) -> Quantizer:
+    def interpolated(cls, bins: Any, knots: Any, rows: Any) -> Quantizer:
         """Build a continuous quantizer from its rows at the knots, shape (K + 1, m)."""
-        table = np.asarray(rows, dtype=float)
-        return cls(bins, knots, table[:-1], table[1:], None, law)
+        table = array("rows", rows, ndim=2)
+        return cls(bins, knots, table[:-1], table[1:])
 
     @classmethod
-    def of_law(cls, law: ExactLaw) -> Quantizer:
-        """Build the quantizer that rounds an exact law."""
-        return cls(
-            np.array([float(b) for b in law.bins]),
-            np.array([float(x) for x in law.knots]),
-            *law.tables(),
-            None,
-            law,
-        )
+    def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
+        """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
+        bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
+        return cls(bins, knots, *law.tables(), selection, law)
 
-    def with_law(self, law: ExactLaw) -> Quantizer:
-        """Attach the exact law that this quantizer rounds."""
-        return replace(self, law=law)
+    def certified(self) -> Quantizer:
+        """Return the same mechanism with an exact rational law behind it (selection mechanisms only).
+
+        Its probabilities move by less than 2^-70; its privacy loss is then exact.
+        """
+        if self.law is not None:
+            return self
+        if self.selection is None:
+            raise DesignError(
+                "only selection mechanisms can be made exact as they are; solve an OptimalQuantizer instead"
+            )
+        return Quantizer.of_law(self.selection.exact(self.input_range), self.selection)
 
     # -- the law --------------------------------------------------------------------------------------
 
-    @property
-    def input_range(self) -> tuple[float, float]:
-        """Where inputs may be."""
-        return float(self.knots[0]), float(self.knots[-1])
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+        """Draw one output for every input, for simulation; deploy `release`.
 
-    def _checked(self, x: Any, clip: bool) -> Array:
-        x = np.asarray(x, dtype=float)
-        lower, upper = self.input_range
-        if clip and not np.isnan(x).any():
-            return np.clip(x, lower, upper)
-        inside = (x >= lower) & (x <= upper)
-        if not inside.all():
-            first = x[~inside].ravel()[0]
-            raise DesignError(
-                f"x = {first:g}: inputs must be in [{lower:g}, {upper:g}]"
-                + ("" if np.isnan(first) else "; or pass clip=True")
-            )
-        return x
-
-    def probabilities(self, x: Any, *, clip: bool = False) -> Array:
-        """Output probabilities p(x, ·); inputs of any shape, the outputs in one more axis of length m.
-
-        Raises
-        ------
-        DesignError
-            An input outside the range (unless `clip`), or NaN.
-
-        Examples
-        --------
-        >>> Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).probabilities([-1.0, 0.2]).round(3)
-        array([[0.354, 0.5  , 0.083, 0.062],
-               [0.179, 0.25 , 0.333, 0.237]])
-        """
-        x = self._checked(x, clip)
-        k = np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, len(self.knots) - 2)
-        t = ((x - self.knots[k]) / (self.knots[k + 1] - self.knots[k]))[..., None]
-        return (1 - t) * self.starts[k] + t * self.ends[k]
-
-    def sample(self, x: Any, rng: Any = None, *, clip: bool = False) -> Any:
-        """Draw one output for every input: fast, for simulation.
-
-        Uses floating-point numbers and a simulation generator, so it is *not* the certified sampler; deploy
-        `sample_exact`.
+        Fast: it uses floating-point numbers and a simulation generator.
 
         Parameters
         ----------
@@ -219,9 +154,9 @@ class Quantizer:
         """
         if sampling.is_tensor(x):
             return sampling.sample_tensor(self, x, rng, clip=clip)
-        return sampling.sample_array(self, self._checked(x, clip), rng)
+        return sampling.sample_array(self, inside(x, self.input_range, clip=clip), generator(rng))
 
-    def sample_exact(self, x: Any, *, clip: bool = False) -> Array:
+    def release(self, x: Any, *, clip: bool = False) -> Array:
         """Draw from the exact rational law, bit for bit, with the operating system's randomness.
 
         Raises
@@ -229,37 +164,18 @@ class Quantizer:
         DesignError
             The mechanism has no exact law (solve with certification, or use ``certified()``).
         """
-        if self.law is None:
-            raise DesignError(
-                "this mechanism has no exact law: take result.mechanism of a certified solve, or .certified()"
-            )
-        return self._exact_sampler.draw(self._checked(x, clip))
+        return self._exact_sampler.draw(inside(x, self.input_range, clip=clip))
 
     @cached_property
     def _exact_sampler(self) -> sampling.ExactSampler:
         """Keeps the integer weights of the rows it has met: later draws only look them up."""
-        assert self.law is not None
+        if self.law is None:
+            raise DesignError(
+                "this mechanism has no exact law: take result.mechanism of a certified solve, or .certified()"
+            )
         return sampling.ExactSampler(self.law)
 
-    def certified(self) -> Quantizer:
-        """Return the same mechanism with an exact rational law behind it (selection mechanisms only).
-
-        Its probabilities move by less than 2^-70; its privacy loss is then exact.
-        """
-        if self.law is not None:
-            return self
-        if self.selection is None:
-            raise DesignError(
-                "only selection mechanisms can be made exact as they are; solve an OptimalQuantizer instead"
-            )
-        return self.with_law(self.selection.exact(self.input_range))
-
     # -- privacy --------------------------------------------------------------------------------------
-
-    def extremes(self) -> tuple[Array, Array]:
-        """Smallest and largest probability of each output over the input range, each (m,)."""
-        both = np.concatenate([self.starts, self.ends])
-        return both.min(axis=0), both.max(axis=0)
 
     def privacy_loss(self) -> float:
         """Exact ε of local differential privacy, rounded up; ∞ when an output is impossible for some inputs only.
@@ -297,13 +213,12 @@ class Quantizer:
 
     def bias(self, x: Any, *, clip: bool = False) -> Array:
         """E M(x) − x, element-wise."""
-        x = self._checked(x, clip)
+        x = inside(x, self.input_range, clip=clip)
         return self.probabilities(x) @ self.bins - x
 
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
         """E ℓ(M(x) − x), element-wise."""
-        x = self._checked(x, False)
-        return np.sum(self.probabilities(x) * Loss.of(loss)(self.bins - x[..., None]), axis=-1)
+        return error_curve.at(self, inside(x, self.input_range), Loss.of(loss))
 
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior, exact: a sum over cells of partial moments of order 0–2.
@@ -335,7 +250,7 @@ class Quantizer:
                1  0.2917 ########
                2  0.2083 ######
         """
-        return pictures.bars(self, x, width=width)
+        return pictures.bars(self, x, width=whole("width", width, 1, 1000))
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""

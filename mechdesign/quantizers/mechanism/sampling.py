@@ -4,31 +4,27 @@ r"""Samplers for quantizers: a fast one for simulation and an exact one for depl
 from that end's row by Walker's alias method: one 64-bit random word and a few table look-ups per value (so that
 probabilities are right to 2⁻³², which no simulation sees).
 
-**Exact.** The same two steps with integers only. A comparison "U < t" with U uniform on [0, 1) and a rational
-t is decided on 64 random bits; in the single cell where they do not decide (probability 2⁻⁶⁴) further bits are
-drawn until they do. Inputs are doubles, hence dyadic rationals, and enter exactly. Randomness is the operating
-system's.
+**Exact.** The same two steps with integers and the operating system's randomness only
+(`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.table import PiecewiseTable
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
 
@@ -56,27 +52,26 @@ def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
     return threshold, alias
 
 
-def sample_array(mechanism: Quantizer, x: Array, rng: Any) -> Array:
+def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
     """Draw for every element of `x` (already checked); chunks run on threads, reproducibly."""
     flat = np.ascontiguousarray(x, dtype=float).ravel()
     out = np.empty(flat.size)
-    rows = np.stack([mechanism.starts, mechanism.ends], axis=1).reshape(-1, len(mechanism.bins))
-    threshold, alias = alias_table(rows)
-    m = len(mechanism.bins)
+    threshold, alias = alias_table(table.rows)
+    m = len(table.bins)
     # A number v in [0, m) falls in column j = ⌊v⌋ of a row and keeps that output while v < j + threshold.
     keep_below = (threshold + np.arange(m)).ravel()
     # Both outcomes of a column side by side: its own output, and its alias's.
-    outcome = np.stack([np.tile(mechanism.bins, (len(rows), 1)), mechanism.bins[alias]], axis=-1).ravel()
+    outcome = np.stack([np.broadcast_to(table.bins, alias.shape), table.bins[alias]], axis=-1).ravel()
     # t in units of 2^-32, as an affine function of x on each segment.
-    slope = 2.0**32 / np.diff(mechanism.knots)
-    offset = mechanism.knots[:-1] * slope
-    guide = _Guide(mechanism.knots)
+    slope = 2.0**32 / np.diff(table.knots)
+    offset = table.knots[:-1] * slope
+    segment = segment_finder(table.knots)
     unit = m * 2.0**-32
 
     def fill(start: int, stop: int, generator: np.random.Generator) -> None:
         for a in range(start, stop, _CHUNK):
             part = flat[a : min(a + _CHUNK, stop)]
-            k = guide.segment(part)
+            k = segment(part)
             t = slope.take(k)
             t *= part
             t -= offset.take(k)
@@ -93,45 +88,37 @@ def sample_array(mechanism: Quantizer, x: Array, rng: Any) -> Array:
             k += passed
             outcome.take(k, out=out[a : a + part.size], mode="clip")
 
-    generator = np.random.default_rng(rng)
     if flat.size <= 1 << 18:
-        fill(0, flat.size, generator)
+        fill(0, flat.size, rng)
     else:
         # A fixed number of streams, so that the draws do not depend on the machine.
-        streams = generator.spawn(8)
+        streams = rng.spawn(8)
         edges = np.linspace(0, flat.size, len(streams) + 1).astype(int)
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
             list(pool.map(fill, edges[:-1], edges[1:], streams))
     return out.reshape(np.shape(x))
 
 
-class _Guide:
-    """Finds the segment of inputs by a uniform grid: right at once where no knot is in the grid cell."""
+def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.int32]]:
+    """Return what finds the segments of inputs by a uniform grid: at once where no knot is in the grid cell."""
+    cells = 8 * len(knots) + 1
+    scale = cells / (knots[-1] - knots[0])
+    edges = np.linspace(knots[0], knots[-1], cells + 1)
+    first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
+    # A cell before and after covers the rounding of the index computation.
+    low = first[np.maximum(np.arange(cells + 1) - 1, 0)].astype(np.int32)
+    steps = int((first[np.minimum(np.arange(cells + 1) + 2, cells)] - low).max())
+    next_knot = np.append(knots[1:-1], np.inf)
 
-    def __init__(self, knots: Array) -> None:
-        self.knots = knots
-        cells = 8 * len(knots) + 1
-        self.scale = cells / (knots[-1] - knots[0])
-        edges = np.linspace(knots[0], knots[-1], cells + 1)
-        top = len(knots) - 2
-        first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, top)
-        # A cell before and after covers the rounding of the index computation.
-        low = first[np.maximum(np.arange(cells + 1) - 1, 0)]
-        high = first[np.minimum(np.arange(cells + 1) + 2, cells)]
-        self.first = low.astype(np.int32)
-        self.steps = int((high - low).max())
-        self.next_knot = np.append(knots[1:-1], np.inf)
-        self.cells = cells
-
-    def segment(self, x: Array) -> npt.NDArray[np.int32]:
-        if len(self.knots) == 2:
-            return np.zeros(x.shape, dtype=np.int32)
-        if self.steps > 4:
-            return (np.searchsorted(self.next_knot[:-1], x, side="right")).astype(np.int32)
-        k = self.first.take(((x - self.knots[0]) * self.scale).astype(np.int32))
-        for _ in range(self.steps):
-            k += x >= self.next_knot.take(k)
+    def segment(x: Array) -> npt.NDArray[np.int32]:
+        if steps > 4:
+            return np.searchsorted(next_knot[:-1], x, side="right").astype(np.int32)
+        k = low.take(((x - knots[0]) * scale).astype(np.int32))
+        for _ in range(steps):
+            k += x >= next_knot.take(k)
         return k
+
+    return segment
 
 
 def is_tensor(x: Any) -> bool:
@@ -140,7 +127,7 @@ def is_tensor(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
+def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any:
     """Draw for every element of a tensor on its own device, in its own floating-point type."""
     import torch
 
@@ -150,7 +137,7 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
     if isinstance(rng, int):
         generator = torch.Generator(device=x.device).manual_seed(rng)
     kind = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
-    lower, upper = mechanism.input_range
+    lower, upper = table.input_range
     values = x.detach().to(kind)
     if clip:
         values = values.clamp(lower, upper)
@@ -160,66 +147,55 @@ def sample_tensor(mechanism: Quantizer, x: Any, rng: Any, *, clip: bool) -> Any:
     def tensor(array: Any, dtype: Any = kind) -> Any:
         return torch.tensor(np.array(array), dtype=dtype, device=x.device)
 
-    knots = tensor(mechanism.knots)
-    last = len(mechanism.knots) - 2
+    knots = tensor(table.knots)
+    last = len(table.knots) - 2
     k = (torch.searchsorted(knots, values.contiguous(), right=True) - 1).clamp(0, last)
     t = (values - knots[k]) / (knots[k + 1] - knots[k])
-    rows = np.stack([mechanism.starts, mechanism.ends], axis=1).reshape(-1, len(mechanism.bins))
-    threshold, alias = alias_table(rows)
-    m = len(mechanism.bins)
+    threshold, alias = alias_table(table.rows)
+    m = len(table.bins)
     row = 2 * k + (torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) < t)
     v = torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) * m
     column = v.long().clamp(max=m - 1)
     index = row * m + column
     keep = (v - column) < tensor(threshold.ravel())[index]
-    bins = tensor(mechanism.bins)
+    bins = tensor(table.bins)
     return torch.where(keep, bins[column], bins[tensor(alias.ravel(), torch.long)[index]]).to(x.dtype)
 
 
 class ExactSampler:
-    """Draws from an exact law, bit for bit.
+    """Draws from an exact law, bit for bit; the integer weights of the rows it has met are kept.
 
-    Attributes
+    Parameters
     ----------
-    weights : dict of (segment, end) to list of int
-        Cumulative integer weights of the rows that have been used; for inspection.
+    law : ExactLaw
     """
 
     def __init__(self, law: ExactLaw) -> None:
         self.law = law
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
-        self.weights: dict[tuple[int, int], list[int]] = {}
-        self._floors: dict[tuple[int, int], npt.NDArray[np.uint64]] = {}
+        self._rows: dict[tuple[int, int], IntegerWeights] = {}
 
-    def integer_weights(self, segment: int, end: int) -> list[int]:
+    def row(self, segment: int, end: int) -> IntegerWeights:
         """The row's probabilities as integers over their least common denominator."""
-        row = self.law.row(segment, end)
-        common = math.lcm(*{p.denominator for p in row})
-        weights = [p.numerator * (common // p.denominator) for p in row]
-        if sum(weights) != common:
-            raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
-        return weights
-
-    def _cumulative(self, segment: int, end: int) -> list[int]:
-        """Running sums of the integer weights; the last one is their common denominator."""
         key = (segment, end)
-        if key not in self.weights:
-            self.weights[key] = list(itertools.accumulate(self.integer_weights(segment, end)))
-        return self.weights[key]
+        if key not in self._rows:
+            weights, common = self.law.weights(segment, end)
+            if sum(weights) != common:
+                raise DesignError(f"row {key} of the exact law does not sum to 1")
+            self._rows[key] = IntegerWeights(weights)
+        return self._rows[key]
 
     def draw(self, x: Array) -> Array:
         """One output for every input."""
         flat = np.ascontiguousarray(x, dtype=float).ravel()
         segment = self._segments(flat)
-        upward = self._round_up(flat, segment)
+        key = 2 * segment + self._upward(flat, segment)
         out = np.empty(flat.size)
-        key = 2 * segment + upward
-        bits = _random_words(flat.size)
         order = np.argsort(key, kind="stable")
         used, starts = np.unique(key[order], return_index=True)
         for row, part in zip(used.tolist(), np.split(order, starts[1:])):
-            out[part] = self.bins[self._invert(row // 2, row % 2, bits[part])]
+            out[part] = self.bins[self.row(row // 2, row % 2).draw(part.size)]
         return out.reshape(np.shape(x))
 
     def _segments(self, x: Array) -> npt.NDArray[np.intp]:
@@ -232,63 +208,14 @@ class ExactSampler:
             k[i] = min(max(sum(value >= knot for knot in self.law.knots) - 1, 0), last)
         return k
 
-    def _round_up(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+    def _upward(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """Exact Bernoulli((x − x_k)/(x_{k+1} − x_k)) for every input."""
         a, b = self.knots[segment], self.knots[segment + 1]
-        t = (x - a) / (b - a)
-        # Doubles err by a few ulps relative to the larger operand; wide brackets cost nothing but rare re-draws.
+        # Doubles err by a few ulps relative to the larger operand.
         error = 16 * np.finfo(float).eps * (1 + (np.abs(a) + np.abs(x)) / (b - a))
-        words = _random_words(x.size)
-        u = words.astype(float) * 2.0**-64
-        up = u < t
-        for i in np.flatnonzero(np.abs(u - t) <= error + 2.0**-50):
-            lo, hi = self.law.knots[segment[i]], self.law.knots[segment[i] + 1]
-            exact = (Fraction(float(x[i])) - lo) / (hi - lo)
-            up[i] = _below(int(words[i]), exact)
-        return up
 
-    def _invert(self, segment: int, end: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-        """Index i with C_{i-1} ≤ U < C_i, U having the given leading 64 bits."""
-        cumulative = self._cumulative(segment, end)
-        key = (segment, end)
-        if key not in self._floors:
-            total = cumulative[-1]
-            leading = [min((c << 64) // total, 2**64 - 1) for c in cumulative[:-1]]
-            self._floors[key] = np.array(leading, dtype=np.uint64)
-        floors = self._floors[key]
-        index = np.searchsorted(floors, words, side="right")
-        # U in the 64-bit cell of some C_i: undecided unless C_i is itself a multiple of 2^-64.
-        for i in np.flatnonzero(np.isin(words, floors)):
-            index[i] = _locate(int(words[i]), cumulative)
-        return index
+        def exact(i: int) -> Fraction:
+            low, high = self.law.knots[segment[i]], self.law.knots[segment[i] + 1]
+            return (Fraction(float(x[i])) - low) / (high - low)
 
-
-def _random_words(count: int) -> npt.NDArray[np.uint64]:
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-
-
-def _more(word: int, bits: int) -> tuple[int, int]:
-    return (word << 64) | int.from_bytes(os.urandom(8), "little"), bits + 64
-
-
-def _below(word: int, threshold: Fraction) -> bool:
-    """Decide U < threshold for U uniform with the leading bits `word`, drawing more as needed."""
-    bits = 64
-    while True:
-        scaled = threshold * (1 << bits)
-        if word + 1 <= scaled:
-            return True
-        if word >= scaled:
-            return False
-        word, bits = _more(word, bits)
-
-
-def _locate(word: int, cumulative: list[int]) -> int:
-    """Index i with C_{i-1} ≤ U·C < C_i, C the last sum, drawing more bits while a boundary is inside U's cell."""
-    bits, total = 64, cumulative[-1]
-    while True:
-        low = sum((c << bits) <= word * total for c in cumulative)
-        high = sum((c << bits) < (word + 1) * total for c in cumulative)
-        if low == high:
-            return low
-        word, bits = _more(word, bits)
+        return bernoulli((x - a) / (b - a), error, exact)

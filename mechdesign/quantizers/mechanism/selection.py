@@ -13,7 +13,6 @@ Source: *Privacy-Aware Randomized Quantization via Linear Programming*, §3. RQM
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,7 +22,9 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, increasing, interval, positive, probability, settle
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
+from mechdesign.quantizers.mechanism.table import cell_edges
 from mechdesign.typing import Array
 
 __all__ = [
@@ -39,35 +40,14 @@ __all__ = [
 _WEIGHT_BITS = 72
 
 
-def check_bins(bins: Any, *, least: int = 2) -> Array:
+def check_bins(bins: Any) -> Array:
     """Return bins as a read-only float array, or raise DesignError naming what is wrong with them."""
-    try:
-        array = np.array(bins, dtype=float)
-    except (TypeError, ValueError):
-        raise DesignError.of("bins", bins, "must be a sequence of numbers") from None
-    if array.ndim != 1 or array.size < least:
-        raise DesignError.of("bins", bins, f"needs at least {least} values in one dimension")
-    if not np.all(np.isfinite(array)):
-        raise DesignError.of("bins", bins, "must be finite: NaN and infinity are not output values")
-    steps = np.diff(array)
-    if np.any(steps <= 0):
-        k = int(np.flatnonzero(steps <= 0)[0])
-        what = "repeated" if steps[k] == 0 else "out of order"
-        raise DesignError.of(
-            "bins", bins, f"must increase strictly; {array[k + 1]:g} at position {k + 1} is {what}"
-        )
-    array.setflags(write=False)
-    return array
+    return increasing("bins", bins)
 
 
 def check_range(input_range: Any, bins: Array) -> tuple[float, float]:
     """Return the input range as two floats, checked to be covered by the bins."""
-    try:
-        lower, upper = (float(v) for v in input_range)
-    except (TypeError, ValueError):
-        raise DesignError.of("input_range", input_range, "must be a pair (lower, upper)") from None
-    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
-        raise DesignError.of("input_range", input_range, "needs finite lower < upper")
+    lower, upper = interval("input_range", input_range)
     if bins[0] > lower or bins[-1] < upper:
         raise DesignError(
             f"bins = [{bins[0]:g}, …, {bins[-1]:g}]: must cover the input range [{lower:g}, {upper:g}], "
@@ -95,7 +75,7 @@ def rqm_family(m: int, q: float) -> Array:
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
-    if not 0 < q < 1:
+    if probability("q", q, below_one=True) == 0:
         raise DesignError.of("q", q, "must be in (0, 1)")
     j, i = np.indices((m - 1, m - 1))
     table = np.where(i == 0, (1 - q) ** j, q * (1 - q) ** np.maximum(j - i, 0))
@@ -104,9 +84,7 @@ def rqm_family(m: int, q: float) -> Array:
 
 def erm_family(bins: Array, gamma: float) -> Array:
     """Selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
-    if not (math.isfinite(gamma) and gamma > 0):
-        raise DesignError.of("gamma", gamma, "must be positive and finite")
-    m = len(bins)
+    gamma, m = positive("gamma", gamma), len(bins)
     table = np.zeros((m - 1, m - 1))
     table[0, 0] = 1.0
     for j in range(1, m - 1):
@@ -133,16 +111,13 @@ class Selection:
 
     def __post_init__(self) -> None:
         bins = check_bins(self.bins)
-        object.__setattr__(self, "bins", bins)
-        for name in ("left", "right"):
-            object.__setattr__(self, name, _family(name, getattr(self, name), len(bins)))
+        families = {side: _family(side, getattr(self, side), len(bins)) for side in ("left", "right")}
+        settle(self, bins=bins, **families)
 
     def segments(self, input_range: tuple[float, float]) -> tuple[Array, Array, Array]:
         """Knots (K + 1,) and the one-sided limits of p at the segments' ends, each (K, m)."""
         bins, m = self.bins, len(self.bins)
-        lower, upper = input_range
-        inner = bins[(bins > lower) & (bins < upper)]
-        knots = np.concatenate([[lower], inner, [upper]])
+        knots = cell_edges(bins, np.array(input_range))
         j = np.minimum(np.searchsorted(bins, knots[:-1], side="right"), m - 1)
         ql, qr = np.zeros((2, len(j), m))
         ql[:, :-1] = self.left[j - 1]
@@ -155,20 +130,18 @@ class Selection:
             to_right, to_left = qr * (bins - x[:, None]), ql * (x[:, None] - bins)
             return ql * (to_right @ inverse.T) + qr * (to_left @ inverse)
 
-        starts, ends = table(knots[:-1]), table(knots[1:])
-        return knots, starts, ends
+        return knots, table(knots[:-1]), table(knots[1:])
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy table: side, interval j, bin i (1-based, as in the paper), probability."""
-        m = len(self.bins)
-        rows = []
+        m, parts = len(self.bins), []
         for side, family in (("left", self.left), ("right", self.right)):
-            for j in range(1, m):
-                n = j if side == "left" else m - j
-                for i in range(1, n + 1):
-                    index = i if side == "left" else m + 1 - i
-                    rows.append((side, j, index, float(self.bins[index - 1]), float(family[n - 1, i - 1])))
-        return pd.DataFrame(rows, columns=["side", "interval", "bin", "value", "probability"])
+            n, i = np.tril_indices(m - 1)
+            where, index = (n + 1, i + 1) if side == "left" else (m - 1 - n, m - i)
+            columns = {"interval": where, "bin": index, "value": self.bins[index - 1]}
+            frame = pd.DataFrame({"side": side, **columns, "probability": family[n, i]})
+            parts.append(frame.sort_values("interval", kind="stable"))
+        return pd.concat(parts, ignore_index=True)
 
     def exact(self, input_range: tuple[float, float]) -> SelectionLaw:
         """Round every probability to an integer weight (2^-72 of a row's total) and return the exact law."""
@@ -186,13 +159,13 @@ class Selection:
 
 
 def _family(name: str, given: Any, m: int) -> Array:
-    table = np.array(given, dtype=float)
+    table = array(name, given, ndim=2)
     if table.shape != (m - 1, m - 1):
         raise DesignError(
             f"{name} has shape {table.shape}: must be ({m - 1}, {m - 1}), row n with n + 1 entries"
         )
-    if np.any(np.triu(table, 1)) or not np.all(np.isfinite(table)) or np.any(table < 0):
-        raise DesignError(f"{name}: must be lower triangular, non-negative and finite")
+    if np.any(np.triu(table, 1)) or np.any(table < 0):
+        raise DesignError(f"{name}: must be lower triangular and non-negative")
     sums = table.sum(axis=1)
     if np.any(np.abs(sums - 1) > 1e-6):
         k = int(np.argmax(np.abs(sums - 1)))

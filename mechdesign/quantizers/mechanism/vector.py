@@ -20,12 +20,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import array, non_negative, one_of, positive, settle, whole
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.typing import Array
 
 __all__ = ["VectorQuantizer"]
@@ -45,10 +44,11 @@ class VectorQuantizer:
 
     Examples
     --------
+    >>> import numpy as np
     >>> mechanism = VectorQuantizer(Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
     >>> round(mechanism.privacy_loss(), 3)
     9.988
-    >>> mechanism.sample(np.zeros((5, 10)), 0).shape
+    >>> mechanism.sample(np.zeros((5, 10)), rng=0).shape
     (5, 10)
     """
 
@@ -57,9 +57,9 @@ class VectorQuantizer:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", whole("dimension", self.dimension, 1))
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise DesignError.of("scale", self.scale, "must be positive and finite")
+        if not isinstance(self.coordinate, Quantizer):
+            raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
+        settle(self, dimension=whole("dimension", self.dimension, 1), scale=positive("scale", self.scale))
 
     def privacy_loss(self) -> float:
         """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""
@@ -80,25 +80,24 @@ class VectorQuantizer:
         spacing : float
             Grid spacing h where inputs are dithered to a grid; 0 for inputs on the grid.
         """
-        if metric == "absolute":
-            return epsilon * (diameter + 2 * spacing * self.dimension)
-        if metric == "squared":
-            return epsilon * (diameter + 2 * spacing * math.sqrt(self.dimension)) ** 2
-        raise DesignError.of("metric", metric, 'must be "absolute" or "squared"')
+        squared = one_of("metric", metric, ("absolute", "squared")) == "squared"
+        steps = math.sqrt(self.dimension) if squared else self.dimension
+        distance = non_negative("diameter", diameter) + 2 * non_negative("spacing", spacing) * steps
+        return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
 
     def _scaled(self, x: Any) -> Any:
-        if np.shape(x)[-1:] != (self.dimension,):
-            raise DesignError(f"x has shape {tuple(np.shape(x))}: the last axis must be {self.dimension}")
+        x = x if is_tensor(x) else array("x", x, ndim=None, empty=True)
+        if x.shape[-1:] != (self.dimension,):
+            raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
         return x / self.scale
 
-    def sample(self, x: Any, rng: Any = None, *, clip: bool = False) -> Any:
-        """Draw for vectors of shape (..., d), arrays or tensors; see `Quantizer.sample`."""
-        x = x if hasattr(x, "shape") else np.asarray(x, dtype=float)
-        return self.coordinate.sample(self._scaled(x), rng, clip=clip) * self.scale
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+        """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
+        return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
 
-    def sample_exact(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the exact law of every coordinate; see `Quantizer.sample_exact`."""
-        return self.coordinate.sample_exact(self._scaled(np.asarray(x, dtype=float)), clip=clip) * self.scale
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the exact law of every coordinate; see `Quantizer.release`."""
+        return self.coordinate.release(self._scaled(x), clip=clip) * self.scale
 
     def expected_squared_error(self, prior: Any) -> float:
         """E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""

@@ -25,14 +25,13 @@ that with many bins its best member approaches the best of all unbiased mechanis
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
-import ot
 from scipy import sparse
 
 from mechdesign.problem.losses import Loss
@@ -68,13 +67,20 @@ def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
     near, far = x - bins[left], bins[~left] - x
     rows, columns = near * law[left], far * law[~left]
     scale = rows.sum()
-    # exp(−log(d_l + d_r)) is the kernel 1/(d_l + d_r): entropic transport with unit regularisation scales it.
-    cost = np.log(np.add.outer(near, far))
-    _, scaling = ot.sinkhorn(
-        rows / scale, columns / columns.sum(), cost, 1.0, numItermax=200, stopThr=1e-11, log=True, warn=False
-    )
-    u, v = np.ravel(scaling["u"]) / near, np.ravel(scaling["v"]) / far
+    u, v = _scaled(1.0 / np.add.outer(near, far), rows / scale, columns / columns.sum())
+    u, v = u / near, v / far
     return u / u.sum(), v / v.sum()
+
+
+def _scaled(kernel: Array, rows: Array, columns: Array, *, sweeps: int = 200) -> tuple[Array, Array]:
+    """Sinkhorn's a and b with diag(a) kernel diag(b) of the given row and column sums."""
+    a, b = np.ones(len(rows)), np.ones(len(columns))
+    for _ in range(sweeps):
+        b = columns / (kernel.T @ a)
+        a = rows / (kernel @ b)
+        if np.abs(b * (kernel.T @ a) - columns).sum() < 1e-11:
+            break
+    return a, b
 
 
 @dataclass(frozen=True)
@@ -136,39 +142,31 @@ class SelectionBlocks:
         self.knots = np.concatenate([[lower], bins[(bins > lower) & (bins < upper)], [upper]])
         self.size = 0
         self.blocks = self._blocks(_kernels(self, prior, loss))
-        outer: list[Index] = []
-        output: list[Index] = []
-        largest: list[npt.NDArray[np.bool_]] = []
-        places: list[tuple[float, str]] = []
-        entries: list[tuple[Array, Index, Index]] = []
-        count = 0
-        for block in self.blocks:
-            low, high = bins[block.left], bins[block.right]
-            for at_end, x in ((False, block.start), (True, block.end)):
-                share = (high[None, :] - x) / (high[None, :] - low[:, None])
-                sides = [(share, block.u, block.v, block.left, not at_end)]
-                if not self._central(block):
-                    sides.append(((1 - share).T, block.v, block.u, block.right, at_end))
-                for table, rows, columns, which, is_largest in sides:
-                    numbers = count + np.arange(len(rows))
-                    count += len(rows)
-                    outer.append(rows)
-                    output.append(which)
-                    largest.append(np.full(len(rows), is_largest))
-                    places += [(x, "-" if at_end else "+")] * len(rows)
-                    entries.append(
-                        (table.ravel(), np.repeat(numbers, len(columns)), np.tile(columns, len(rows)))
-                    )
-        self.outer = np.concatenate(outer)
-        self.largest = np.concatenate(largest)
+        outer, output, largest, labels, inner = zip(*self._limits())
+        self.outer, self.largest = np.concatenate(outer), np.concatenate(largest)
+        self.labels = [label for part in labels for label in part]
+        self.inner = sparse.vstack(inner, format="csr")
         which = np.concatenate(output)
-        self.labels = [f"p({x:g}{side}, {i + 1})" for (x, side), i in zip(places, which.tolist())]
         if mirrored:
             which = np.minimum(which, len(bins) - 1 - which)
         self.output = np.zeros_like(which) if shared_floor else np.unique(which, return_inverse=True)[1]
         self.floors = int(self.output.max()) + 1
-        data, row, column = (np.concatenate(part) for part in zip(*entries))
-        self.inner = sparse.csr_array((data, (row, column)), shape=(count, self.size))
+
+    def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], sparse.csr_array]]:
+        """At each end of each interval, for the outputs of either side: outer factors, outputs, kind, labels, inner factors."""
+        for block in self.blocks:
+            low, high = self.bins[block.left], self.bins[block.right]
+            for mark, x in (("+", block.start), ("-", block.end)):
+                share = (high[None, :] - x) / (high[None, :] - low[:, None])
+                sides = [(share, block.u, block.v, block.left, mark == "+")]
+                if not self._central(block):
+                    sides.append(((1 - share).T, block.v, block.u, block.right, mark == "-"))
+                for table, rows, columns, which, is_largest in sides:
+                    count, width = table.shape
+                    places = np.repeat(np.arange(count), width), np.tile(columns, count)
+                    inner = sparse.csr_array((table.ravel(), places), shape=(count, self.size))
+                    labels = [f"p({x:g}{mark}, {i + 1})" for i in which.tolist()]
+                    yield rows, which, np.full(count, is_largest), labels, inner
 
     def _central(self, block: Block) -> bool:
         return self.mirrored and block.start == -block.end

@@ -1,7 +1,7 @@
-"""Solve OPTM's linear program for many bounds: compiled once, warm-started from the last point.
+"""OPTM over boxes of bounds: the linear program compiled once, solved for every box from the last one's basis.
 
-The first axis of bounds is Algorithm 2 of the paper: one pair (o, u) of a grid at a time, keep the best. Theorem 6
-has three bounds whatever m is, searched on a grid of their own.
+The boxes are Algorithm 2 of the paper: one pair (o, u) of a grid at a time, keep the best. Theorem 6 has three bounds
+whatever m is, searched on a grid of their own that is refined twice around the best.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers import CompiledLP, HighsSession, Solution
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["BoundPoint", "LevelSolver", "default_levels", "grid_bounds", "search_theorem6", "solve_bounds"]
+__all__ = ["BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
 
 _ACTIVE = 1e-9
 
+Boxes = tuple[Array, Array]
+"""Lower and upper bounds of all unknowns, a row each box."""
+
 
 @dataclass(frozen=True)
-class BoundPoint:
-    """The best point of a bound search: its solution vector, objective, bounds and solver's answer."""
+class BoxPoint:
+    """The best point of a search: its solution vector, bounds and solver's answer."""
 
     program: OPTMProgram
     q: Array
-    objective: float
     low: Array
     high: Array
     solution: Solution
@@ -43,180 +46,240 @@ class BoundPoint:
         """The mechanism's selection probabilities."""
         return Selection(self.program.bins, *self.program.unpack(self.q))
 
-    def tighter(self, epsilon: float, solver: str | None, options: Any) -> BoundPoint | None:
-        """Solve again with the same bounds and a smaller budget."""
-        return solve_bounds(self.program, epsilon, self.low[None], self.high[None], solver, options)
-
     def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
         """The linear program's constraints evaluated at the final mechanism, with the solver's duals."""
-        program = self.program
+        program, low, high = self.program, self.low, self.high
         q = program.flatten(selection.left, selection.right)
-        rows: list[tuple[str, str, float, float, float, float, bool]] = []
-
-        def add(family: str, labels: list[str], lhs: Array, rhs: Array) -> None:
-            given = self.solution.dual.get(family)
-            dual = np.full(len(lhs), np.nan) if given is None else np.ravel(given)
-            for label, a, b, y in zip(labels, lhs.tolist(), rhs.tolist(), dual.tolist()):
-                rows.append((f"model: {family}", label, a, b, b - a, y, b - a <= _ACTIVE))
-
-        pairs = program.structure.pairs
-        if pairs.upper:
-            factor_high = np.array([1.0 if f.bound < 0 else self.high[f.bound] for f in pairs.forms])
-            factor_low = np.array([1.0 if f.bound < 0 else self.low[f.bound] for f in pairs.forms])
-            value = np.array([f.coefficients @ q for f in pairs.forms])
-            lhs = (factor_high * value)[pairs.upper]
-            rhs = math.exp(epsilon) * (factor_low * value)[pairs.lower]
-            add("privacy", pairs.labels(), lhs, rhs)
+        upper, lower = program.rows.sides(q, low, high)
         bigger, smaller = program.dominance()
-        add("dominance", [f"q[{b}] >= q[{s}]" for b, s in zip(bigger, smaller)], q[smaller], q[bigger])
-        bounded = program.bounded
-        names = [f"q[{k}]" for k in bounded]
-        add("lower bounds", names, self.low[bounded], q[bounded])
-        add("upper bounds", names, q[bounded], self.high[bounded])
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        at = program.bounded
+        names = [f"q[{k}]" for k in at]
+        parts = []
+        for family, labels, lhs, rhs in (
+            ("privacy", program.rows.labels, upper, math.exp(epsilon) * lower),
+            ("dominance", [f"q[{b}] >= q[{s}]" for b, s in zip(bigger, smaller)], q[smaller], q[bigger]),
+            ("lower bounds", names, low[at], q[at]),
+            ("upper bounds", names, q[at], high[at]),
+        ):
+            frame = pd.DataFrame({"family": f"model: {family}", "index": labels, "lhs": lhs, "rhs": rhs})
+            frame["slack"] = frame["rhs"] - frame["lhs"]
+            frame["dual"] = np.ravel(self.solution.dual.get(family, np.full(len(frame), np.nan)))
+            frame["active"] = frame["slack"] <= _ACTIVE
+            parts.append(frame[AUDIT_COLUMNS])
+        return pd.concat(parts, ignore_index=True)
 
 
-def default_levels() -> Grid:
-    """The authors' grid at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
+def authors_levels() -> Grid:
+    """The published grid of bounds at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
     return Grid(level=np.arange(1, 100) / 100, width=[0.01])
 
 
-def grid_bounds(program: OPTMProgram, grid: Grid | None) -> tuple[Array, Array] | None:
-    """Bounds (N, width) of a grid over the one or two rows that have products; None where there are more.
+def grid_boxes(program: OPTMProgram, grid: Grid | None) -> Boxes:
+    """Boxes (N, width) of a grid over the one or two rows that have products.
 
     A row q_n of two unknowns has one degree of freedom: q_n(1) in [o, u], q_n(2) in [1 − u, 1 − o].
+
+    Raises
+    ------
+    DesignError
+        There are more rows, longer ones, or the grid has no axis ``level``.
     """
-    rows = sorted({program_row(program, k) for k in program.bounded.tolist()})
-    if any(stop - start != 2 for start, stop in rows) or len(rows) > 2:
-        return None
+    rows = [family.row(n) for family in dict.fromkeys(program.families) for n in range(1, program.m)]
+    bounded = [row for row in rows if np.isin(program.bounded, np.arange(row.start, row.stop)).any()]
     if grid is None:
-        if len(rows) == 1:
-            grid = default_levels()
-        else:
-            steps = np.arange(1, 20) / 20
-            grid = Grid(level=steps, level_right=steps, width=[0.01])
-    if "level" not in grid.axes:
-        return None
+        steps = np.arange(1, 20) / 20
+        grid = authors_levels() if len(bounded) < 2 else Grid(level=steps, level_right=steps, width=[0.01])
+    if "level" not in grid.axes or len(bounded) > 2 or any(row.stop - row.start != 2 for row in bounded):
+        raise DesignError.of("bounds", grid, "a grid needs the axis level, and at most two free bounds")
     points = grid.columns()
     width = points.get("width", np.full(len(grid), 0.01))
     levels = [points["level"], points.get("level_right", points["level"])]
     low, high = np.zeros((len(grid), program.width)), np.ones((len(grid), program.width))
-    for (start, _), level in zip(rows, levels):
-        low[:, start], high[:, start] = level, np.minimum(level + width, 1.0)
-        low[:, start + 1], high[:, start + 1] = np.maximum(1.0 - level - width, 0.0), 1.0 - level
+    for row, level in zip(bounded, levels):
+        low[:, row] = np.stack([level, np.maximum(1.0 - level - width, 0.0)], axis=1)
+        high[:, row] = np.stack([np.minimum(level + width, 1.0), 1.0 - level], axis=1)
     return low, high
 
 
-def program_row(program: OPTMProgram, position: int) -> tuple[int, int]:
-    """Start and stop of the row q_n that holds an unknown."""
-    for family in program.families:
-        for n in range(1, program.m):
-            row = family.row(n)
-            if row.start <= position < row.stop:
-                return row.start, row.stop
-    raise IndexError(position)
-
-
-class LevelSolver:
-    """One compiled OPTM program, solved for many (bins, ε, bounds); reusable across bins of one structure."""
-
-    def __init__(self, program: OPTMProgram, epsilon: float, low: Array, high: Array) -> None:
-        self._compiled = CompiledLP(program.model(epsilon, low, high, parametrised=True))
-        self._session: HighsSession | None = None
-
-    def points(self, program: OPTMProgram, epsilon: float, low: Array, high: Array) -> Array:
-        """Parameter points (P + 1, N) of bounds (N, width): all privacy coefficients at once."""
-        compiled = self._compiled
-        cost, constant = program.objective()
-        points = np.ones((compiled.point().size, len(low)))
-        for name in compiled.model.parameters:
-            if name == "low":
-                points[compiled.slots(name)] = low[:, program.bounded].T
-            elif name == "high":
-                points[compiled.slots(name)] = high[:, program.bounded].T
-            elif name == "privacy":
-                points[compiled.slots(name)] = program.privacy_coefficients(epsilon, low, high).T
-            elif name == "cost":
-                points[compiled.slots(name)] = cost[:, None]
-            else:
-                points[compiled.slots(name)] = constant
-        return points
-
-    def run(self, program: OPTMProgram, epsilon: float, low: Array, high: Array) -> tuple[Array, Array]:
-        """Objective values (N,) and solutions (N, width) of all points, from a cold start; NaN where infeasible."""
-        compiled = self._compiled
-        matrix, rhs, cost = compiled.coefficients(self.points(program, epsilon, low, high))
-        if self._session is None:
-            self._session = HighsSession(compiled, compiled.point())
-        self._session.forget_basis()
-        _, values, solutions = self._session.sweep(
-            np.ascontiguousarray(matrix[compiled.varying].T),
-            np.ascontiguousarray(rhs.T),
-            np.ascontiguousarray(cost.T),
-        )
-        return values, solutions
-
-
-def solve_bounds(
-    program: OPTMProgram,
-    epsilon: float,
-    low: Array,
-    high: Array,
-    solver: str | None,
-    options: Any,
-) -> BoundPoint | None:
-    """Solve for every row of bounds and return the one of least exact loss; None if all are infeasible.
-
-    With HiGHS the points share one compiled, warm-started model; the best point is solved once more through the
-    registry for its duals. Other solvers get a model each.
-    """
-    best = 0
-    if len(low) > 1 and solver in (None, "highs"):
-        values, found = LevelSolver(program, epsilon, low[0], high[0]).run(program, epsilon, low, high)
-        if not np.isfinite(values).any():
-            return None
-        best = int(np.nanargmin(program.judged(values, found)))
-    elif len(low) > 1:
-        answers = [
-            solve_bounds(program, epsilon, low[[k]], high[[k]], solver, options) for k in range(len(low))
+def theorem6_boxes(program: OPTMProgram, around: BoxPoint | None = None) -> Boxes:
+    """A grid over Theorem 6's bounds, or a finer one around a point; o must make e^ε w large, u must keep z small."""
+    rows, bounded = program.rows, program.bounded
+    uppers = set(rows.bound[~rows.smallest].tolist())
+    if around is None:
+        axes = [
+            [0.05, 0.1, 0.2, 0.4, 0.7, 1.0] if k in uppers else np.geomspace(1e-3, 0.3, 7) for k in bounded
         ]
-        feasible = [a for a in answers if a is not None]
+    else:
+        chosen = [around.high[k] if k in uppers else around.low[k] for k in bounded]
+        axes = [np.clip(v * np.array([0.7, 0.85, 1.0, 1.2, 1.45]), 0, 1) for v in chosen]
+    values = np.array(list(itertools.product(*axes)))
+    low, high = np.zeros((len(values), program.width)), np.ones((len(values), program.width))
+    for k, column in zip(bounded.tolist(), values.T):
+        (high if k in uppers else low)[:, k] = column
+    return low, high
+
+
+class Sweep:
+    """A program compiled once: every ε, box, and choice of bins of the same structure is a point of it.
+
+    Parameters
+    ----------
+    program : OPTMProgram
+    deadline : Deadline, optional
+        Points after it have no answer.
+    """
+
+    def __init__(self, program: OPTMProgram, deadline: Deadline | None = None) -> None:
+        low, high = np.zeros(program.width), np.ones(program.width)
+        self.model = program.model(1.0, low, high)
+        self._deadline = deadline or Deadline(None)
+        self._compiled: CompiledLP | None = None
+
+    def __call__(self, program: OPTMProgram, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
+        """Objective values (N,) and solutions (N, width) for all boxes, from a cold start; NaN where infeasible."""
+        if self._compiled is None:
+            self._compiled = CompiledLP(self.model)
+            limit = {"time_limit": self._deadline.left} if self._deadline.finite else {}
+            self._session = HighsSession(self._compiled, self._compiled.point(), **limit)
+        compiled = self._compiled
+        points = np.ones((compiled.point().size, len(boxes[0])))
+        for name, value in program.parameters(epsilon, *boxes).items():
+            if name in self.model.parameters:
+                points[compiled.slots(name)] = np.atleast_2d(value).T
+        matrix, rhs, cost = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
+        self._session.forget_basis()
+        return self._session.sweep(matrix[:, compiled.varying], rhs, cost)[1:]
+
+    def at(
+        self, program: OPTMProgram, epsilon: float, boxes: Boxes, k: int, solver: str, options: dict[str, Any]
+    ) -> BoxPoint | None:
+        """The point of box k by a registered backend, with its duals; None where infeasible."""
+        low, high = boxes[0][k], boxes[1][k]
+        for name, value in program.parameters(epsilon, low, high).items():
+            if name in self.model.parameters:
+                self.model.parameters[name].value = value
+        try:
+            solution = solvers.solve(self.model, solver, **options)
+        except InfeasibleError:
+            return None
+        return BoxPoint(program, solution.primal["q"], low, high, solution)
+
+
+class BoxSearch:
+    """The best box for one choice of bins.
+
+    Parameters
+    ----------
+    program : OPTMProgram
+    bounds : Grid, Boxes of one row, or None
+        None takes the paper's grid.
+    solver : str, optional
+        HiGHS (default) sweeps the boxes; others solve them one by one.
+    deadline : Deadline
+    options : dict
+        The backend's own.
+
+    Attributes
+    ----------
+    count : int
+        Boxes solved so far.
+    """
+
+    lower_bound: float | None = None
+
+    def __init__(
+        self,
+        program: OPTMProgram,
+        bounds: Grid | Boxes | None,
+        solver: str | None,
+        deadline: Deadline,
+        options: dict[str, Any],
+    ) -> None:
+        solvers.get(solver or "highs")
+        self.program, self.bounds, self.deadline, self.options = program, bounds, deadline, options
+        self.solver = solver or "highs"
+        self.sweep = Sweep(program, deadline)
+        self.count = 0
+
+    def first_boxes(self) -> Boxes:
+        """What the search begins with."""
+        if self.program.constraints == "theorem6":
+            return theorem6_boxes(self.program)
+        if isinstance(self.bounds, tuple):
+            return self.bounds
+        if len(self.program.bounded) == 0:
+            return np.zeros((1, self.program.width)), np.ones((1, self.program.width))
+        return grid_boxes(self.program, self.bounds)
+
+    def best(self, epsilon: float) -> BoxPoint | None:
+        """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
+        point = self._best_of(epsilon, self.first_boxes())
+        for _ in range(2):
+            if point is not None and self.program.constraints == "theorem6":
+                point = self._best_of(epsilon, theorem6_boxes(self.program, point)) or point
+        return point
+
+    def tighter(self, point: BoxPoint, epsilon: float) -> BoxPoint | None:
+        """Solve again in the same box with another budget."""
+        return self.sweep.at(
+            self.program, epsilon, (point.low[None], point.high[None]), 0, self.solver, self.options
+        )
+
+    def _best_of(self, epsilon: float, boxes: Boxes) -> BoxPoint | None:
+        count, best = len(boxes[0]), 0
+        if count > 1 and self.solver == "highs":
+            self.count += count
+            values, found = self.sweep(self.program, epsilon, boxes)
+            if np.isnan(values).all():
+                return None
+            best = int(np.nanargmin(self._scores(values, found)))
+            return self.sweep.at(self.program, epsilon, boxes, best, self.solver, self.options)
+        points = []
+        for k in range(count):
+            if self.deadline.passed:
+                break
+            self.count += 1
+            points.append(self.sweep.at(self.program, epsilon, boxes, k, self.solver, self.options))
+        feasible = [p for p in points if p is not None]
         if not feasible:
             return None
-        judged = program.judged(np.array([a.objective for a in feasible]), np.array([a.q for a in feasible]))
-        return feasible[int(np.argmin(judged))]
-    model = program.model(epsilon, low[best], high[best])
-    try:
-        solution = solvers.solve(model, solver or "highs", **options)
-    except InfeasibleError:
-        return None
-    return BoundPoint(program, solution.primal["q"], solution.value, low[best], high[best], solution)
+        scores = self._scores(
+            np.array([p.solution.value for p in feasible]), np.array([p.q for p in feasible])
+        )
+        return feasible[int(np.argmin(scores))]
 
+    def _scores(self, values: Array, found: Array) -> Array:
+        return values if self.program.constraints == "theorem6" else self.program.judged(values, found)
 
-def search_theorem6(
-    program: OPTMProgram, epsilon: float, solver: str | None, options: Any
-) -> tuple[BoundPoint | None, int]:
-    """Grid over Theorem 6's bounds, refined twice around the best; o must make e^ε w large, u must keep z small.
+    def notes(self, point: BoxPoint) -> list[str]:
+        """What a reader of the result should know."""
+        found = [f"the linear program's own objective: {point.solution.value:.9g}"]
+        if self.count > 1:
+            found.append(f"best of {self.count} linear programs")
+        if self.program.loss.function is not None:
+            found.append(
+                "the program minimised the absolute loss's bound; the value is the callable's exact mean"
+            )
+        return found
 
-    Returns the best point and the number of linear programs solved.
-    """
-    bounded, pairs = program.bounded, program.structure.pairs
-    uppers = {f.bound for k, f in enumerate(pairs.forms) if k in pairs.upper and f.bound >= 0}
-    axes = [
-        np.array([0.05, 0.1, 0.2, 0.4, 0.7, 1.0]) if k in uppers else np.geomspace(1e-3, 0.3, 7)
-        for k in bounded
-    ]
-    best, count = None, 0
-    for _ in range(3):
-        for values in itertools.product(*axes):
-            low, high = np.zeros(program.width), np.ones(program.width)
-            for k, v in zip(bounded, values):
-                (high if k in uppers else low)[k] = v
-            count += 1
-            point = solve_bounds(program, epsilon, low[None], high[None], solver, options)
-            if point is not None and (best is None or point.objective < best.objective):
-                best, chosen = point, values
-        if best is None:
-            break
-        axes = [np.clip(v * np.array([0.7, 0.85, 1.0, 1.2, 1.45]), 0, 1) for v in chosen]
-    return best, count
+    def infeasible(self, epsilon: float) -> InfeasibleError:
+        """Say why, and find the smallest feasible ε by bisection within a second."""
+        patience, least, high = Deadline(min(0.9, max(1e-3, self.deadline.left))), epsilon, 2 * epsilon
+        # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
+        while not (found := self.best(high) is not None) and not patience.passed and high < 64:
+            least, high = high, 2 * high
+        while found and high - least > 1e-6 * high and not patience.passed:
+            middle = (least + high) / 2
+            least, high = (least, middle) if self.best(middle) is not None else (middle, high)
+        names = {
+            "theorem5": "Theorem 5",
+            "theorem6": "Theorem 6",
+            "across-outputs": "the across-outputs program",
+        }
+        kind, m = self.program.constraints, self.program.m
+        reason = f"{names[kind]} is infeasible at epsilon = {epsilon:g} for these bins (m = {m})"
+        if kind == "theorem6" and m == 4:
+            reason += "; Theorem 6 needs epsilon > log 3 at m = 4"
+        if found:
+            reason += f"; the smallest feasible epsilon found is {high:.6g}"
+        return InfeasibleError(reason, smallest_epsilon=high if found else None)

@@ -1,15 +1,13 @@
 r"""OPTM: the optimal randomized quantization mechanism of the selection family.
 
 Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. The linear
-program is in `mechdesign.quantizers.optm.model`; this module says what is wanted, has the bounds that linearise the program
-searched (`bound_search`) or, beyond four bins, the bilinear problem followed down (`successive`), and certifies
+program is in `mechdesign.quantizers.optm.model`; this module says what is wanted, has the boxes of bounds that linearise
+the program searched (`boxes`) or, beyond four bins, the bilinear problem followed down (`successive`), and certifies
 what comes out.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,24 +15,27 @@ from typing import Any
 import numpy as np
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.exact import exp_lower
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import one_of, settle, whole
+from mechdesign.problem.design import Design, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
-from mechdesign.quantizers.common.result import QuantizerResult, exceeds
+from mechdesign.quantizers.common.rational_rows import excess_loss, tightened
+from mechdesign.quantizers.common.result import QuantizerResult
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
-from mechdesign.quantizers.optm.boxes import BoundPoint, grid_bounds, search_theorem6, solve_bounds
+from mechdesign.quantizers.optm.boxes import Boxes, BoxPoint, BoxSearch
 from mechdesign.quantizers.optm.model import OPTMProgram
-from mechdesign.quantizers.optm.successive import LinearisedPoint, improve, spread
+from mechdesign.quantizers.optm.successive import LinearisedPoint, Successive, checked_start, spread
 from mechdesign.runs.grid import Grid
-from mechdesign.typing import Array
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
 
 __all__ = ["OPTM"]
 
@@ -43,7 +44,7 @@ CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
 
 @serializable("optm")
 @dataclass(frozen=True)
-class OPTM:
+class OPTM(Design):
     r"""The best selection mechanism that the OPTM linear programs find for fixed bins.
 
     Parameters
@@ -95,59 +96,31 @@ class OPTM:
 
     def __post_init__(self) -> None:
         bins = mirrored_bins(check_bins(self.bins))
-        object.__setattr__(self, "bins", tuple(bins.tolist()))
         if not isinstance(self.privacy, PureDP):
             raise DesignError.of("privacy", self.privacy, "OPTM gives pure local DP: use md.PureDP(epsilon)")
-        if self.constraints not in CONSTRAINTS:
-            raise DesignError.of("constraints", self.constraints, f"must be one of {CONSTRAINTS}")
-        if self.families not in ("auto", "symmetric", "separate"):
-            raise DesignError.of("families", self.families, 'must be "auto", "symmetric" or "separate"')
-        prior = Prior.of(
-            self.prior, None if self.input_range is None else check_range(self.input_range, bins)
-        )
-        given = prior.support if self.input_range is None else self.input_range
-        object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "input_range", check_range(given, bins))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
-        self.loss.check_convex(bins, *self.input_range)
-        symmetric = symmetric_bins(bins) and self.input_range[0] == -self.input_range[1]
-        if not symmetric and (self.families == "symmetric" or self.constraints == "theorem6"):
-            which = "Theorem 6" if self.constraints == "theorem6" else 'families="symmetric"'
-            raise DesignError.of(
-                "bins",
-                self.bins,
-                f'{which} needs bins and range that mirror about 0; use families="separate" with theorem5',
+        one_of("constraints", self.constraints, CONSTRAINTS)
+        one_of("families", self.families, ("auto", "symmetric", "separate"))
+        given = None if self.input_range is None else check_range(self.input_range, bins)
+        prior = Prior.of(self.prior, given)
+        low, high = check_range(given or prior.support, bins)
+        settle(self, bins=tuple(bins.tolist()), prior=prior, input_range=(low, high), loss=Loss.of(self.loss))
+        self.loss.check_convex(bins, low, high)
+        symmetric = symmetric_bins(bins) and low == -high
+        compact = self.constraints == "theorem6"
+        if not symmetric and (self.families == "symmetric" or compact):
+            which = "Theorem 6" if compact else 'families="symmetric"'
+            allowed = (
+                f'{which} needs bins and range that mirror about 0; use families="separate" with theorem5'
             )
-        if self.constraints == "theorem6" and not any(
-            self.input_range[0] <= b <= self.input_range[1] for b in bins
-        ):
+            raise DesignError.of("bins", self.bins, allowed)
+        if compact and not ((bins >= low) & (bins <= high)).any():
             raise DesignError.of("bins", self.bins, "Theorem 6 needs a bin inside the input range")
         if self.families == "auto":
-            object.__setattr__(self, "families", "symmetric" if symmetric else "separate")
-        if self.bounds is not None and not isinstance(self.bounds, Grid) and self.bounds != "successive":
-            object.__setattr__(self, "bounds", self._check_pair(self.bounds))
-
-    def _check_pair(self, given: Any) -> tuple[Array, Array]:
-        m = len(self.bins)
-        try:
-            low, high = (np.array(b, dtype=float) for b in given)
-        except (TypeError, ValueError):
-            raise DesignError.of(
-                "bounds", given, 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
-            ) from None
-        if low.shape != (m - 1, m - 1) or high.shape != (m - 1, m - 1):
-            raise DesignError(
-                f"bounds have shapes {low.shape}, {high.shape}: both must be ({m - 1}, {m - 1}), triangular"
-            )
-        bad = np.argwhere(np.tril(~((low >= 0) & (low <= high))))
-        if len(bad):
-            n, i = bad[0]
-            raise DesignError(
-                f"bounds: o_{n + 1}({i + 1}) = {low[n, i]:g} > u_{n + 1}({i + 1}) = {high[n, i]:g}; need 0 <= o <= u"
-                if low[n, i] > high[n, i]
-                else f"bounds: o_{n + 1}({i + 1}) = {low[n, i]:g}; need 0 <= o <= u"
-            )
-        return low, high
+            settle(self, families="symmetric" if symmetric else "separate")
+        if self.bounds is not None and not isinstance(self.bounds, (Grid, str)):
+            settle(self, bounds=_checked_pair(self.bounds, len(bins)))
+        elif isinstance(self.bounds, str) and self.bounds != "successive":
+            raise DesignError.of("bounds", self.bounds, _BOUNDS)
 
     # -- model ----------------------------------------------------------------------------------------
 
@@ -159,18 +132,16 @@ class OPTM:
             self.input_range,
             self.prior,
             self.loss,
-            self.constraints,
-            self.families == "separate",
+            constraints=self.constraints,
+            separate=self.families == "separate",
         )
 
     def model(self, low: Any = None, high: Any = None) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
-        width = self.program.width
-        flat_low = np.zeros(width) if low is None else self.program.flatten(np.asarray(low), np.asarray(low))
-        flat_high = (
-            np.ones(width) if high is None else self.program.flatten(np.asarray(high), np.asarray(high))
-        )
-        return self.program.model(self.privacy.epsilon, flat_low, flat_high)
+        m = len(self.bins)
+        default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
+        pair = _checked_pair([d if b is None else b for b, d in zip((low, high), default)], m)
+        return self.program.model(self.privacy.epsilon, *(self.program.flatten(b, b) for b in pair))
 
     # -- solve ----------------------------------------------------------------------------------------
 
@@ -178,73 +149,52 @@ class OPTM:
         self,
         solver: str | None = None,
         *,
+        gap: float | None = None,
         certify: bool = True,
+        time_limit: float | None = None,
         start: Quantizer | None = None,
         outputs: int = 64,
         **options: Any,
     ) -> QuantizerResult:
         """Search the bounds, certify the best mechanism, and return it with its evidence.
 
+        The status is "feasible": neither search proves that no member of the family is better.
+
         Parameters
         ----------
         solver : str, optional
             "highs" (default; warm-started), or any registered backend.
+        gap : float, optional
+            How closely the lower bound of "successive" is proved (1e-4).
         certify : bool
             Return a rational mechanism proved inside the budget (default), or the solver's floats.
+        time_limit : float, optional
+            Seconds; the best mechanism by then.
         start : Quantizer, optional
             A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
             "successive" draws from at most that many of the bins, chosen evenly; the others only divide the
             inputs. Costs little accuracy, and keeps programs with hundreds of bins small.
+        **options
+            The backend's own.
 
         Raises
         ------
         InfeasibleError
             No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
         """
-        started = time.perf_counter()
-        outputs = whole("outputs", outputs, 4)
-        point: BoundPoint | LinearisedPoint | None
-        lower_bound = None
+        epsilon, deadline = self.privacy.epsilon, Deadline(time_limit)
+        usable = whole("outputs", outputs, 4)
         if self._successive:
-            point, count, lower_bound = self._follow(solver, start, outputs, options)
+            search: Any = self._descent(start, usable, wanted_gap(gap, 1e-4), solver, deadline, options)
         else:
-            point, count = self._best_point(self.privacy.epsilon, solver, options)
-        if point is None:
-            raise self._infeasible(solver, options)
-        mechanism = Quantizer.of_selection(point.selection(), self.input_range)
-        value = mechanism.expected_loss(self.prior, self.loss)
-        certificate, rise = None, 0.0
-        if certify:
-            mechanism, certificate = self._certified(point, solver, options)
-            certified_value = mechanism.expected_loss(self.prior, self.loss)
-            rise, value = (certified_value - value) / value, certified_value
-        seconds = time.perf_counter() - started
-        if isinstance(point, LinearisedPoint):
-            notes = [
-                f"a local optimum, after {count} linearised programs, {seconds:.3g} s in all",
-                "the lower bound is that of all unbiased mechanisms with these outputs",
-            ]
-            lower_bound = None if lower_bound is None else min(lower_bound, value)
-        else:
-            notes = [f"the linear program's own objective: {point.objective:.9g}"]
-            if count > 1:
-                notes.append(f"best of {count} linear programs, {seconds:.3g} s in all")
-            if self.loss.function is not None:
-                notes.append(
-                    "the program minimised the absolute loss's bound; the value is the callable's exact mean"
-                )
-        return QuantizerResult(
-            design=self,
-            mechanism=mechanism,
-            value=value,
-            lower_bound=lower_bound,
-            solver_report=SolveReport.of(point.solution),
-            notes=tuple(notes),
-            certificate=certificate,
-            model_audit=point.audit(mechanism.selection or point.selection(), self.privacy.epsilon),
-            rise=rise,
-        )
+            wanted_gap(gap, 1e-4)
+            search = BoxSearch(self.program, self._boxes(), solver, deadline, options)
+        found = search.best(epsilon)
+        if found is None:
+            raise self._nothing_found(search, deadline)
+        point, law = _inside(search, found, self) if certify else (found, None)
+        return self._result(search, found, point, law, deadline)
 
     @property
     def _successive(self) -> bool:
@@ -252,104 +202,107 @@ class OPTM:
             return False
         return self.bounds == "successive" or len(self.bins) > 4
 
-    def _follow(
-        self, solver: str | None, start: Quantizer | None, outputs: int, options: Any
-    ) -> tuple[LinearisedPoint | None, int, float | None]:
-        """Successive linearisation: the point, the programs solved, a bound of all mechanisms with these bins."""
-        bins = np.array(self.bins)
-        usable = spread(len(bins), outputs)
-        if start is not None and start.selection is not None and len(start.bins) == len(bins):
-            left, right = start.selection.left.sum(axis=0), start.selection.right.sum(axis=0)[::-1]
+    def _boxes(self) -> Grid | Boxes | None:
+        if isinstance(self.bounds, tuple):
+            low, high = (self.program.flatten(b, b)[None] for b in self.bounds)
+            return low, high
+        return self.bounds
+
+    def _descent(
+        self,
+        start: Quantizer | None,
+        outputs: int,
+        gap: float,
+        solver: str | None,
+        deadline: Deadline,
+        options: dict[str, Any],
+    ) -> Successive:
+        """Successive linearisation over the bins that may be drawn, those of `start` among them."""
+        bins, usable = np.array(self.bins), spread(len(self.bins), outputs)
+        given = None if start is None else checked_start(start, bins, self.privacy.epsilon)
+        if given is not None:
+            left, right = given.left.sum(axis=0), given.right.sum(axis=0)[::-1]
             usable = np.union1d(usable, np.flatnonzero(np.append(left, 0.0) + np.append(0.0, right)))
         blocks = SelectionBlocks(
-            bins, self.input_range, self.prior, self.loss,
-            mirrored=self.families == "symmetric", shared_floor=self.constraints == "across-outputs", usable=usable,
-        )  # fmt: skip
-        return improve(blocks, self.prior, self.loss, self.privacy.epsilon, start, solver, options)
-
-    def _best_point(self, epsilon: float, solver: str | None, options: Any) -> tuple[BoundPoint | None, int]:
-        """The best of the bounds asked for, and the number of linear programs solved."""
-        program = self.program
-        if self.constraints == "theorem6":
-            return search_theorem6(program, epsilon, solver, options)
-        if len(program.bounded) == 0:
-            box = np.zeros((1, program.width)), np.ones((1, program.width))
-            return solve_bounds(program, epsilon, *box, solver, options), 1
-        if isinstance(self.bounds, tuple):
-            low, high = (program.flatten(b, b)[None] for b in self.bounds)
-            return solve_bounds(program, epsilon, low, high, solver, options), 1
-        grid = grid_bounds(program, self.bounds if isinstance(self.bounds, Grid) else None)
-        if grid is None:
-            raise DesignError.of(
-                "bounds", self.bounds, "a grid needs the axis level, and at most two free bounds"
-            )
-        return solve_bounds(program, epsilon, *grid, solver, options), len(grid[0])
-
-    def _certified(
-        self, point: BoundPoint | LinearisedPoint, solver: str | None, options: Any
-    ) -> tuple[Quantizer, QuantizerCertificate]:
-        """Make the mechanism rational; where rounding or the solver's tolerance broke the budget, tighten and re-solve.
-
-        The overshoot of a float solver is of the order of its tolerance, so that a budget smaller by one and a half times the
-        overshoot suffices.
-        """
-        budget = self.privacy.epsilon
-        rho = exp_lower(budget)
-        epsilon = budget
-        for _ in range(12):
-            selection = point.selection()
-            law = selection.exact(self.input_range)
-            ratio = law.ratio()
-            if not exceeds(ratio, rho):
-                exact = replace(Quantizer.of_law(law), selection=selection)
-                return exact, QuantizerCertificate(law, budget)
-            over = (
-                math.inf
-                if ratio is None
-                else math.log(ratio / rho)
-                if ratio / rho > 1.1
-                else math.log1p(float(ratio / rho - 1))
-            )
-            epsilon -= max(1.5 * over, 4e-16 * max(1.0, budget))
-            tighter = point.tighter(epsilon, solver, options)
-            if tighter is None:
-                break
-            point = tighter
-        raise InfeasibleError(
-            f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger epsilon"
+            bins,
+            self.input_range,
+            self.prior,
+            self.loss,
+            mirrored=self.families == "symmetric",
+            shared_floor=self.constraints == "across-outputs",
+            usable=usable,
+        )
+        return Successive(
+            blocks,
+            self.prior,
+            self.loss,
+            start=given,
+            gap=gap,
+            solver=solver,
+            deadline=deadline,
+            options=options,
         )
 
-    def _infeasible(self, solver: str | None, options: Any) -> InfeasibleError:
-        """Say why, and find the smallest feasible ε by bisection within a second."""
-        budget, deadline = self.privacy.epsilon, time.perf_counter() + 0.9
-        count = len(self.bins)
-        if self._successive:
-            return InfeasibleError(
-                f"no selection mechanism with these {count} bins was found within epsilon = {budget:g}: raise it a little"
+    def _nothing_found(self, search: BoxSearch | Successive, deadline: Deadline) -> Exception:
+        if deadline.passed:
+            return SolverError(
+                "nothing feasible was found within the time limit", solver="OPTM", status="limit"
             )
-        # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
-        high = budget
-        found = False
-        while time.perf_counter() < deadline and high < 64:
-            high *= 2
-            if self._best_point(high, solver, options)[0] is not None:
-                found = True
-                break
-        low = high / 2
-        while found and high - low > 1e-6 * high and time.perf_counter() < deadline:
-            middle = (low + high) / 2
-            if self._best_point(middle, solver, options)[0] is None:
-                low = middle
-            else:
-                high = middle
-        name = {
-            "theorem5": "Theorem 5",
-            "theorem6": "Theorem 6",
-            "across-outputs": "the across-outputs program",
-        }[self.constraints]
-        reason = f"{name} is infeasible at epsilon = {budget:g} for these bins (m = {count})"
-        if self.constraints == "theorem6" and count == 4:
-            reason += "; Theorem 6 needs epsilon > log 3 at m = 4"
-        if found:
-            reason += f"; the smallest feasible epsilon found is {high:.6g}"
-        return InfeasibleError(reason, smallest_epsilon=high if found else None)
+        return search.infeasible(self.privacy.epsilon)
+
+    def _result(
+        self,
+        search: BoxSearch | Successive,
+        found: BoxPoint | LinearisedPoint,
+        point: BoxPoint | LinearisedPoint,
+        law: ExactLaw | None,
+        deadline: Deadline,
+    ) -> QuantizerResult:
+        floats, selection = found.selection(), point.selection()
+        mechanism = Quantizer.of_selection(selection, self.input_range)
+        if law is not None:
+            mechanism = replace(Quantizer.of_law(law), selection=selection)
+        value = mechanism.expected_loss(self.prior, self.loss)
+        before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
+        audit = point.audit(selection, self.privacy.epsilon)
+        status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
+        return QuantizerResult(
+            design=self,
+            mechanism=mechanism,
+            value=value,
+            lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
+            solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
+            notes=tuple(search.notes(point)),
+            certificate=None if law is None else QuantizerCertificate(law, self.privacy.epsilon),
+            duals=audit[["family", "index", "dual"]],
+            model_audit=audit,
+            rise=(value - before) / before,
+        )
+
+
+_BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
+
+
+def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
+    try:
+        low, high = (np.array(b, dtype=float) for b in given)
+    except (TypeError, ValueError):
+        raise DesignError.of("bounds", given, _BOUNDS) from None
+    if low.shape != (m - 1, m - 1) or high.shape != (m - 1, m - 1):
+        text = f"bounds have shapes {low.shape}, {high.shape}: both must be ({m - 1}, {m - 1}), triangular"
+        raise DesignError(text)
+    for n, i in np.argwhere(np.tril(~((low >= 0) & (low <= high)))):
+        what = f"o_{n + 1}({i + 1}) = {low[n, i]:g}, u_{n + 1}({i + 1}) = {high[n, i]:g}"
+        raise DesignError(f"bounds: {what}; need 0 <= o <= u")
+    return low, high
+
+
+def _inside(search: Any, point: Any, design: OPTM) -> tuple[Any, ExactLaw]:
+    """The point with its rational law; solved again for a smaller budget where the floats are outside."""
+    budget = design.privacy.epsilon
+
+    def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
+        found = point if epsilon == budget else search.tighter(point, epsilon)
+        return None if found is None else (found, found.selection().exact(design.input_range))
+
+    return tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)

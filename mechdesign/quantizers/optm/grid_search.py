@@ -9,28 +9,35 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.serialize import dumps
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.problem.checks import one_of, settle
+from mechdesign.problem.design import Design
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.result import QuantizerResult
-from mechdesign.quantizers.optm.boxes import LevelSolver, grid_bounds
+from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
-from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
+from mechdesign.runs.progress import progress_bar
 from mechdesign.runs.store import Store
-from mechdesign.shell.report import progress_bar
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
 
-__all__ = ["OPTMSearch", "SearchResult"]
+__all__ = ["OPTMSearch", "OPTMSearchResult", "authors_bins"]
+
+Row = tuple[list[float], float | None, int, int]
+"""Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
 
 
 def authors_bins() -> Grid:
@@ -38,35 +45,36 @@ def authors_bins() -> Grid:
     return Grid(delta=np.arange(10, 21) / 10, inner=np.arange(1, 11) / 10)
 
 
-def authors_levels() -> Grid:
-    """The published grid of bounds."""
-    return Grid(level=np.arange(1, 100) / 100, width=[0.01])
+@serializable("optm-search-result")
+@dataclass(frozen=True, eq=False)
+class OPTMSearchResult(QuantizerResult):
+    """The best mechanism of a search, certified, with the table of the search.
 
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
-
-    Attributes
+    Parameters
     ----------
+    best : OPTM
+        The design of the best bins and level, whose answer this is.
     table : DataFrame
-        A row per choice of bins: its parameters, best level, exact loss (NaN where infeasible), feasible programs, programs solved.
-    best : QuantizerResult
-        OPTM at the best bins, certified.
-    seconds : float
+        A row per choice of bins: its parameters, best level, score (NaN where infeasible), feasible programs,
+        programs solved.
     """
 
-    table: pd.DataFrame
-    best: QuantizerResult
-    seconds: float
-    programs: int
+    best: OPTM | None = None
+    table: pd.DataFrame | None = None
 
-    def __str__(self) -> str:
-        return f"{self.programs} linear programs in {self.seconds:.3g} s\n{self.best}"
+    @property
+    def programs(self) -> int:
+        """Number of linear programs solved."""
+        return 0 if self.table is None else int(self.table["programs"].sum())
+
+    def _evidence(self) -> list[str]:
+        bins = "" if self.best is None else ", ".join(f"{b:g}" for b in self.best.bins)
+        return [f"best bins: {bins} of {self.programs} linear programs", *super()._evidence()]
 
 
+@serializable("optm-search")
 @dataclass(frozen=True)
-class OPTMSearch:
+class OPTMSearch(Design):
     """Search bins and bounds of OPTM.
 
     Parameters
@@ -90,8 +98,8 @@ class OPTMSearch:
     ...     PureDP(1.0), stats.uniform(-1, 2),
     ...     bins=Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]), levels=Grid(level=[0.66, 0.67], width=[0.01]),
     ... )
-    >>> found = search.run()
-    >>> found.programs, found.best.design.bins
+    >>> found = search.solve()
+    >>> found.programs, found.best.bins
     (8, (-3.0, -0.5, 0.5, 3.0))
     """
 
@@ -105,86 +113,133 @@ class OPTMSearch:
     judge: str = "loss"
 
     def __post_init__(self) -> None:
-        if self.judge not in ("loss", "objective"):
-            raise DesignError.of("judge", self.judge, 'must be "loss" or "objective"')
-        object.__setattr__(self, "prior", Prior.of(self.prior))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
-        if self.bins is None:
-            object.__setattr__(self, "bins", authors_bins())
-        if self.levels is None:
-            object.__setattr__(self, "levels", authors_levels())
-        if not isinstance(self.bins, Grid) or set(self.bins.axes) not in (
+        one_of("judge", self.judge, ("loss", "objective"))
+        one_of("constraints", self.constraints, ("theorem5", "across-outputs"))
+        one_of("families", self.families, ("auto", "separate"))
+        bins = authors_bins() if self.bins is None else self.bins
+        levels = authors_levels() if self.levels is None else self.levels
+        settle(self, prior=Prior.of(self.prior), loss=Loss.of(self.loss), bins=bins, levels=levels)
+        if not isinstance(bins, Grid) or set(bins.axes) not in (
             {"delta", "inner"},
             {"left", "right", "delta"},
         ):
             raise DesignError.of(
-                "bins", self.bins, "must be a Grid with the axes delta, inner or left, right, delta"
+                "bins", bins, "must be a Grid with the axes delta, inner or left, right, delta"
             )
+        if not isinstance(levels, Grid) or "level" not in levels.axes:
+            raise DesignError.of("levels", levels, "must be a Grid with the axis level")
+        if not self.alphabets():
+            raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
+        self.at(self.alphabets()[0])  # what OPTM refuses is refused here
 
-    def _chunks(self) -> list[tuple[float, ...]]:
+    def alphabets(self) -> list[tuple[float, ...]]:
         """The choices of bins, in the grid's order, those that are no increasing sequence left out."""
         lower, upper = self.prior.support
-        assert self.bins is not None
         chosen = []
-        for p in self.bins:
+        for p in self.bins or ():
             inner = (p["left"], p["right"]) if "left" in p else (-p["inner"], p["inner"])
             bins = (lower - p["delta"], *inner, upper + p["delta"])
             if all(a < b for a, b in zip(bins, bins[1:])):
                 chosen.append(tuple(round(b, 12) for b in bins))
         return chosen
 
-    def _design(self, bins: tuple[float, ...], bounds: Any = None) -> OPTM:
-        return OPTM(bins, self.privacy, self.prior, self.loss, None, self.constraints, self.families, bounds)
+    def at(self, bins: tuple[float, ...], bounds: Any = None) -> OPTM:
+        """The design for one choice of bins."""
+        return OPTM(
+            bins,
+            self.privacy,
+            self.prior,
+            self.loss,
+            constraints=self.constraints,
+            families=self.families,
+            bounds=bounds,
+        )
 
-    def run(
+    def model(self, bins: tuple[float, ...] | None = None) -> solvers.Model:
+        """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
+        return self.at(self.alphabets()[0] if bins is None else bins).model()
+
+    def solve(
         self,
+        solver: str | None = None,
         *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
         store: str | os.PathLike[str] | None = None,
         jobs: int = 1,
         backend: str = "loky",
         progress: bool = True,
-        certify: bool = True,
-    ) -> SearchResult:
+        **options: Any,
+    ) -> OPTMSearchResult:
         """Solve every point and return the best mechanism, certified.
+
+        The points are swept by HiGHS; `solver`, `gap` and other options are those of the last solve, at the best point.
 
         Parameters
         ----------
+        time_limit : float, optional
+            Seconds; the table holds the choices of bins reached by then, and the status says so.
         store : path, optional
             Finished bins are kept there; a killed run continues, and ends with the same bytes.
         jobs, backend
             joblib's worker count and backend ("loky", "threading", "dask", "ray").
         progress : bool
             Show a bar (on a terminal only).
+
+        Raises
+        ------
+        InfeasibleError
+            No point of the search is feasible.
         """
-        started = time.perf_counter()
-        chunks = self._chunks()
-        definition = {
-            "privacy": dumps(self.privacy), "prior": dumps(self.prior), "loss": dumps(self.loss), "constraints": self.constraints,
-            "bins": chunks, "levels": dumps(self.levels), "families": self.families, "judge": self.judge,
-        }  # fmt: skip
-        kept = None if store is None else Store(store, definition)
-        task = _Task(self)
+        started, deadline = time.perf_counter(), Deadline(time_limit)
+        solvers.get(solver or "highs")
+        alphabets = self.alphabets()
+        kept = None if store is None else Store(store, self._definition(alphabets))
+        bar = progress_bar("bins", len(alphabets)) if progress else nullcontext(lambda: None)
+        with bar as step:
+            rows = run_chunks(
+                _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
+            )
+        table = _table(alphabets, rows)
+        best = self._best(table, deadline)
+        result = best.solve(solver, gap=gap, certify=certify, **options)
+        return self._result(result, best, table, time.perf_counter() - started, deadline)
 
-        def execute(step: Callable[[], None]) -> list[Any]:
-            return run_chunks(task, chunks, store=kept, jobs=jobs, backend=backend, step=step)
+    def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
+        """What a store is bound to."""
+        texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "levels")}
+        plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
+        return {**texts, **plain, "bins": alphabets}
 
-        if progress:
-            with progress_bar("bins", len(chunks)) as step:
-                rows = execute(step)
-        else:
-            rows = execute(lambda: None)
-        names = ["bins", "level", "value", "feasible", "programs"]
-        table = pd.DataFrame([dict(zip(names, (chunks[k], *r))) for k, r in enumerate(rows)])
-        table["value"] = table["value"].astype(float)
+    def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all():
+            if deadline.passed:
+                raise SolverError(
+                    "nothing feasible was found within the time limit", solver="OPTM", status="limit"
+                )
             raise InfeasibleError(f"no point of the search is feasible at epsilon = {self.privacy.epsilon:g}")
         winner = table.loc[table["value"].idxmin()]
         assert self.levels is not None
         axes = [k for k in self.levels.axes if k != "width"]
         width = self.levels.axes.get("width", (0.01,))[0]
-        bounds = Grid(**dict(zip(axes, winner["level"])), width=width)
-        best = self._design(winner["bins"], bounds).solve(certify=certify)
-        return SearchResult(table, best, time.perf_counter() - started, int(table["programs"].sum()))
+        return self.at(winner["bins"], Grid(**dict(zip(axes, winner["level"])), width=width))
+
+    def _result(
+        self, result: QuantizerResult, best: OPTM, table: pd.DataFrame, seconds: float, deadline: Deadline
+    ) -> OPTMSearchResult:
+        report = replace(result.solver_report, seconds=seconds)
+        if deadline.passed:
+            report = replace(report, status=Status.LIMIT)
+        values = {f.name: getattr(result, f.name) for f in fields(result)}
+        return OPTMSearchResult(**{**values, "design": self, "solver_report": report}, best=best, table=table)
+
+
+def _table(alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
+    names = ["bins", "level", "value", "feasible", "programs"]
+    table = pd.DataFrame([dict(zip(names, (b, *r))) for b, r in zip(alphabets, rows)])
+    table["value"] = table["value"].astype(float)
+    return table
 
 
 class _Task:
@@ -192,35 +247,22 @@ class _Task:
 
     def __init__(self, search: OPTMSearch) -> None:
         self.search = search
-        self._solvers: dict[bytes, LevelSolver] = {}
+        self._sweeps: dict[bytes, Sweep] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"search": self.search, "_solvers": {}}  # workers compile their own
+        return {"search": self.search, "_sweeps": {}}  # workers compile their own
 
-    def __call__(self, bins: tuple[float, ...]) -> tuple[list[float], float | None, int, int]:
-        """Return (best level(s), its exact loss or None, feasible points, points)."""
-        search = self.search
-        design = search._design(bins)
-        program: OPTMProgram = design.program
-        assert search.levels is not None
-        boxes = grid_bounds(program, search.levels)
-        if boxes is None:
-            raise DesignError.of(
-                "levels", search.levels, "needs the axis level; the program has more than two free bounds"
-            )
-        low, high = boxes
+    def __call__(self, bins: tuple[float, ...]) -> Row:
+        search, program = self.search, self.search.at(bins).program
+        boxes = grid_boxes(program, search.levels)
         key = program.signature()
-        if key not in self._solvers:
-            self._solvers[key] = LevelSolver(program, search.privacy.epsilon, low[0], high[0])
-        objective, q = self._solvers[key].run(program, search.privacy.epsilon, low, high)
-        feasible = np.flatnonzero(np.isfinite(objective))
-        axes = [k for k in search.levels.axes if k != "width"]
-        if not len(feasible):
-            return [0.0] * len(axes), None, 0, len(objective)
-        judged = objective[feasible]
-        if search.judge == "loss":
-            judged = program.judged(judged, q[feasible])
-        best = int(feasible[np.argmin(judged)])
-        columns = search.levels.columns()
-        level = [float(columns[k][best]) for k in axes]
-        return level, float(judged.min()), len(feasible), len(objective)
+        if key not in self._sweeps:
+            self._sweeps[key] = Sweep(program)
+        objective, q = self._sweeps[key](program, search.privacy.epsilon, boxes)
+        points = {} if search.levels is None else search.levels.columns()
+        levels = np.stack([column for name, column in points.items() if name != "width"], axis=1)
+        if np.isnan(objective).all():
+            return [0.0] * levels.shape[1], None, 0, len(objective)
+        scores = program.judged(objective, q) if search.judge == "loss" else objective
+        best = int(np.nanargmin(scores))
+        return levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(objective)

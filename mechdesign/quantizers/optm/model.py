@@ -15,33 +15,22 @@ with :math:`w_j = \Pr[B_j \le X < B_{j+1}]` and :math:`\zeta_n = \sum_i q_n(i)(B
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.optm.blocks import pair_costs
-from mechdesign.quantizers.optm.products import EXACT, Family, Pairs, coefficient_rows, theorem5_pairs
+from mechdesign.quantizers.optm.products import Family, PrivacyRows, View, theorem5_pairs
 from mechdesign.quantizers.optm.theorem6 import theorem6_pairs, theorem6_rows
 from mechdesign.solvers import Model
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["OPTMProgram"]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What does not change with the bounds: the constraint pairs and where coefficients can be non-zero."""
-
-    pairs: Pairs
-    rows: npt.NDArray[np.intp]
-    columns: npt.NDArray[np.intp]
 
 
 class OPTMProgram:
@@ -56,6 +45,14 @@ class OPTMProgram:
     constraints : {"theorem5", "theorem6", "across-outputs"}
     separate : bool
         Two families (asymmetric bins) instead of one mirrored family.
+
+    Attributes
+    ----------
+    width : int
+        Number of unknowns.
+    rows : PrivacyRows
+    bounded : int array
+        The unknowns that carry a bound.
     """
 
     def __init__(
@@ -64,115 +61,68 @@ class OPTMProgram:
         input_range: tuple[float, float],
         prior: Prior,
         loss: Loss,
+        *,
         constraints: str,
         separate: bool,
     ) -> None:
         self.bins, self.input_range, self.prior, self.loss = bins, input_range, prior, loss
-        self.constraints, self.separate = constraints, separate
-        self.m = len(bins)
+        self.constraints, self.m = constraints, len(bins)
         left = Family(self.m)
-        self.families = (left, Family(self.m, left.size)) if separate else (left, left)
+        self.families = (left, Family(self.m, left.size) if separate else left)
         self.width = left.size * (2 if separate else 1)
-        self.structure = self._structure()
-        bounds = {f.bound for f in self.structure.pairs.forms} - {EXACT}
-        # Unknowns that carry a bound, in increasing order.
-        self.bounded = np.array(sorted(bounds), dtype=int)
-
-    def _structure(self) -> Structure:
-        lower, upper = self.input_range
-        left, right = self.families
-        if self.constraints == "theorem6":
-            pairs = theorem6_pairs(self.bins, lower, upper, left, self.width)
+        self.view = View(bins, *input_range, *self.families)
+        if constraints == "theorem6":
+            pairs = theorem6_pairs(self.view)
         else:
-            across = self.constraints == "across-outputs"
-            pairs = theorem5_pairs(self.bins, lower, upper, left, right, self.width, across_outputs=across)
-            if self.separate:
-                mirrored = -self.bins[::-1]
-                pairs = theorem5_pairs(
-                    mirrored,
-                    -upper,
-                    -lower,
-                    right,
-                    left,
-                    self.width,
-                    mirrored=True,
-                    pairs=pairs,
-                    across_outputs=across,
-                )
-        generic = np.full(self.width, 0.5)
-        present = coefficient_rows(pairs, 1.0, generic, 2 * generic) != 0
-        rows, columns = np.nonzero(present)
-        return Structure(pairs, rows, columns)
+            views = [self.view, self.view.mirrored()] if separate else [self.view]
+            across = constraints == "across-outputs"
+            pairs = [p for v in views for p in theorem5_pairs(v, across_outputs=across)]
+        self.rows = PrivacyRows(pairs)
+        self.bounded = np.unique(self.rows.bound[self.rows.bound >= 0])
 
     def signature(self) -> bytes:
         """Equal for programs that share one compiled form."""
-        s = self.structure
-        parts = (s.rows, s.columns, self.bounded, np.array([self.m, self.separate, len(s.pairs.upper)]))
+        parts = (self.rows.row, self.rows.unknown, self.bounded, np.array([self.m, self.width]))
         return b"|".join(np.asarray(p, dtype=np.int64).tobytes() for p in parts)
 
-    # -- numbers --------------------------------------------------------------------------------------
+    # -- the objective --------------------------------------------------------------------------------
 
-    def privacy_coefficients(self, epsilon: float, low: Array, high: Array) -> Array:
-        """Coefficients of the privacy rows at the structural positions; bounds (…, width) → (…, nnz)."""
-        rows = coefficient_rows(self.structure.pairs, epsilon, low, high)
-        return rows[..., self.structure.rows, self.structure.columns]
-
-    def _moments(self, j: int) -> Array:
-        """Partial moments of the prior on [B_j, B_{j+1}) within the input range."""
-        return self._interval_moments[j - 1]
-
-    @cached_property
-    def _interval_moments(self) -> Array:
+    def _intervals(self) -> Iterator[tuple[int, Array]]:
+        """Every interval [B_j, B_{j+1}) that meets the range: j, and the prior's moments there."""
         # Intervals are half-open, but the range is closed: its last piece keeps the mass at the upper end.
         edges = np.clip(self.bins, *self.input_range)
         kept = np.unique(edges)
-        table = np.zeros((self.m - 1, 3))
-        table[np.searchsorted(edges, kept[1:], side="left") - 1] = self.prior.moments(kept)
-        return table
+        yield from zip(np.searchsorted(edges, kept[1:]).tolist(), self.prior.moments(kept))
 
+    @cached_property
     def objective(self) -> tuple[Array, float]:
         """Coefficients and constant of the upper bound of the expected loss (Lemma 1)."""
         bins, m = self.bins, self.m
-        lower, upper = self.input_range
         left, right = self.families
         cost, constant = np.zeros(self.width), 0.0
-        edges = np.clip(bins, lower, upper)
-        for j in range(1, m):
-            if edges[j] <= edges[j - 1]:
-                continue
+        absolute = self.loss.absolute if self.loss.function is None else 1.0
+        squared = self.loss.squared
+        for j, (mass, first, second) in self._intervals():
             a, b = bins[j - 1], bins[j]
-            mass, first, second = self._moments(j)
-            spread = bins[j - 1] - bins[:j]
-            reach = bins[j:][::-1] - b
-            if self.loss.absolute or self.loss.function is not None:
-                weight = self.loss.absolute if self.loss.function is None else 1.0
-                cost[left.row(j)] += weight * mass * spread / 2
-                cost[right.row(m - j)] += weight * mass * reach / 2
-                constant += weight * mass * (b - a) / 2
-            if self.loss.squared:
-                # Var = (x−a)(b−x) + (x−a) E e + (b−x) E d + E d E e, the last product relaxed by E d ≤ b − B_1 …
-                weight = self.loss.squared
-                up, down = first - a * mass, b * mass - first
-                ceiling_d, ceiling_e = spread[0], reach[0]
-                cost[left.row(j)] += weight * (down + mass * ceiling_e / 2) * spread
-                cost[right.row(m - j)] += weight * (up + mass * ceiling_d / 2) * reach
-                constant += weight * (-second + (a + b) * first - a * b * mass)
+            spread, reach = a - bins[:j], bins[j:][::-1] - b
+            cost[left.row(j)] += absolute * mass * spread / 2
+            cost[right.row(m - j)] += absolute * mass * reach / 2
+            constant += absolute * mass * (b - a) / 2
+            # Var = (x−a)(b−x) + (x−a) E e + (b−x) E d + E d E e, the last product relaxed by E d ≤ b − B_1 …
+            up, down = first - a * mass, b * mass - first
+            cost[left.row(j)] += squared * (down + mass * reach[0] / 2) * spread
+            cost[right.row(m - j)] += squared * (up + mass * spread[0] / 2) * reach
+            constant += squared * (-second + (a + b) * first - a * b * mass)
         return cost, constant
 
     @cached_property
     def _bilinear(self) -> list[tuple[slice, slice, Array]]:
         """For each interval meeting the range: rows of the two families and E ℓ of every pair of bins on it."""
-        bins, m = self.bins, self.m
-        lower, upper = self.input_range
-        left, right = self.families
-        edges = np.clip(bins, lower, upper)
-        out = []
-        for j in range(1, m):
-            if edges[j] <= edges[j - 1]:
-                continue
-            costs = pair_costs(self.loss, self._moments(j), bins[:j], bins[j:][::-1])
-            out.append((left.row(j), right.row(m - j), costs))
-        return out
+        (left, right), bins = self.families, self.bins
+        return [
+            (left.row(j), right.row(self.m - j), pair_costs(self.loss, moments, bins[:j], bins[j:][::-1]))
+            for j, moments in self._intervals()
+        ]
 
     def exact_loss(self, q: Array) -> Array:
         """Exact expected loss of solutions (N, width) for polynomial losses: bilinear in the two families."""
@@ -185,15 +135,17 @@ class OPTMProgram:
         """What points of a search are compared by: their exact loss, or the objective for callable losses."""
         return self.exact_loss(q) if self.loss.polynomial else objective
 
+    # -- the model ------------------------------------------------------------------------------------
+
     def normalisation(self) -> sparse.csr_array:
         """Rows that sum each q_n."""
-        entries = [family.row(n) for family in dict.fromkeys(self.families) for n in range(1, self.m)]
-        matrix = sparse.lil_array((len(entries), self.width))
-        for k, columns in enumerate(entries):
+        rows = [family.row(n) for family in dict.fromkeys(self.families) for n in range(1, self.m)]
+        matrix = np.zeros((len(rows), self.width))
+        for k, columns in enumerate(rows):
             matrix[k, columns] = 1.0
-        return matrix.tocsr()
+        return sparse.csr_array(matrix)
 
-    def dominance(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def dominance(self) -> tuple[Indices, Indices]:
         """Positions (of q_i(i), of q_j(i)), j > i ≥ 1; row n = 1 is the constant 1 and needs none."""
         pairs = [
             (family.index(i, i), family.index(j, i))
@@ -201,62 +153,38 @@ class OPTMProgram:
             for i in range(2, self.m)
             for j in range(i + 1, self.m)
         ]
-        table = np.array(pairs, dtype=np.intp).reshape(-1, 2)
+        table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
-    # -- the model ------------------------------------------------------------------------------------
+    def parameters(self, epsilon: float, low: Array, high: Array) -> dict[str, Array]:
+        """Values of the model's parameters for bounds (…, width)."""
+        cost, constant = self.objective
+        values = {"low": low[..., self.bounded], "high": high[..., self.bounded]}
+        values["privacy"] = self.rows.coefficients(epsilon, low, high)
+        return values | {"cost": cost, "constant": np.asarray(constant)}
 
-    def model(
-        self,
-        epsilon: float,
-        low: Array,
-        high: Array,
-        *,
-        parametrised: bool = False,
-    ) -> Model:
-        """Declare the linear program for bounds `low`, `high` of shape (width,).
-
-        Parametrised, the privacy coefficients and the bounds are CVXPY parameters; otherwise constants, which
-        compile faster.
-        """
-        parameters: dict[str, cp.Parameter] = {}
-
-        def leaf(name: str, value: Array, **attributes: Any) -> Any:
-            if not parametrised:
-                return value
-            parameters[name] = cp.Parameter(value.shape, name=name, value=value, **attributes)
-            return parameters[name]
-
-        structure, bounded = self.structure, self.bounded
+    def model(self, epsilon: float, low: Array, high: Array) -> Model:
+        """Declare the linear program; ε and the bounds `low`, `high` of shape (width,) are in its parameters."""
+        values = self.parameters(epsilon, low, high)
+        given = {k: cp.Parameter(v.shape, name=k, value=v) for k, v in values.items() if v.size}
         q = cp.Variable(self.width, name="q", nonneg=True)
-        cost, constant = self.objective()
-        coefficients = self.privacy_coefficients(epsilon, low, high)
-        count = len(structure.pairs.upper)
         families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}
         bigger, smaller = self.dominance()
         if len(bigger):
             families["dominance"] = q[bigger] >= q[smaller]
-        if len(bounded):
-            families["lower bounds"] = q[bounded] >= leaf("low", low[bounded], nonneg=True)
-            families["upper bounds"] = q[bounded] <= leaf("high", high[bounded], nonneg=True)
-        if count and parametrised:
-            # One parameter per structural coefficient; a constant matrix sums the terms of each row.
-            entries = (np.ones(len(coefficients)), (structure.rows, np.arange(len(coefficients))))
-            gather = sparse.csr_array(entries, shape=(count, len(coefficients)))
-            terms = cp.multiply(leaf("privacy", coefficients), q[structure.columns])
-            families["privacy"] = gather @ terms <= 0
-        elif count:
-            table = sparse.csr_array(
-                (coefficients, (structure.rows, structure.columns)), shape=(count, self.width)
-            )
-            families["privacy"] = table @ q <= 0
+        if len(self.bounded):
+            families["lower bounds"] = q[self.bounded] >= given["low"]
+            families["upper bounds"] = q[self.bounded] <= given["high"]
+        if self.rows.labels:
+            row, terms = self.rows.row, np.arange(len(self.rows.row))
+            gather = sparse.csr_array((np.ones(len(row)), (row, terms)))
+            families["privacy"] = gather @ cp.multiply(given["privacy"], q[self.rows.unknown]) <= 0
         if self.constraints == "theorem6":
-            families["order"] = (
-                theorem6_rows(self.bins, *self.input_range, self.families[0], self.width) @ q >= 0
-            )
-        total = leaf("cost", cost) @ q + leaf("constant", np.asarray(constant))
-        problem = cp.Problem(cp.Minimize(total), list(families.values()))
-        return Model(problem, {"q": q}, families, parameters)
+            families["order"] = theorem6_rows(self.view) @ q >= 0
+        problem = cp.Problem(cp.Minimize(given["cost"] @ q + given["constant"]), list(families.values()))
+        return Model(problem, {"q": q}, families, given)
+
+    # -- there and back -------------------------------------------------------------------------------
 
     def unpack(self, q: Array) -> tuple[Array, Array]:
         """Left and right families as triangular (m − 1, m − 1) arrays, cleaned of solver noise."""

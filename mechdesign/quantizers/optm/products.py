@@ -1,32 +1,31 @@
-r"""Linear bounds of output probabilities in the selection family (the paper's z and w).
+r"""Bounds of output probabilities that are linear in the unknowns (the paper's z and w).
 
 For the left-hand outputs (i ≤ j) of a selection mechanism
 
-.. math:: p(x, i) = q_j(i) \, \Sigma_j(x, i), \qquad
-          \Sigma_j(x, i) = \sum_{r > j} q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i}
+.. math:: p(x, i) = \sum_{r > j} q_j(i) \, q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i}
 
-is a product of two unknowns. Replacing the *outer* factor :math:`q_j(i)` by its bound gives linear forms
+is a sum of products of two unknowns, the *outer* factor :math:`q_j(i)` and the *inner* ones. Replacing the outer
+factor by its bound gives linear forms
 
-.. math:: z = u_j(i)\, \Sigma_j(x, i) \ge p(x, i), \qquad w = o_j(i)\, \Sigma_j(x, i) \le p(x, i).
+.. math:: z = u_j(i) \sum_r q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i} \ge p(x, i) \ge w = o_j(i) \sum_r \dots
 
-Where one factor is the constant :math:`q_1(1) = 1` (j = 1, or j = m − 1) the form is exact and carries no bound.
-A `Form` is the coefficient vector with the index of the bound that multiplies it; constraints pair upper forms
-with lower forms (Theorem 5 of the paper), and :func:`coefficient_rows` multiplies the pairs out for one or many
-values of the bounds at once.
+Where one factor is the constant :math:`q_1(1) = 1` (j = 1, or j = m − 1) the form is exact. A `Form` is a sum of terms
+weight · bound · unknown; a `PrivacyRows` holds pairs "upper form ≤ e^ε lower form" flat over their terms, so that the
+coefficients for one or many values of the bounds are one product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
-__all__ = ["Family", "Form", "Pairs", "coefficient_rows", "theorem5_pairs"]
+__all__ = ["Family", "Form", "PrivacyRows", "View", "theorem5_pairs"]
 
-EXACT = -1  # "multiplied by the constant 1"
+CONSTANT = -1  # the bound that is 1
 
 
 @dataclass(frozen=True)
@@ -52,160 +51,131 @@ class Family:
 
 @dataclass(frozen=True)
 class Form:
-    """A linear form, times the bound number `bound` (or exact): an upper or a lower bound of p(x, i)."""
+    """Σ_t weight_t · bound_t · unknown_t; bounds and unknowns by their positions among all unknowns."""
 
-    coefficients: Array
-    bound: int
     label: str
+    weights: Array
+    bounds: Indices
+    unknowns: Indices
 
 
-@dataclass
-class Pairs:
-    """Privacy constraints as pairs: upper form ≤ e^ε · lower form.
+@dataclass(frozen=True)
+class View:
+    """The outputs as they look from one end: `outer` is the family of that side, `inner` that of the other."""
 
-    Attributes
-    ----------
-    forms : list of Form
-    upper, lower : list of int
-        Indices into `forms`, a constraint each.
+    bins: Array
+    lower: float
+    upper: float
+    outer: Family
+    inner: Family
+    sign: int = 1
+
+    def mirrored(self) -> View:
+        """The same seen from the other end."""
+        return View(-self.bins[::-1], -self.upper, -self.lower, self.inner, self.outer, -self.sign)
+
+    @property
+    def inside(self) -> list[float]:
+        """Bins within the input range."""
+        return [b for b in self.bins.tolist() if self.lower <= b <= self.upper]
+
+    def alone(self, family: Family, n: int) -> Form:
+        """q_n(n): what an output gets at its own bin."""
+        side = "left" if (family is self.outer) == (self.sign > 0) else "right"
+        at = np.array([family.index(n, n)])
+        return Form(f"q_{n}({n}) {side}", np.ones(1), np.array([CONSTANT]), at)
+
+    def probability(self, i: int, x: float, *, from_left: bool = False, replaced: str = "outer") -> Form:
+        """The form of p(x, i), i left of x; `replaced` is the factor that its bound stands for, or "by 1": the outer one."""
+        m, b = len(self.bins), self.bins
+        j = min(max(int(np.searchsorted(b, x, side="left" if from_left else "right")), 1), m - 1)
+        r = np.arange(j + 1, m + 1)
+        weights = (b[j:] - x) / (b[j:] - b[i - 1])
+        outer = np.full(len(r), self.outer.index(j, i))
+        inner = self.inner.index(m - j, 1) + m - r
+        constant = np.full(len(r), CONSTANT)
+        if j == m - 1:
+            bounds, unknowns = constant, outer
+        elif j == 1 or replaced == "by 1":
+            bounds, unknowns = constant, inner
+        else:
+            bounds, unknowns = outer, inner
+        output = i if self.sign > 0 else m + 1 - i
+        return Form(f"p({self.sign * x:g}, {output})", weights, bounds, unknowns)
+
+
+def _largest_and_smallest(view: View, across: bool) -> Iterator[tuple[list[Form], list[Form]]]:
+    """For every output inside or below the range: its largest probabilities, and its smallest going right.
+
+    Inside, the largest is next to the bin itself, q_i(i) or its mirror image; the smallest is a limit from the left at a
+    bin, or p(upper, i). Below the range both are among the lower end, the bins inside and the upper end.
     """
-
-    forms: list[Form] = field(default_factory=list)
-    upper: list[int] = field(default_factory=list)
-    lower: list[int] = field(default_factory=list)
-
-    def add(self, form: Form) -> int:
-        self.forms.append(form)
-        return len(self.forms) - 1
-
-    def cross(self, upper: list[int], lower: list[int]) -> None:
-        """Compare every upper form with every lower form."""
-        for a in upper:
-            self.upper += [a] * len(lower)
-            self.lower += lower
-
-    def labels(self) -> list[str]:
-        """What each constraint compares."""
-        return [
-            f"{self.forms[a].label} <= e^eps {self.forms[b].label}" for a, b in zip(self.upper, self.lower)
-        ]
+    m = len(view.bins)
+    for i, b in enumerate(view.bins.tolist(), start=1):
+        after = [x for x in sorted({*view.inside, view.upper}) if x > max(b, view.lower)]
+        lows = [view.probability(i, x, from_left=True) for x in after]
+        if view.lower <= b <= view.upper:
+            highs = [view.alone(view.outer, i)] if i < m else []
+            highs += [view.alone(view.inner, m + 1 - i)] if i > 1 else []
+            yield highs, lows
+        elif b < view.lower:
+            at = [x for x in sorted({view.lower, *view.inside}) if x < view.upper]
+            replaced = "by 1" if across else "outer"
+            yield [view.probability(i, x, replaced=replaced) for x in at], lows
 
 
-Corner = Callable[[int, float, int], Form]
-
-
-def _form(
-    bins: Array,
-    outer: Family,
-    inner: Family,
-    width: int,
-    i: int,
-    x: float,
-    j: int,
-    *,
-    drop_outer: bool,
-    tag: str,
-) -> Form:
-    """The form of p(x, i) for i ≤ j on the interval j; `drop_outer` replaces the outer factor by 1."""
-    m = len(bins)
-    b = bins[i - 1]
-    coefficients = np.zeros(width)
-    label = f"p({x:g},{i}){tag}"
-    if j == m - 1:  # the right index is m for sure: p = q_j(i) (B_m − x)/(B_m − B_i), exact
-        coefficients[outer.index(j, i)] = (bins[-1] - x) / (bins[-1] - b)
-        return Form(coefficients, EXACT, label)
-    r = np.arange(j + 1, m + 1)
-    coefficients[inner.offset + (m - j) * (m - j - 1) // 2 + m - r] = (bins[r - 1] - x) / (bins[r - 1] - b)
-    bound = EXACT if j == 1 or drop_outer else outer.index(j, i)
-    return Form(coefficients, bound, label)
-
-
-def theorem5_pairs(
-    bins: Array,
-    lower: float,
-    upper: float,
-    outer: Family,
-    inner: Family,
-    width: int,
-    *,
-    mirrored: bool = False,
-    pairs: Pairs | None = None,
-    across_outputs: bool = False,
-) -> Pairs:
-    """Collect the constraints of Theorem 5 for what happens to the right of each output.
-
-    For outputs inside the range the largest probability is next to the bin itself, q_i(i) or its mirror image;
-    the smallest, going right, is a limit from the left at a bin or p(upper, i). For outputs below the range both
-    are among −c, the bins inside and c, and all pairs are compared.
+def theorem5_pairs(view: View, *, across_outputs: bool = False) -> list[tuple[Form, Form]]:
+    """Theorem 5: every largest probability of an output against every smallest one to its right.
 
     Parameters
     ----------
-    outer, inner : Family
-        The family of the side of the output, and of the other side (the same for symmetric bins).
-    mirrored : bool
-        Labels only: the caller has mirrored the bins.
     across_outputs : bool
-        Compare every maximum with every minimum of *any* output, with outer factors of maxima replaced by
-        1: what the paper's authors solve for asymmetric bins; stricter than privacy.
+        Every largest against every smallest of *any* output, outer factors of the largest replaced by 1: what the
+        paper's authors solve for asymmetric bins; stricter than privacy.
     """
-    m = len(bins)
-    pairs = Pairs() if pairs is None else pairs
-    tag = "'" if mirrored else ""
-    all_upper: list[int] = []
-    all_lower: list[int] = []
-
-    def interval(x: float, *, from_left: bool = False) -> int:
-        before = int(np.sum(bins < x) if from_left else np.sum(bins <= x))
-        return min(max(before, 1), m - 1)
-
-    def unit(family: Family, n: int, i: int) -> int:
-        coefficients = np.zeros(width)
-        coefficients[family.index(n, i)] = 1.0
-        return pairs.add(Form(coefficients, EXACT, f"q_{n}({i}){tag if family is outer else ''}"))
-
-    def form(i: int, x: float, j: int, *, drop_outer: bool = False) -> int:
-        return pairs.add(_form(bins, outer, inner, width, i, x, j, drop_outer=drop_outer, tag=tag))
-
-    inside = [k for k in range(1, m + 1) if lower <= bins[k - 1] <= upper]
-    for i in range(1, m + 1):
-        b = bins[i - 1]
-        if b > upper:
-            break
-        if b >= lower:
-            points = [(bins[k - 1], k - 1) for k in inside if k > i]
-            if b < upper:
-                points.append((upper, interval(upper, from_left=True)))
-            lows = [form(i, x, j) for x, j in points]
-            highs = [unit(outer, i, i)] if i < m else []
-            if i > 1:
-                highs.append(unit(inner, m + 1 - i, m + 1 - i))
-        else:
-            lows = [form(i, bins[k - 1], k - 1) for k in inside if k > i and bins[k - 1] > lower]
-            lows.append(form(i, upper, interval(upper, from_left=True)))
-            highs = [form(i, lower, interval(lower), drop_outer=across_outputs)]
-            highs += [
-                form(i, bins[k - 1], k, drop_outer=across_outputs)
-                for k in inside
-                if k > i and bins[k - 1] < upper
-            ]
-        if across_outputs:
-            all_upper += highs
-            all_lower += lows
-        else:
-            pairs.cross(highs, lows)
+    groups = list(_largest_and_smallest(view, across_outputs))
     if across_outputs:
-        pairs.cross(all_upper, all_lower)
-    return pairs
+        groups = [([h for highs, _ in groups for h in highs], [w for _, lows in groups for w in lows])]
+    return [(high, low) for highs, lows in groups for high in highs for low in lows]
 
 
-def coefficient_rows(pairs: Pairs, epsilon: float, low: Array, high: Array) -> Array:
-    """Rows of "upper − e^ε lower" for bounds of shape (…, width); returns (…, constraints, width)."""
-    matrix = np.array([f.coefficients for f in pairs.forms])
-    bound = np.array([f.bound for f in pairs.forms])
+class PrivacyRows:
+    """Privacy constraints "upper form ≤ e^ε lower form", a row each, flat over their terms.
 
-    def scaled(chosen: list[int], bounds: Array) -> Array:
-        index = bound[chosen]
-        factor = np.where(index == EXACT, 1.0, bounds[..., np.maximum(index, 0)])
-        return factor[..., None] * matrix[chosen]
+    Attributes
+    ----------
+    labels : list of str
+        What each row compares.
+    row, bound, unknown : arrays, an entry per term
+    weight : array
+    smallest : bool array
+        Whether the term stands on the right-hand side.
+    """
 
-    return scaled(pairs.upper, high) - np.exp(epsilon) * scaled(pairs.lower, low)
+    def __init__(self, pairs: Sequence[tuple[Form, Form]]) -> None:
+        self.labels = [f"{high.label} <= e^eps {low.label}" for high, low in pairs]
+        forms = [form for pair in pairs for form in pair]
+        sizes = [len(form.weights) for form in forms]
+        self.row = np.repeat(np.arange(len(forms)) // 2, sizes)
+        self.smallest = np.repeat(np.arange(len(forms)) % 2 == 1, sizes)
+        nothing = np.zeros(0)
+        self.weight = np.concatenate([nothing, *(f.weights for f in forms)])
+        self.bound = np.concatenate([nothing, *(f.bounds for f in forms)]).astype(int)
+        self.unknown = np.concatenate([nothing, *(f.unknowns for f in forms)]).astype(int)
+
+    def factors(self, low: Array, high: Array) -> Array:
+        """What multiplies the unknowns of the terms of both sides, for bounds (…, width)."""
+        one = np.ones((*low.shape[:-1], 1))
+        lows, highs = (np.concatenate([b, one], axis=-1)[..., self.bound] for b in (low, high))
+        return self.weight * np.where(self.smallest, lows, highs)
+
+    def coefficients(self, epsilon: float, low: Array, high: Array) -> Array:
+        """Coefficients of "upper − e^ε lower", a term each."""
+        return self.factors(low, high) * np.where(self.smallest, -np.exp(epsilon), 1.0)
+
+    def sides(self, q: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        """Upper and lower forms of every row at `q`."""
+        value = self.factors(low, high) * q[self.unknown]
+        count = len(self.labels)
+        upper, lower = (np.bincount(self.row[s], value[s], count) for s in (~self.smallest, self.smallest))
+        return upper, lower

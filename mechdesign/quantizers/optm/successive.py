@@ -11,6 +11,7 @@ point is moved inside the budget, and its exact loss decides.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -29,9 +30,10 @@ from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.solvers import Solution, SolveSequence
-from mechdesign.typing import Array
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
 
-__all__ = ["LinearisedPoint", "improve", "spread"]
+__all__ = ["LinearisedPoint", "Successive", "checked_start", "spread"]
 
 Index = npt.NDArray[np.intp]
 
@@ -44,11 +46,8 @@ _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten t
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
 ]
-_NOISE = (
-    1e-9,
-    1e-6,
-    1e-4,
-)  # an output less likely than that is not used; the larger where the smaller is in the way
+# An output less likely than that is not used; the larger where the smaller is in the way.
+_NOISE = (1e-9, 1e-6, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -60,17 +59,13 @@ class LinearisedPoint:
     solution: Solution
 
     @property
-    def objective(self) -> float:
+    def value(self) -> float:
         """The exact loss: this program has no other objective."""
         return self.blocks.loss(self.q)
 
     def selection(self) -> Selection:
         """The mechanism's selection probabilities."""
         return self.blocks.selection(self.q)
-
-    def tighter(self, epsilon: float, solver: str | None, options: Any) -> LinearisedPoint | None:
-        """The same mechanism moved inside a smaller budget."""
-        return _inside(self.blocks, self.q, epsilon, SolveSequence(solver, **options))
 
     def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
         """Floors and ceilings of every limit at the final mechanism, with the multipliers of the last program."""
@@ -103,101 +98,181 @@ def spread(m: int, count: int) -> Index:
     return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))
 
 
-def improve(
-    blocks: SelectionBlocks,
-    prior: Prior,
-    loss: Loss,
-    epsilon: float,
-    start: Quantizer | None,
-    solver: str | None,
-    options: Any,
-) -> tuple[LinearisedPoint | None, int, float | None]:
-    """Return the best point found within the budget, the number of linear programs solved, and a lower bound.
+class Successive:
+    """The descent from the optimum over all mechanisms, and from a given mechanism.
 
-    The bound holds for every unbiased mechanism with the bins, of this family or not.
+    Parameters
+    ----------
+    blocks : SelectionBlocks
+    prior : Prior
+    loss : Loss
+    start : Selection, optional
+        Within the budget; the search ends no higher.
+    gap : float
+        How closely the lower bound is proved.
+    solver, options
+        A registered backend and its options.
+    deadline : Deadline
 
-    Raises
-    ------
-    InfeasibleError
-        No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
+    Attributes
+    ----------
+    lower_bound : float or None
+        Of every unbiased mechanism with the bins, of this family or not.
     """
-    sequence = SolveSequence(solver, **options)
-    given = None if start is None else blocks.unknowns(_checked(start, blocks, epsilon))
-    wanted = OptimalQuantizer(
-        blocks.bins[blocks.usable], PureDP(epsilon), prior, loss, input_range=blocks.input_range
-    )
-    optimum = wanted.solve(gap=1e-4)
-    bound = optimum.lower_bound
-    if len(blocks.usable) < len(blocks.bins):
-        bound = wanted.at(bins=blocks.bins).solve(gap=1e-4).lower_bound
-    starts = [blocks.imitate(optimum.mechanism.probabilities)]
-    if given is not None:
-        starts.append(given)
-    found = [_descend(blocks, q, epsilon, sequence) for q in starts]
-    if not any(found):
-        found.append(_descend(blocks, _outermost(blocks), epsilon, sequence))
-    if (
-        given is not None and sequence.last is not None
-    ):  # it may be better than what is a hair inside the budget
-        found.append(
-            LinearisedPoint(blocks, given, replace(sequence.last, dual={}, native_status="the start itself"))
+
+    def __init__(
+        self,
+        blocks: SelectionBlocks,
+        prior: Prior,
+        loss: Loss,
+        *,
+        start: Selection | None,
+        gap: float,
+        solver: str | None,
+        deadline: Deadline,
+        options: dict[str, Any],
+    ) -> None:
+        self.blocks, self.prior, self.loss, self.gap, self.deadline = blocks, prior, loss, gap, deadline
+        self.start = None if start is None else blocks.unknowns(start)
+        self.sequence = SolveSequence(solver, **options)
+        self.lower_bound: float | None = None
+
+    def best(self, epsilon: float) -> LinearisedPoint | None:
+        """The best point found within the budget.
+
+        Raises
+        ------
+        InfeasibleError
+            No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
+        """
+        # Half of the time for descending, what is left for getting inside.
+        half = Deadline(self.deadline.left / 2) if self.deadline.finite else self.deadline
+        descents = (self._descend(q, epsilon, half) for q in self._starts(epsilon, half))
+        found = [p for p in descents if p is not None]
+        if not found:
+            found = [p for p in [self._descend(self._outermost(), epsilon, self.deadline)] if p is not None]
+        if self.start is not None:  # it may be better than what is a hair inside the budget
+            itself = Solution(
+                Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0, native_status="the start"
+            )
+            found.append(LinearisedPoint(self.blocks, self.start, itself))
+        if not found:
+            return None
+        point = min(found, key=lambda p: p.value)
+        return replace(point, solution=self.sequence.total(point.solution))
+
+    def tighter(self, point: LinearisedPoint, epsilon: float) -> LinearisedPoint | None:
+        """The same mechanism moved inside a smaller budget."""
+        return self._inside(point.q, epsilon)
+
+    def notes(self, point: LinearisedPoint) -> list[str]:
+        """What a reader of the result should know."""
+        return [
+            f"a local optimum, after {self.sequence.count} linearised programs",
+            "the lower bound is that of all unbiased mechanisms with these outputs",
+        ]
+
+    def infeasible(self, epsilon: float) -> InfeasibleError:
+        """The refusal where the descent ends outside the budget."""
+        return InfeasibleError(
+            f"no selection mechanism with these {len(self.blocks.bins)} bins was found within epsilon = {epsilon:g}: "
+            "raise it a little"
         )
-    best = min((p for p in found if p is not None), key=lambda p: p.objective, default=None)
-    if best is not None:
-        best = replace(best, solution=sequence.total(best.solution))
-    return best, sequence.count, bound
 
+    # -- starts ---------------------------------------------------------------------------------------
 
-def _outermost(blocks: SelectionBlocks) -> Array:
-    """Always the outermost bins: the mechanism of least privacy loss."""
-    q = np.zeros(blocks.size)
-    for b in blocks.blocks:
-        q[b.u[0]] = q[b.v[-1]] = 1.0
-    return q
+    def _starts(self, epsilon: float, deadline: Deadline) -> Iterator[Array]:
+        """The optimum over all mechanisms, whose bound is kept on the way, and the given mechanism."""
+        blocks = self.blocks
+        wanted = OptimalQuantizer(
+            blocks.bins[blocks.usable], PureDP(epsilon), self.prior, self.loss, input_range=blocks.input_range
+        )
 
+        def solve(design: OptimalQuantizer) -> Any:
+            limit = {"time_limit": max(deadline.left, 0.01)} if deadline.finite else {}
+            return design.solve(gap=self.gap, **limit)
 
-def _descend(
-    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
-) -> LinearisedPoint | None:
-    """Follow linearised programs down from q, then move inside the budget; None where that fails."""
-    value = blocks.loss(q)
-    price, radius = 50.0 * value, 0.1
+        optimum = solve(wanted)
+        everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
+        self.lower_bound = everywhere.lower_bound
+        yield blocks.imitate(optimum.mechanism.probabilities)
+        if self.start is not None:
+            yield self.start
 
-    def merit_of(point: Array) -> float:
-        return blocks.loss(point) + price * blocks.excess(point, epsilon)
+    def _outermost(self) -> Array:
+        """Always the outermost bins: the mechanism of least privacy loss."""
+        q = np.zeros(self.blocks.size)
+        for b in self.blocks.blocks:
+            q[b.u[0]] = q[b.v[-1]] = 1.0
+        return q
 
-    merit = merit_of(q)
-    small = blocks.size <= _SMALL
-    tolerance = _TOLERANCE if small else 10 * _TOLERANCE
-    for _ in range(_PROGRAMS // 3 if small else _PROGRAMS):
-        lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-        solution = sequence.solve(blocks.model(q, epsilon, lower, upper, price))
-        if solution.primal["over"].max() < 1e-12:
-            # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
-            worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
-            price = max(1.2 * float(worth.max()), 1e-3 * value)
-            merit = merit_of(q)
-        promised = merit - value - solution.value
-        if promised <= tolerance * value or radius < 1e-7:
-            if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
-                break
-            price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
-            radius = max(radius, 1e-3)
-            merit = merit_of(q)
-            continue
-        step = solution.primal["step"]
-        trial = np.where(q + step > 1e-14, q + step, 0.0)
-        reached = merit_of(trial)
-        if merit - reached > 0.1 * promised:
-            radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
-            q, merit = trial, reached
-        else:
-            radius = 0.35 * min(radius, float(np.abs(step).max()))
+    # -- the descent ----------------------------------------------------------------------------------
+
+    def _descend(self, q: Array, epsilon: float, deadline: Deadline) -> LinearisedPoint | None:
+        """Follow linearised programs down from q, then move inside the budget; None where that fails."""
+        blocks = self.blocks
         value = blocks.loss(q)
-    if not small:
-        return _inside(blocks, q, epsilon, sequence)
-    ends = (_inside(blocks, end, epsilon, sequence) for end in (_polished(blocks, q, epsilon), q))
-    return min((p for p in ends if p is not None), key=lambda p: p.objective, default=None)
+        price, radius = 50.0 * value, 0.1
+
+        def merit_of(point: Array) -> float:
+            return blocks.loss(point) + price * blocks.excess(point, epsilon)
+
+        merit = merit_of(q)
+        small = blocks.size <= _SMALL
+        tolerance = _TOLERANCE if small else 10 * _TOLERANCE
+        for _ in range(_PROGRAMS // 3 if small else _PROGRAMS):
+            if deadline.passed:
+                break
+            lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
+            solution = self.sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+            if solution.primal["over"].max() < 1e-12:
+                # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
+                worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
+                price = max(1.2 * float(worth.max()), 1e-3 * value)
+                merit = merit_of(q)
+            promised = merit - value - solution.value
+            if promised <= tolerance * value or radius < 1e-7:
+                if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
+                    break
+                price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
+                radius = max(radius, 1e-3)
+                merit = merit_of(q)
+                continue
+            step = solution.primal["step"]
+            trial = np.where(q + step > 1e-14, q + step, 0.0)
+            reached = merit_of(trial)
+            if merit - reached > 0.1 * promised:
+                radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
+                q, merit = trial, reached
+            else:
+                radius = 0.35 * min(radius, float(np.abs(step).max()))
+            value = blocks.loss(q)
+        ends = [q, _polished(blocks, q, epsilon)] if small else [q]
+        found = [p for p in (self._inside(end, epsilon) for end in reversed(ends)) if p is not None]
+        return min(found, key=lambda p: p.value, default=None)
+
+    def _inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
+        """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
+
+        A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than
+        the budget does. Outputs that are not used are dropped, so that no input alone can reach one.
+        """
+        blocks = self.blocks
+        price = 1e3 * blocks.loss(q)
+        for noise in _NOISE:
+            moved = _without_noise(blocks, q, noise)
+            for radius, margin in _APPROACH:
+                if self.deadline.passed:
+                    return None
+                lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
+                tight = epsilon - margin * max(1.0, epsilon)
+                model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
+                solution = self.sequence.solve(model)
+                moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
+                mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
+                if mechanism.privacy_loss() <= epsilon:
+                    return LinearisedPoint(blocks, moved, solution)
+        return None
 
 
 def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
@@ -232,45 +307,19 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
     return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
 
 
-def _inside(
-    blocks: SelectionBlocks, q: Array, epsilon: float, sequence: SolveSequence
-) -> LinearisedPoint | None:
-    """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
-
-    A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than the
-    budget does. Outputs that are not used are dropped, so that no input alone can reach one.
-    """
-    price = 1e3 * blocks.loss(q)
-    for noise in _NOISE:
-        moved = _without_noise(blocks, q, noise)
-        for radius, margin in _APPROACH:
-            lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
-            tight = epsilon - margin * max(1.0, epsilon)
-            solution = sequence.solve(blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT))
-            moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
-            mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
-            if mechanism.privacy_loss() <= epsilon:
-                return LinearisedPoint(blocks, moved, solution)
-    return None
-
-
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
     """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
     q = np.where(q > 1e-13, q, 0.0)
     if blocks.floors > 1 or len(blocks.usable) == 1:
-        _, high = blocks.extremes(q)
-        unused = high < noise
+        unused = blocks.extremes(q)[1] < noise
         q[blocks.outer[unused[blocks.output]]] = 0.0
     return blocks.normalised(q)
 
 
-def _checked(start: Quantizer, blocks: SelectionBlocks, epsilon: float) -> Selection:
-    bins = blocks.bins
-    if (
-        start.selection is None
-        or len(start.bins) != len(bins)
-        or not np.allclose(start.bins, bins, rtol=1e-12, atol=0)
-    ):
+def checked_start(start: Any, bins: Array, epsilon: float) -> Selection:
+    """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
+    given = start.selection if isinstance(start, Quantizer) else None
+    if given is None or len(given.bins) != len(bins) or not np.allclose(given.bins, bins, rtol=1e-12, atol=0):
         raise DesignError.of(
             "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
         )
@@ -278,4 +327,4 @@ def _checked(start: Quantizer, blocks: SelectionBlocks, epsilon: float) -> Selec
         raise DesignError.of(
             "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
         )
-    return Selection(bins, start.selection.left, start.selection.right)
+    return Selection(bins, given.left, given.right)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
@@ -23,29 +23,24 @@ def quantizer_measurement(mechanism: Quantizer, certificate: QuantizerCertificat
 
     Raises
     ------
+    MissingExtra
+        OpenDP is not installed.
     DesignError
-        OpenDP is not installed, or the certificate does not verify or is of another law.
+        The certificate does not verify or is of another law.
     """
     try:
         import opendp.prelude as dp
     except ImportError:
-        raise DesignError("OpenDP is not installed: pip install 'mechdesign[opendp]'") from None
+        raise MissingExtra.of("opendp", "an OpenDP measurement") from None
     certified = mechanism.certified()
     if certified.law != certificate.law or not certificate.verify():
         raise DesignError("the certificate does not prove this mechanism; use result.certify()")
     dp.enable_features("contrib", "honest-but-curious")
     loss = certificate.epsilon_upper
-
-    def release(x: float) -> float:
-        return float(certified.sample_exact(x, clip=True))
-
-    def privacy_map(distance: int) -> float:
-        return 0.0 if distance == 0 else loss
-
     return dp.m.make_user_measurement(
         input_domain=dp.atom_domain(T=float, nan=False),
         input_metric=dp.discrete_distance(),
         output_measure=dp.max_divergence(),
-        function=release,
-        privacy_map=privacy_map,
+        function=lambda x: float(certified.release(x, clip=True)),
+        privacy_map=lambda distance: loss if distance else 0.0,
     )

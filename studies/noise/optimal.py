@@ -15,7 +15,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 EPSILONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 DELTAS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.75)
@@ -104,7 +104,7 @@ def solve_grid(report: Report) -> tuple[pd.DataFrame, pd.DataFrame]:
                             "lower bound": result.lower_bound,
                             "gap": result.gap,
                             "private": result.certificate.delta <= delta,
-                            "checked": result.check(),
+                            "checked": result.certificate.verify(),
                             "cells per sensitivity": result.law.cells_per_shift,
                             "seconds": result.solver_report.seconds,
                         }
@@ -194,12 +194,6 @@ def draw_densities(report: Report) -> None:
     report.figure("densities", fig, caption="Optimal densities, ℓ₁ loss, 24 cells per sensitivity")
 
 
-@study(
-    "optimal-noise",
-    title="The provably optimal noise in one dimension",
-    paper="Selvi, Liu and Wiesemann, Differential privacy via distributionally robust optimization (2025); "
-    "Geng and Viswanath (2016); Geng et al. (2020)",
-)
 def run(report: Report) -> None:
     """Write the study."""
     report.text(

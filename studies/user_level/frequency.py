@@ -17,7 +17,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 USERS, ITEMS, EPSILON, DELTA = 1000, 30, 1.0, 1e-6
 POINTS, REPEATS = 100, 100
@@ -65,7 +65,7 @@ def errors(
     for project, label in ((False, ""), (True, "_projected")):
         if channel is None:
             release = md.user_level.LaplaceHistogram(space, EPSILON, USERS, project=project)
-            fits = [release(histogram, rng) for _ in range(REPEATS)]
+            fits = [release.sample(histogram, rng=rng) for _ in range(REPEATS)]
         else:
             # Only the number of times each report occurs matters: one multinomial draw per point.
             estimator = md.FrequencyEstimate(channel, space=space, project=project)
@@ -87,11 +87,6 @@ def crossover(frame: pd.DataFrame, axis: str, ours: str, theirs: str) -> float:
     return float("nan")
 
 
-@study(
-    "user-level-frequency",
-    title="Frequency estimation: metric against user-level privacy",
-    paper="Metric differential privacy at the user level via the earth mover's distance, section 6.2",
-)
 def run(report: Report) -> None:
     report.text(
         f"{USERS} users hold {ITEMS} items each, {POINTS} points in clusters; Zipf data. User-level mechanisms "

@@ -17,7 +17,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 EPSILON, DELTA = 1.0, 1e-6
 LINEAR = {"alpha": 4.0, "users": 1000, "queries": 10, "dimension": 16}
@@ -124,7 +124,7 @@ def frequency_cell(
             )
         else:
             laplace = md.user_level.LaplaceHistogram(space, EPSILON, users)
-            fits = [laplace(truth, rng) for _ in range(REPEATS)]
+            fits = [laplace.sample(truth, rng=rng) for _ in range(REPEATS)]
             add(model, "Laplace, user-level", [f.emd(truth) for f in fits], fits[0].error_bound, EPSILON)
     return rows
 
@@ -187,11 +187,6 @@ def lines(
     report.figure(name, fig, caption=f"{ylabel}; one parameter at a time around the base case")
 
 
-@study(
-    "user-level-tables",
-    title="User-level metric privacy: definitions and errors, computed",
-    paper="Metric differential privacy at the user level via the earth mover's distance, Tables 1 and 2",
-)
 def run(report: Report) -> None:
     report.text(
         "**Table 1.** ε of each definition for changes of a user's 30 items on a line of 20 km; α = 6 per km."

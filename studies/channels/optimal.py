@@ -15,7 +15,7 @@ import pandas as pd
 
 import mechdesign as md
 from mechdesign.plotting import figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 SIDES = (3, 5, 7, 10)
 ALPHAS = (0.2, 0.4, 0.7, 1.0, 1.5, 2.0)
@@ -60,11 +60,6 @@ def cell(space: md.MetricSpace, alpha: float, prior: np.ndarray) -> dict[str, ob
     }
 
 
-@study(
-    "metric-channel",
-    title="The optimal metric-private channel on grids",
-    paper="Bordenabe, Chatzikokolakis and Palamidessi, Optimal geo-indistinguishable mechanisms, CCS 2014",
-)
 def run(report: Report) -> None:
     report.text(
         "Expected Euclidean loss on unit grids. `optimal` is the linear program's channel after repair to exact "

@@ -17,7 +17,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report
+from mechdesign.shell.studykit import Report
 
 UNIFORM = stats.uniform(-1, 2)
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)

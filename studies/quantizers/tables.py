@@ -13,7 +13,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
 UNIFORM = stats.uniform(-1, 2)
 POINTS = np.linspace(-1, 1, 51)
@@ -235,11 +235,6 @@ def figures(report: Report, made: dict[tuple[float, str], md.Quantizer]) -> None
     report.figure("figure3", fig, caption="Figure 3: mean absolute error at every input, same privacy")
 
 
-@study(
-    "quantizer-tables",
-    title="Published quantizer tables, exact and audited",
-    paper="Privacy-Aware Randomized Quantization via Linear Programming, Tables 1, 2 and Figures 2, 3",
-)
 def run(report: Report) -> None:
     """Regenerate both tables and both figures."""
     report.record(solver="highs")

@@ -15,9 +15,9 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
-from mechdesign.shell.report import Report, study
+from mechdesign.shell.studykit import Report
 
-from .quantizer_comparison import comparison
+from .comparison import comparison
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -134,7 +134,7 @@ def vectors(report: Report) -> None:
         for name, mechanism in made.items():
             for figure_name, x in (("4a", cube), ("4b", ball)):
                 vector = md.VectorQuantizer(mechanism, x.shape[1])
-                draws = vector.sample(x, report.rng(f"{figure_name}/{name}/{epsilon}"))
+                draws = vector.sample(x, rng=report.rng(f"{figure_name}/{name}/{epsilon}"))
                 error = np.linalg.norm(draws - x, axis=1)
                 rows.append(
                     {
@@ -164,11 +164,6 @@ def vectors(report: Report) -> None:
     report.figure("figure4", fig, caption="Figures 4a and 4b: mean and deviation over 10,000 trials")
 
 
-@study(
-    "optimal-quantizer",
-    title="The provably optimal quantizer against everything published",
-    paper="Privacy-Aware Randomized Quantization via Linear Programming, Figure 4; Wang et al. 2019; Chaudhuri et al. 2022",
-)
 def run(report: Report) -> None:
     """The reference table, comparisons over ε and bits, frontiers, the biased extension, vectors."""
     reference(report)

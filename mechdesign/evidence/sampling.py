@@ -1,0 +1,136 @@
+r"""Exact sampling: integers, and the operating system's randomness.
+
+What leaves the machine must have exactly the law that was analysed, so that no floating-point number may take part in a
+draw. Every law here is one of integer weights :math:`w_0, \dots, w_{n-1}` with running sums :math:`C_i` and total C;
+U is uniform on [0, 1), and the outcome is the i with :math:`C_{i-1} \le U C < C_i`. 64 random bits of U settle that for
+all values at once, save where a boundary :math:`C_i / C` lies in the cell of width 2⁻⁶⁴ that they leave: there further
+bits are drawn until it is settled. The law is exact, and costs a little more than one random word a value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from mechdesign.errors import DesignError
+from mechdesign.typing import Array, Indices
+
+__all__ = ["IntegerWeights", "bernoulli", "random_words", "uniform_integers"]
+
+
+def random_words(count: int) -> npt.NDArray[np.uint64]:
+    """Return that many 64-bit words of the operating system's randomness."""
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def uniform_integers(bound: int, size: int) -> Indices:
+    """Draw `size` integers, each exactly uniform on 0, …, bound − 1, for 1 ≤ bound ≤ 2⁶³.
+
+    Examples
+    --------
+    >>> sorted(set(uniform_integers(3, 200).tolist()))
+    [0, 1, 2]
+    """
+    if not 1 <= bound <= 1 << 63:
+        raise DesignError.of("bound", bound, "must be an integer from 1 to 2^63")
+    words = random_words(size)
+    surplus = (1 << 64) % bound
+    while surplus and (over := words >= np.uint64((1 << 64) - surplus)).any():
+        # The last 2^64 mod `bound` words would favour small remainders: they are drawn again.
+        words = np.where(over, random_words(size), words)
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+class IntegerWeights:
+    """The law on 0, …, n − 1 with probabilities exactly proportional to integer weights of any size.
+
+    Parameters
+    ----------
+    weights : sequence of int
+        Non-negative, not all zero.
+
+    Attributes
+    ----------
+    cumulative : list of int
+        Running sums; the last one is the total.
+
+    Examples
+    --------
+    >>> law = IntegerWeights([1, 0, 3])
+    >>> law.cumulative
+    [1, 1, 4]
+    >>> sorted(set(law.draw(200).tolist()))
+    [0, 2]
+    """
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        self.cumulative = list(accumulate(weights))
+        if not self.cumulative or min(weights) < 0 or self.cumulative[-1] <= 0:
+            raise DesignError.of("weights", weights, "must be non-negative integers, not all zero")
+        total = self.cumulative[-1]
+        leading = [min((c << 64) // total, 2**64 - 1) for c in self.cumulative[:-1]]
+        self._cells = np.array(leading, dtype=np.uint64)
+
+    def draw(self, size: int) -> Indices:
+        """Draw `size` indices."""
+        words = random_words(size)
+        index = np.searchsorted(self._cells, words, side="right")
+        for i in np.flatnonzero(np.isin(words, self._cells)):
+            index[i] = self._settled(int(words[i]))
+        return index.astype(np.int64, copy=False)
+
+    def _settled(self, word: int) -> int:
+        """The index of U, whose leading bits are `word`; more are drawn while a boundary is inside U's cell."""
+        bits, total = 64, self.cumulative[-1]
+        while True:
+            low = sum((c << bits) <= word * total for c in self.cumulative)
+            high = sum((c << bits) < (word + 1) * total for c in self.cumulative)
+            if low == high:
+                return low
+            word, bits = _longer(word, bits)
+
+
+def bernoulli(near: Array, error: Array, exact: Callable[[int], Fraction]) -> npt.NDArray[np.bool_]:
+    """Draw true with exactly the probabilities ``exact(i)``, one for each element of `near`.
+
+    Parameters
+    ----------
+    near : array
+        The probabilities as doubles.
+    error : array
+        How far each may be from the exact one; a wide bracket costs nothing but rare calls of `exact`.
+    exact : callable
+        Index to the rational probability; asked only where the doubles do not decide.
+
+    Examples
+    --------
+    >>> bernoulli(np.array([0.0, 1.0]), np.zeros(2), Fraction).tolist()
+    [False, True]
+    """
+    words = random_words(near.size)
+    uniform = words.astype(float) * 2.0**-64
+    out = uniform < near
+    for i in np.flatnonzero(np.abs(uniform - near) <= error + 2.0**-50):
+        out[i] = _below(int(words[i]), exact(int(i)))
+    return out
+
+
+def _longer(word: int, bits: int) -> tuple[int, int]:
+    return (word << 64) | int(random_words(1)[0]), bits + 64
+
+
+def _below(word: int, threshold: Fraction) -> bool:
+    """Decide U < threshold for U uniform with the leading bits `word`, drawing more as needed."""
+    bits = 64
+    while True:
+        scaled = threshold * (1 << bits)
+        if word + 1 <= scaled:
+            return True
+        if word >= scaled:
+            return False
+        word, bits = _longer(word, bits)

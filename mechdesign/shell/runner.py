@@ -1,0 +1,149 @@
+"""Finding studies, running them into folders, and comparing a folder with the one that was kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mechdesign.errors import DesignError
+from mechdesign.shell.studykit import Report, Study
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["all_studies", "check_study", "get_study", "run_study"]
+
+GROUP = "mechdesign.studies"
+
+
+def all_studies() -> dict[str, Study]:
+    """Every study that an installed distribution declares, by name; none is imported."""
+    found = [study for entry in metadata.entry_points(group=GROUP) for study in entry.load()]
+    return {study.name: study for study in sorted(found, key=lambda s: s.name)}
+
+
+def get_study(name: str) -> Study:
+    """Return one study by name."""
+    found = all_studies()
+    if name not in found:
+        raise DesignError.of("study", name, f"must be one of {list(found)}")
+    return found[name]
+
+
+def run_study(
+    chosen: Study,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    console: Console | None = None,
+    jobs: int = 1,
+) -> Path:
+    """Run one study into ``out/<name>`` and return that folder.
+
+    The study writes beside it; its folder takes the old one's place when it is complete, and files there that no
+    study wrote stay.
+
+    Raises
+    ------
+    DesignError
+        A file that no study wrote has the name of one that this study writes.
+    """
+    folder, before = out / chosen.name, out / f".{chosen.name}.before"
+    out.mkdir(parents=True, exist_ok=True)
+    if before.exists() and not folder.exists():  # killed between the two renames below
+        before.rename(folder)
+    _refuse(folder, _foreign(folder) & {"README.md", "manifest.json"})
+    fresh = Path(tempfile.mkdtemp(prefix=f".{chosen.name}.", dir=out))
+    try:
+        fresh.chmod(0o755)
+        report = Report(
+            chosen.name, chosen.title, chosen.paper, fresh, data_dir=data_dir, console=console, jobs=jobs
+        )
+        chosen.run(report)
+        report.close()
+        if folder.exists():
+            kept = _foreign(folder)
+            _refuse(folder, {name for name in kept if (fresh / name).exists()})
+            for name in kept:
+                copy = shutil.copytree if (folder / name).is_dir() else shutil.copy2
+                copy(folder / name, fresh / name)
+            shutil.rmtree(before, ignore_errors=True)
+            folder.rename(before)
+        fresh.rename(folder)
+        shutil.rmtree(before, ignore_errors=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    if console is not None:
+        console.print(f"{chosen.name}: written to {folder}")
+    return folder
+
+
+def _foreign(folder: Path) -> set[str]:
+    """What is in a study's folder and was not written by a study: its manifest lists the rest."""
+    present = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        tables = {f"{name}.{end}" for name in manifest["tables"] for end in ("csv", "md", "tex")}
+        return present - tables - set(manifest["figures"]) - {"README.md", "manifest.json"}
+    except (OSError, ValueError, KeyError, TypeError):
+        return present
+
+
+def _refuse(folder: Path, names: set[str]) -> None:
+    if names:
+        raise DesignError(
+            f"{folder} holds {', '.join(sorted(names))}, which no study wrote: move it, or choose another --out"
+        )
+
+
+def check_study(fresh: Path, kept: Path) -> list[str]:
+    """Compare a regenerated folder with a kept one; return the differences, one line each.
+
+    Tables must have the same columns and rows, text cells equal, numbers within the tolerances that the
+    *kept* manifest states; figures must exist.
+    """
+    if not (kept / "manifest.json").exists():
+        return [f"{kept}: no manifest; run the study and commit its results"]
+    stated = json.loads((kept / "manifest.json").read_text())
+    made = json.loads((fresh / "manifest.json").read_text())
+    problems = []
+    if set(stated["tables"]) != set(made["tables"]):
+        problems.append(
+            f"{stated['study']}: tables {sorted(made['tables'])}, kept {sorted(stated['tables'])}"
+        )
+    for name, rules in stated["tables"].items():
+        if name in made["tables"]:
+            problems += [f"{stated['study']}/{name}: {p}" for p in _compare(fresh, kept, name, rules)]
+    missing = [f for f in stated["figures"] if not (fresh / f).exists() or not (kept / f).exists()]
+    problems += [f"{stated['study']}: figure {f} is missing" for f in missing]
+    return problems
+
+
+def _compare(fresh: Path, kept: Path, name: str, rules: dict[str, Any]) -> list[str]:
+    import numpy as np
+    import pandas as pd
+
+    a = pd.read_csv(fresh / f"{name}.csv")
+    b = pd.read_csv(kept / f"{name}.csv")
+    if list(a.columns) != list(b.columns) or len(a) != len(b):
+        return [f"{a.shape} with columns {list(a.columns)}, kept {b.shape} with {list(b.columns)}"]
+    problems = []
+    for column in a.columns:
+        if column in rules["volatile"]:
+            continue
+        x, y = a[column], b[column]
+        if pd.api.types.is_numeric_dtype(x) and pd.api.types.is_numeric_dtype(y):
+            u, v = x.to_numpy(dtype=float), y.to_numpy(dtype=float)
+            bad = ~np.isclose(u, v, rtol=rules["rtol"], atol=rules["atol"], equal_nan=True)
+        else:
+            bad = (x.astype(str) != y.astype(str)).to_numpy()
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            problems.append(
+                f"column {column!r}, row {k}: {x.iloc[k]}, kept {y.iloc[k]} ({int(bad.sum())} rows differ)"
+            )
+    return problems

@@ -1,0 +1,238 @@
+"""What a study imports: `Report`, which it fills, and `Study`, the line it has in the table of studies.
+
+A study regenerates one published table or figure. It is a function that is handed a `Report` and gives it texts,
+tables and figures; the report writes ``results/<study>/`` and remembers, for every table, the tolerances within which
+a later run must agree. A distribution declares its studies by an entry point in the group ``mechdesign.studies`` that
+names a sequence of `Study`; the modules with the functions are imported when a study runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mechdesign.runs.progress import progress_bar
+
+if TYPE_CHECKING:  # a table of studies is listed without them
+    import numpy as np
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["Report", "Study"]
+
+_LIBRARIES = (
+    "mechdesign",
+    "numpy",
+    "scipy",
+    "pandas",
+    "cvxpy",
+    "highspy",
+    "clarabel",
+    "dp-accounting",
+    "POT",
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A named study: what it regenerates, from which paper, and the function that does it.
+
+    Parameters
+    ----------
+    name, title, paper : str
+    function : str or callable
+        Takes a `Report`; "package.module:function" is imported when the study runs.
+    """
+
+    name: str
+    title: str
+    paper: str
+    function: str | Callable[[Report], None]
+
+    def run(self, report: Report) -> None:
+        """Fill the report."""
+        function = self.function
+        if isinstance(function, str):
+            module, _, name = function.partition(":")
+            function = getattr(import_module(module), name)
+        function(report)
+
+
+class Report:
+    """Collects what a study finds and writes it to a folder.
+
+    Parameters
+    ----------
+    name, title, paper : str
+    folder : Path
+        Exists.
+    data_dir : Path, optional
+        Where real data sets are.
+    console : rich Console, optional
+        Shows texts and tables as they come; silent when None.
+    jobs : int
+        Processes a study may use.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        paper: str,
+        folder: Path,
+        *,
+        data_dir: Path | None = None,
+        console: Console | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self.name, self.folder, self.data_dir, self.jobs = name, folder, data_dir, jobs
+        self._console = console
+        self._title = title
+        self._lines = [f"# {title}", ""] + ([f"*{paper}*", ""] if paper else [])
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._figures: list[str] = []
+        self._records: dict[str, Any] = {}
+        self._started = time.perf_counter()
+        if console is not None:
+            console.rule(title)
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """Return a generator seeded by the study's and the stream's name: the same in every run."""
+        import numpy as np
+
+        seed = int.from_bytes(hashlib.sha256(f"{self.name}/{stream}".encode()).digest()[:8], "big")
+        self._records.setdefault("seeds", {})[stream] = seed
+        return np.random.default_rng(seed)
+
+    def record(self, **facts: Any) -> None:
+        """Put facts into the manifest."""
+        self._records.update(facts)
+
+    def text(self, markdown: str) -> None:
+        """Add a paragraph."""
+        self._lines += [markdown.strip(), ""]
+        if self._console is not None:
+            from rich.markdown import Markdown
+
+            self._console.print(Markdown(markdown.strip()))
+
+    def table(
+        self,
+        name: str,
+        frame: pd.DataFrame,
+        *,
+        caption: str = "",
+        volatile: Sequence[str] = (),
+        rtol: float = 1e-6,
+        atol: float = 1e-9,
+        digits: int = 6,
+        show: int | None = 60,
+        inline: int = 60,
+    ) -> None:
+        """Write a table as CSV, Markdown and LaTeX, and show it.
+
+        Parameters
+        ----------
+        name : str
+            File stem.
+        volatile : sequence of str
+            Columns a later run need not reproduce (times).
+        rtol, atol : float
+            How closely a later run must reproduce the numbers.
+        digits : int
+            Significant digits in Markdown, LaTeX and on the terminal; CSV has them all.
+        show, inline : int
+            Rows shown on the terminal, and put into the README of the results.
+        """
+        frame = frame.reset_index(drop=True)
+        frame.to_csv(self.folder / f"{name}.csv", index=False)
+        pattern = f".{digits}g"
+        (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
+        latex = frame.to_latex(index=False, escape=True, float_format=f"%{pattern}", caption=caption or None)
+        (self.folder / f"{name}.tex").write_text(latex)
+        self._tables[name] = {"rows": len(frame), "rtol": rtol, "atol": atol, "volatile": list(volatile)}
+        self._lines += [f"## {caption or name}", ""]
+        if len(frame) <= inline:
+            self._lines += [frame.to_markdown(index=False, floatfmt=pattern), ""]
+        self._lines += [
+            f"Files: [{name}.csv]({name}.csv), [{name}.md]({name}.md), [{name}.tex]({name}.tex)",
+            "",
+        ]
+        if self._console is not None:
+            self._console.print(_rich_table(frame.head(show), caption or name, digits))
+            if show is not None and len(frame) > show:
+                self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
+
+    def figure(self, name: str, fig: Figure, *, caption: str = "") -> None:
+        """Write a figure as PNG and SVG."""
+        from mechdesign.plotting import write_figure
+
+        self._figures += write_figure(fig, self.folder / name)
+        self._lines += [f"![{caption or name}]({name}.png)", "", caption, ""]
+        if self._console is not None:
+            self._console.print(f"figure: {name}.png" + (f"  {caption}" if caption else ""))
+
+    @contextmanager
+    def progress(self, label: str, total: int | None) -> Iterator[Callable[[], None]]:
+        """Progress bar on a terminal, nothing elsewhere."""
+        if self._console is None:
+            yield lambda: None
+            return
+        with progress_bar(label, total) as step:
+            yield step
+
+    def close(self) -> None:
+        """Write README.md and the manifest."""
+        (self.folder / "README.md").write_text("\n".join(self._lines).rstrip() + "\n")
+        manifest = {
+            "study": self.name,
+            "title": self._title,
+            "seconds": round(time.perf_counter() - self._started, 3),
+            "versions": {"python": platform.python_version(), **{n: _version(n) for n in _LIBRARIES}},
+            "tables": self._tables,
+            "figures": sorted(self._figures),
+            **self._records,
+        }
+        (self.folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=_plain) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _cell(value: Any, digits: int) -> str:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.{digits}g}"
+    return "" if value is None else str(value)
+
+
+def _rich_table(frame: pd.DataFrame, title: str, digits: int) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in frame.columns:
+        table.add_column(str(column), justify="right" if frame[column].dtype.kind in "iuf" else "left")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(_cell(v, digits) for v in row))
+    return table

@@ -1,0 +1,136 @@
+"""A cheap instance of every design, and of every kind of object that result files hold."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.serialize import FORMAT, VERSION, dumps
+
+UNIFORM = stats.uniform(-1, 2)
+BINS = [-3.0, -0.5, 0.5, 3.0]
+PURE = md.PureDP(1.0)
+
+# Name → the design, and what its `solve` is given to be quick.
+DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
+    "rqm": (lambda: md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])), {"zoom": 0}),
+    "erm": (
+        lambda: md.ERM(4, md.PureDP(2.0), UNIFORM, grid=md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2])),
+        {"zoom": 0},
+    ),
+    "mvu": (lambda: md.MVU(m=4, privacy=PURE, input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]), {}),
+    "optm-search": (
+        lambda: md.OPTMSearch(
+            PURE,
+            UNIFORM,
+            bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]),
+            levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
+        ),
+        {},
+    ),
+    "optimal-quantizer": (lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM), {"gap": 1e-4}),
+    "bin-search": (lambda: md.OptimalQuantizer(md.BinSearch(4, 4.0, starts=1), PURE, UNIFORM), {"gap": 1e-2}),
+    "alphabet": (lambda: md.OptimalQuantizer(md.Alphabet(3.0, 0.5), PURE, UNIFORM), {"gap": 1e-2}),
+    "metric-quantizer": (lambda: md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM), {"gap": 0.05}),
+    "biased-selection": (
+        lambda: md.BiasedSelection(
+            4, PURE, UNIFORM, max_bias=np.inf, grid=md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
+        ),
+        {},
+    ),
+    "noise-allocation": (
+        lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
+        {},
+    ),
+    "correlated-gaussian": (
+        lambda: md.CorrelatedGaussian(vectors=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
+        {},
+    ),
+    "calibration": (
+        lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
+        {},
+    ),
+    "optimal-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)), {"gap": 0.05}),
+    "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
+}
+
+
+@functools.cache
+def solved(name: str) -> md.Result:
+    """The result of a cheap design, computed once a process."""
+    design, options = DESIGNS[name]
+    return design().solve(**options)
+
+
+def objects() -> Iterator[Any]:
+    """Objects of the kinds that no result holds."""
+    n, u, a, c = md.noise, md.user_level, md.accounting, md.channels
+    space = md.MetricSpace.clustered(2, 2, within=0.1)
+    yield a.amplification(1.0, moved=0.1, total=1000, delta=1e-6)
+    yield a.delta_interval(a.NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)
+    yield [md.ZeroConcentratedDP(0.1), md.MetricDP(1.0), md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)]
+    yield [u.ItemPrivacy(0.5), md.EMDPrivacy(2.0, 1e-6), u.DiscreteEMDPrivacy(2.0, 0.1, 1e-6)]
+    yield [
+        c.ClusteredResponse(space, alpha=5.0),
+        c.HadamardResponse(5, 1.0),
+        c.planar_laplace(md.MetricSpace.grid(2, 2), 0.7),
+    ]
+    estimate = md.FrequencyEstimate(c.ClusteredResponse(space, alpha=5.0))
+    histogram = u.LaplaceHistogram(space, epsilon=1.0, users=100)
+    yield [estimate, histogram, estimate.fit([0, 1, 2, 3, 3]), histogram.sample(np.full(4, 0.25), rng=0)]
+    yield md.LinearRelease(u.LinearQuery.average(md.MetricSpace.line([0.0, 1.0, 5.0])), alpha=5.0, users=100)
+    item = md.ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
+    yield [item, u.sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)]
+    yield u.ReducedRelease(item, radius=0.1, failure=1e-7)
+    yield md.VectorQuantizer(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    yield md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified()
+    yield [
+        md.AdditiveNoise(stats.laplace(scale=2.0), 1.0),
+        n.KNormNoise(3, 0.5, norm=2),
+        n.L1Staircase(0.5, 1.0, 2),
+    ]
+    yield [n.discrete_gaussian(3.0), n.flipped_huber_law(1.0, 2.0), n.truncated_laplace_law(0.3, 1e-6)]
+    yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]
+    yield [
+        md.Prior.of(p)
+        for p in (UNIFORM, [0.1, 0.2], md.clipped(stats.norm(), -1, 1), md.truncated(stats.norm(), -1, 1))
+    ]
+    yield [md.BinSearch(4, 4.0), md.Alphabet(3.0, 0.5)]
+    yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])
+
+
+@functools.cache
+def documents() -> dict[str, str]:
+    """The text of a result file for every kind (and law), cut out of larger ones."""
+    found: dict[str, str] = {}
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            key = node.get("$kind") or ("law:" + node["$law"] if "$law" in node else None)
+            if key:
+                found.setdefault(key, sealed(node))
+            for child in node.values():
+                walk(child)
+        elif isinstance(node, list):
+            for child in node:
+                walk(child)
+
+    for value in [*map(solved, DESIGNS), *objects()]:
+        walk(json.loads(dumps(value))["payload"])
+    return found
+
+
+def sealed(payload: Any) -> str:
+    """The text of a file with this payload and its own checksum, as anyone who edits a file can write it."""
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    document = {"format": FORMAT, "version": VERSION, "sha256": digest, "payload": payload}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

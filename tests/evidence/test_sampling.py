@@ -1,0 +1,84 @@
+"""Exact sampling: the laws are those of the integers, ties draw further bits, and impossible outcomes stay impossible."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence import sampling
+from mechdesign.evidence.sampling import IntegerWeights, bernoulli, uniform_integers
+
+# Not seeded, by design: one false alarm in 10⁸ runs.
+ALARM = 1e-8
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 1000, 3 << 61, 1 << 63])
+def test_uniform_integers(bound: int) -> None:
+    draws = uniform_integers(bound, 50_000)
+    assert draws.min() >= 0 and int(draws.max()) < bound
+    cells = min(bound, 8)
+    counts = np.bincount([int(d) * cells // bound for d in draws], minlength=cells)
+    expected = [
+        (-(-(c + 1) * bound // cells) + (-c * bound // cells)) / bound * len(draws) for c in range(cells)
+    ]
+    if cells > 1:
+        assert stats.chisquare(counts, expected).pvalue > ALARM
+
+
+@pytest.mark.parametrize("bound", [0, -3, (1 << 63) + 1])
+def test_uniform_integers_refuse_other_bounds(bound: int) -> None:
+    with pytest.raises(md.DesignError, match="bound"):
+        uniform_integers(bound, 3)
+
+
+@pytest.mark.parametrize("weights", [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7]])
+def test_integer_weights(weights: list[int]) -> None:
+    draws = IntegerWeights(weights).draw(100_000)
+    counts = np.bincount(draws, minlength=len(weights))
+    probabilities = np.array([w / sum(weights) for w in weights])
+    often = probabilities > 1e-6
+    assert (counts[~often] <= 1).all() and (counts[probabilities == 0] == 0).all()
+    if often.sum() > 1:
+        assert (
+            stats.chisquare(
+                counts[often], probabilities[often] / probabilities[often].sum() * counts[often].sum()
+            ).pvalue
+            > ALARM
+        )
+
+
+@pytest.mark.parametrize("weights", [[], [0, 0], [1, -1, 2]])
+def test_integer_weights_refuse_what_is_no_law(weights: list[int]) -> None:
+    with pytest.raises(md.DesignError, match="weights"):
+        IntegerWeights(weights)
+
+
+def _words(monkeypatch: pytest.MonkeyPatch, first: int, rest: int) -> None:
+    """Make the operating system answer `first`, then `rest` for ever."""
+    words = iter([first])
+    monkeypatch.setattr(sampling, "random_words", lambda n: np.full(n, next(words, rest), dtype=np.uint64))
+
+
+@pytest.mark.parametrize(("rest", "below"), [(0, True), (2**64 - 1, False)])
+def test_ties_draw_further_bits(monkeypatch: pytest.MonkeyPatch, rest: int, below: bool) -> None:
+    """64 bits equal to those of 1/3 do not decide U < 1/3: the next ones do."""
+    third = Fraction(1, 3)
+    _words(monkeypatch, int(third * 2**64), rest)
+    assert bernoulli(np.array([1 / 3]), np.zeros(1), lambda _: third).tolist() == [below]
+    _words(monkeypatch, int(third * 2**64), rest)
+    assert IntegerWeights([1, 2]).draw(1).tolist() == [0 if below else 1]
+
+
+def test_the_last_word_does_not_reach_an_impossible_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    _words(monkeypatch, 2**64 - 1, 2**64 - 1)
+    assert IntegerWeights([1, 2, 0]).draw(1).tolist() == [1]
+
+
+def test_surplus_words_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2⁶⁴ mod 3 = 1: the last word would make one remainder likelier."""
+    _words(monkeypatch, 2**64 - 1, 5)
+    assert uniform_integers(3, 1).tolist() == [2]

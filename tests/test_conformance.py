@@ -1,0 +1,226 @@
+"""Every design through the same list: what the protocol promises holds for all of them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cheap
+import house
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from cheap import PURE, UNIFORM
+
+import mechdesign as md
+from mechdesign.evidence.results import AUDIT_COLUMNS
+from mechdesign.evidence.serialize import dumps, loads, result_schema
+from mechdesign.files import KINDS
+from mechdesign.problem.design import Design
+from mechdesign.typing import Status
+
+NAMES = list(cheap.DESIGNS)
+HOW = {"proved", "recomputed", "claimed"}
+CHECKS = ["claim", "how", "margin", "holds"]
+
+# Designs that take much longer than a second when nothing stops them.
+LONG: dict[str, Callable[[], Any]] = {
+    "optm": lambda: md.OPTM(np.linspace(-3, 3, 24).tolist(), PURE, UNIFORM),
+    "rqm": lambda: md.RQM(
+        16, PURE, UNIFORM, grid=md.Grid(delta=np.linspace(1, 9, 300), q=np.linspace(0.05, 0.9, 300))
+    ),
+    "mvu": lambda: md.MVU(m=12, privacy=PURE, input_range=(-1, 1)),
+    "optm-search": lambda: md.OPTMSearch(PURE, UNIFORM),
+    "optimal-quantizer": lambda: md.OptimalQuantizer(np.linspace(-4, 4, 1025), PURE, UNIFORM, "worst-case"),
+    "bin-search": lambda: md.OptimalQuantizer(md.BinSearch(16, 6.0), PURE, UNIFORM),
+    "metric-quantizer": lambda: md.MetricQuantizer(np.linspace(-4, 4, 64), md.MetricDP(2.0), UNIFORM),
+    "biased-selection": lambda: md.BiasedSelection(
+        8,
+        PURE,
+        UNIFORM,
+        max_bias=math.inf,
+        grid=md.Grid(
+            delta=np.linspace(0.5, 3, 60), q=np.linspace(0.1, 0.9, 60), beta=np.linspace(0.1, 0.9, 60)
+        ),
+    ),
+    "correlated-gaussian": lambda: md.CorrelatedGaussian(
+        vectors=np.random.default_rng(0).normal(size=(600, 40)), privacy=md.ApproximateDP(0.5, 1e-6)
+    ),
+    "optimal-noise": lambda: md.OptimalNoise(privacy=md.ApproximateDP(0.1, 1e-6)),
+    "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(11, 11), alpha=0.5),
+}
+
+
+def design(name: str) -> Any:
+    return cheap.DESIGNS[name][0]()
+
+
+def solve(name: str, *words: Any, **changes: Any) -> md.Result:
+    return design(name).solve(*words, **{**cheap.DESIGNS[name][1], **changes})
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestDesign:
+    def test_is_a_frozen_design(self, name: str) -> None:
+        made = design(name)
+        assert isinstance(made, Design) and dataclasses.is_dataclass(made)
+        field = dataclasses.fields(made)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, field, 1)
+        assert type(made).__name__ in repr(made)
+
+    def test_signature(self, name: str) -> None:
+        own = list(inspect.signature(type(design(name)).solve).parameters.values())
+        stated = list(inspect.signature(Design.solve).parameters.values())
+        assert [(p.name, p.kind, p.default) for p in own[:5]] == [
+            (p.name, p.kind, p.default) for p in stated[:5]
+        ]
+        assert all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in own[2:])
+        assert own[-1].kind is inspect.Parameter.VAR_KEYWORD
+
+    def test_model(self, name: str) -> None:
+        try:
+            model = design(name).model()
+        except md.DesignError as error:
+            assert "program" in str(error)  # a search over closed forms says so
+        else:
+            assert isinstance(model, md.solvers.Model)
+            assert model.constraints and all(isinstance(family, str) for family in model.constraints)
+
+    def test_solver_is_the_first_argument(self, name: str) -> None:
+        assert isinstance(solve(name, None), md.Result)
+        with pytest.raises(md.DesignError, match="solver"):
+            solve(name, "nonesuch")
+        with pytest.raises(md.DesignError, match="solver"):
+            solve(name, 3)
+        try:
+            assert isinstance(solve(name, "highs"), md.Result)
+        except md.DesignError as error:
+            assert "solver" in str(error)  # not one for this kind of model
+
+    def test_unknown_option_is_refused_by_name(self, name: str) -> None:
+        with pytest.raises(md.DesignError, match="nonsense"):
+            solve(name, nonsense=1)
+
+    @pytest.mark.parametrize("word", ["gap", "time_limit"])
+    def test_wrong_numbers(self, name: str, word: str) -> None:
+        for bad in (0, -1, "a", math.nan, True, [1], *([2] if word == "gap" else [])):
+            with pytest.raises(md.DesignError, match=word):
+                solve(name, **{word: bad})
+
+    def test_tiny_limit(self, name: str) -> None:
+        started = time.monotonic()
+        try:
+            result = solve(name, time_limit=1e-4)
+        except md.SolverError as error:
+            assert "limit" in f"{error} {error.status}"
+        else:
+            assert result.status in (Status.LIMIT, *(() if result.lower_bound is None else Status))
+        assert time.monotonic() - started < 2
+
+    def test_generous_limit_changes_nothing(self, name: str) -> None:
+        result, free = solve(name, time_limit=300), cheap.solved(name)
+        assert result.status is free.status
+        assert result.value == pytest.approx(free.value, rel=1e-9)
+
+    def test_without_certificate(self, name: str) -> None:
+        result = solve(name, certify=False)
+        assert isinstance(result.status, Status)
+        assert result.status is Status.UNCERTIFIED or result.certificate is not None
+        assert isinstance(str(result), str)
+
+    def test_wrong_fields(self, name: str) -> None:
+        made = design(name)
+        for field in dataclasses.fields(made):
+            if field.init:
+                for bad in (object(), "nonsense", math.nan, -math.inf, [], {"a": 1}, [[1], [2, 3]], 10**400):
+                    try:
+                        dataclasses.replace(made, **{field.name: bad})
+                    except md.MechdesignError as error:
+                        assert "\n" not in str(error)
+
+    def test_round_trip(self, name: str) -> None:
+        made = design(name)
+        assert dumps(loads(dumps(made), kinds=KINDS)) == dumps(made)
+
+
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_limit_is_kept(name: str) -> None:
+    """A second is a second, fallbacks and preparation included; another one and a half are a loaded machine's."""
+    started = time.monotonic()
+    try:
+        result = LONG[name]().solve(time_limit=1.0)
+    except md.SolverError as error:
+        assert "limit" in f"{error} {error.status}"
+    else:
+        assert result.status is Status.LIMIT or time.monotonic() - started < 1.5
+        assert math.isfinite(result.value)
+    assert time.monotonic() - started < 3.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestResult:
+    def test_parts(self, name: str) -> None:
+        result = cheap.solved(name)
+        assert isinstance(result, md.Result) and type(result.status) is Status
+        assert isinstance(result.solver_report, md.evidence.SolveReport)
+        assert math.isfinite(result.value)
+        assert result.lower_bound is None or result.lower_bound <= result.value * (1 + 1e-12)
+        assert result.duals is None or isinstance(result.duals, pd.DataFrame)
+        if result.status is Status.OPTIMAL:
+            assert result.lower_bound is not None and result.certificate is not None
+
+    def test_certificate(self, name: str) -> None:
+        certificate = cheap.solved(name).certificate
+        assert isinstance(certificate, md.Certificate)
+        checks = certificate.checks()
+        assert list(checks.columns) == CHECKS and len(checks) and set(checks["how"]) <= HOW
+        assert dict(certificate.statement) and certificate.verify()
+
+    def test_audit(self, name: str) -> None:
+        table = cheap.solved(name).audit()
+        assert list(table.columns) == AUDIT_COLUMNS and len(table)
+        assert not table["slack"].isna().any()
+
+    def test_shows_itself(self, name: str) -> None:
+        result = cheap.solved(name)
+        assert type(result.design).__name__ in str(result) and len(str(result).splitlines()) <= 16
+        assert "<table" in result._repr_html_()
+        assert len(result.to_frame())
+
+    def test_save_and_load(self, name: str, tmp_path: Path) -> None:
+        result = cheap.solved(name)
+        first, second = tmp_path / "1.json", tmp_path / "2.json"
+        result.save(first)
+        loaded = md.load(first)
+        loaded.save(second)
+        assert first.read_bytes() == second.read_bytes()
+        jsonschema.validate(json.loads(first.read_text()), result_schema())
+        assert str(loaded) == str(result) and loaded.certificate.verify()
+        pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
+
+
+def test_nothing_is_pickled() -> None:
+    for name, path in house.modules().items():
+        words = {t.split(".")[0] for t in house.imports(path)}
+        assert not words & {"pickle", "cloudpickle", "dill", "marshal", "shelve"}, name
+        calls = {
+            n.func.id
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        }
+        assert not calls & {"eval", "exec"}, name
+
+
+def test_every_design_is_in_the_list() -> None:
+    public = {getattr(md, name) for name in md.__all__} | {getattr(md.noise, n) for n in md.noise.__all__}
+    designs = {c for c in public if inspect.isclass(c) and issubclass(c, Design) and c is not Design}
+    assert designs <= {type(design(name)) for name in NAMES}

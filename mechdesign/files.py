@@ -21,6 +21,7 @@ KINDS: dict[str, str] = {
     "alphabet": "mechdesign.quantizers.optimal.outputs",
     "amplification": "mechdesign.accounting.shuffling",
     "approximate-dp": "mechdesign.problem.privacy",
+    "biased-certificate": "mechdesign.quantizers.biased_design",
     "biased-quantizer": "mechdesign.quantizers.mechanism.biased",
     "biased-result": "mechdesign.quantizers.biased_design",
     "biased-selection": "mechdesign.quantizers.biased_design",

@@ -6,6 +6,7 @@ about a signature is not asked: arguments always bind.
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import itertools
@@ -77,7 +78,7 @@ def names() -> Iterator[tuple[str, Any]]:
             if (
                 callable(value)
                 and id(value) not in seen
-                and not isinstance(value, (stats.rv_continuous, stats.rv_discrete))
+                and not isinstance(value, (stats.rv_continuous, stats.rv_discrete, enum.EnumType))
             ):
                 seen.add(id(value))
                 yield f"{dotted}.{name}", value
@@ -161,6 +162,11 @@ def outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> str | No
             list(itertools.islice(answer, 3))
     except (md.MechdesignError, OSError):
         return None
+    except TypeError as error:
+        # Keywords that are handed on, to dataclasses.replace say.
+        return (
+            None if "unexpected keyword argument 'nonsense'" in str(error) else f"TypeError: {error!s:.100}"
+        )
     except TooLong:
         return f"longer than {SECONDS} s"
     except BaseException as error:

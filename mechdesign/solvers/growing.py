@@ -53,7 +53,7 @@ class GrowingProgram:
         self, model: Model | None, *, what: str = "program", deadline: Deadline | None = None, **options: Any
     ) -> None:
         self.what = what
-        self.deadline = deadline or Deadline(None)
+        self.deadline = Deadline.of(deadline)
         self.iterations = 0
         self.compiled = None if model is None else CompiledLP(model)
         if self.compiled is None:

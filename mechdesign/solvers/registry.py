@@ -157,7 +157,7 @@ def solve(
         backend's own status.
     """
     DesignError.unless("model", model, Model)
-    deadline = deadline or Deadline(time_limit)
+    deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
     for index, backend in enumerate(_candidates(model, solver, fallback)):

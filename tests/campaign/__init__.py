@@ -1,0 +1,1 @@
+"""Standing campaigns against the package: random designs, and damaged or doctored files."""

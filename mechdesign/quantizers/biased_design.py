@@ -19,9 +19,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
@@ -122,12 +122,16 @@ class BiasedSelection(Design):
         SolverError
             None was met by the time limit.
         """
-        refuse_unknown({**options, **({} if solver is None else {"solver": solver})}, "a grid search has no solver")
+        refuse_unknown(
+            {**options, **({} if solver is None else {"solver": solver})}, "a grid search has no solver"
+        )
         wanted_gap(gap, 1.0e-6)
         deadline = Deadline(time_limit)
         rows, least, tried = self._members(deadline)
         if not rows and deadline.passed:
-            raise SolverError("no member within both budgets by the time limit", solver=SEARCH, status="limit")
+            raise SolverError(
+                "no member within both budgets by the time limit", solver=SEARCH, status="limit"
+            )
         if not rows:
             raise InfeasibleError(
                 f"no biased selection mechanism on the grid is within epsilon = {self.privacy.epsilon:g} and "

@@ -8,16 +8,15 @@ choice of bins; its linear programs share a compiled model and are re-solved fro
 from __future__ import annotations
 
 import os
-import time
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.problem.checks import one_of, settle
 from mechdesign.problem.design import Design
@@ -31,7 +30,7 @@ from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
 from mechdesign.runs.store import Store
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Status
 
 __all__ = ["OPTMSearch", "OPTMSearchResult", "authors_bins"]
@@ -196,7 +195,7 @@ class OPTMSearch(Design):
         InfeasibleError
             No point of the search is feasible.
         """
-        started, deadline = time.perf_counter(), Deadline(time_limit)
+        deadline = Deadline(time_limit)
         solvers.get(solver or "highs")
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
@@ -208,7 +207,10 @@ class OPTMSearch(Design):
         table = _table(alphabets, rows, self._level_axes)
         best = self._best(table, deadline)
         result = best.solve(solver, gap=gap, certify=certify, **options)
-        return self._result(result, best, table, time.perf_counter() - started, deadline)
+        status = Status.LIMIT if deadline.passed else result.status
+        report = replace(result.solver_report, status=status, seconds=deadline.elapsed)
+        parts = {**vars(result), "design": self, "solver_report": report}
+        return OPTMSearchResult(**parts, best=best, table=table)
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """What a store is bound to."""
@@ -219,23 +221,12 @@ class OPTMSearch(Design):
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all():
             if deadline.passed:
-                raise SolverError(
-                    "nothing feasible was found within the time limit", solver="OPTM", status="limit"
-                )
+                raise too_late("OPTM")
             raise InfeasibleError(f"no point of the search is feasible at epsilon = {self.privacy.epsilon:g}")
         winner = table.loc[table["value"].idxmin()]
         width = self.levels.axes.get("width", (0.01,))[0]
         bounds = Grid(**{k: winner[k] for k in self._level_axes}, width=width)
         return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)
-
-    def _result(
-        self, result: QuantizerResult, best: OPTM, table: pd.DataFrame, seconds: float, deadline: Deadline
-    ) -> OPTMSearchResult:
-        report = replace(result.solver_report, seconds=seconds)
-        if deadline.passed:
-            report = replace(report, status=Status.LIMIT)
-        values = {f.name: getattr(result, f.name) for f in fields(result)}
-        return OPTMSearchResult(**{**values, "design": self, "solver_report": report}, best=best, table=table)
 
 
 def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str]) -> pd.DataFrame:

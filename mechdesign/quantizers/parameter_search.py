@@ -43,7 +43,7 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     grid = default if design.grid is None else design.grid
     if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
         raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
-    m, loss = whole("m", design.m, least), Loss.of(design.loss)
+    m, loss = whole("m", design.m, least, 1 << 16), Loss.of(design.loss)
     settle(design, m=m, prior=prior, input_range=given or prior.support, loss=loss, grid=grid)
 
 

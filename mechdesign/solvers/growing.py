@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.highs import HighsSession
+from mechdesign.solvers.highs import HighsSession, engine, run
 from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["GrowingProgram"]
@@ -27,8 +27,9 @@ class GrowingProgram:
 
     Parameters
     ----------
-    model : Model
-        Linear; its rows come first.
+    model : Model or None
+        Linear; its rows come first. None starts empty, for small programs that are solved often: compiling a
+        declared model takes a few milliseconds.
     what : str
         Its name in error messages.
     deadline : Deadline, optional
@@ -49,19 +50,23 @@ class GrowingProgram:
     """
 
     def __init__(
-        self, model: Model, *, what: str = "program", deadline: Deadline | None = None, **options: Any
+        self, model: Model | None, *, what: str = "program", deadline: Deadline | None = None, **options: Any
     ) -> None:
-        self.compiled = CompiledLP(model)
         self.what = what
-        self.deadline = deadline or Deadline(None)
+        self.deadline = Deadline.of(deadline)
         self.iterations = 0
-        self._session = HighsSession(self.compiled, self.compiled.point(), **options)
-        self._highs = self._session.highs
+        self.compiled = None if model is None else CompiledLP(model)
+        if self.compiled is None:
+            self._highs: Any = engine(**options)
+        else:
+            self._highs = HighsSession(self.compiled, self.compiled.point(), **options).highs
         self._x = self._y = np.zeros(0)
         self.value = np.nan
 
     def columns(self, name: str) -> Indices:
         """Where the entries of a declared variable stand, in its shape."""
+        if self.compiled is None:
+            raise DesignError.of("name", name, "no variables were declared")
         return self.compiled.columns_of(name)
 
     @property
@@ -113,6 +118,11 @@ class GrowingProgram:
         )
         return np.arange(first, first + count)
 
+    def set_cost(self, columns: npt.ArrayLike, cost: npt.ArrayLike) -> None:
+        """Change the costs of some variables; the next solve starts from the last basis all the same."""
+        at = np.ravel(np.asarray(columns)).astype(np.int32)
+        self._highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
+
     def solve(self) -> Status:
         """Solve from the last basis; from scratch once more where that fails.
 
@@ -131,11 +141,11 @@ class GrowingProgram:
             if self.deadline.passed:
                 return Status.LIMIT
             if fresh:
-                self._session.forget_basis()
+                self._highs.clearSolver()
             if self.deadline.finite:
                 # HiGHS counts the time of all runs of one instance.
                 self._highs.setOptionValue("time_limit", self._highs.getRunTime() + self.deadline.left)
-            status = self._session.run()
+            status = run(self._highs)
             if status is Status.OPTIMAL:
                 break
             if status is Status.LIMIT and self.deadline.passed:

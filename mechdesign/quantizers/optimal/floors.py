@@ -28,12 +28,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "BlockFill",
@@ -43,8 +42,6 @@ __all__ = [
     "range_constraints",
     "smallest_epsilon",
 ]
-
-Index = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +65,10 @@ class BlockFill:
     rho: float
     starts: Array
     means: Array
-    left: Index
-    right: Index
+    left: Indices
+    right: Indices
 
-    def rows(self, x: Array, segment: Index) -> Array:
+    def rows(self, x: Array, segment: Indices) -> Array:
         """Probabilities at inputs `x`, each inside the given segment; shape (len(x), m).
 
         The two fractional entries are solved from Σp = 1 and ΣBp = x, so rows are unbiased to rounding.

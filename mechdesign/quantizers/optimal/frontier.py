@@ -122,8 +122,8 @@ def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:
         return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
     if over == "bits":
         return [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    free = design.at(max_mse=None).solve(gap)
-    least = design.at(max_mse=None, loss="squared").solve(gap)
+    free = design.at(max_mse=None).solve(gap=gap)
+    least = design.at(max_mse=None, loss="squared").solve(gap=gap)
     top = free.mechanism.expected_loss(design.prior, "squared")
     return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
 
@@ -146,7 +146,7 @@ def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
 def _point(design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool) -> dict[str, Any]:
     row: dict[str, Any] = {over: value}
     try:
-        result: OptimalQuantizerResult = design.solve(gap)
+        result: OptimalQuantizerResult = design.solve(gap=gap)
     except InfeasibleError as error:
         missing = ("value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds")
         return {

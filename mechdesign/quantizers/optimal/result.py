@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from mechdesign.errors import InfeasibleError
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.optimal.bin_search import Searched
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import exact_block_fill
-from mechdesign.quantizers.optimal.newton import FloorSolution
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution
+from mechdesign.quantizers.optimal.outputs import Alphabet
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
-from mechdesign.typing import Array
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
 
 __all__ = ["OptimalQuantizerResult", "deploy"]
 
@@ -34,8 +40,6 @@ class OptimalQuantizerResult(QuantizerResult):
     ----------
     floors : ndarray (m,)
         Least probability of each output over all inputs: the mechanism is their block fill.
-    multipliers : ndarray
-        Of the constraints on the floors (1/ρ ≤ Σa ≤ 1, then the range's upper and lower end).
     cuts : int
         Planes in the last linear program; 0 for Newton.
     search : DataFrame, optional
@@ -45,7 +49,6 @@ class OptimalQuantizerResult(QuantizerResult):
     """
 
     floors: Any = None
-    multipliers: Any = None
     cuts: int = 0
     search: pd.DataFrame | None = None
     any_outputs_bound: float | None = None
@@ -76,6 +79,26 @@ class OptimalQuantizerResult(QuantizerResult):
         if self.any_outputs_bound is None:
             return None
         return (self.value - self.any_outputs_bound) / abs(self.value)
+
+    def with_search(
+        self, design: Any, searched: Searched, any_outputs_bound: float | None
+    ) -> OptimalQuantizerResult:
+        """Return the result of a design that had outputs to find, which is never called optimal unless all were tried."""
+        if isinstance(design.bins, Alphabet):
+            return replace(self, design=design, any_outputs_bound=any_outputs_bound)
+        if not searched.rows:
+            return self
+        report = self.solver_report
+        if report.status in (Status.OPTIMAL, Status.GAP):
+            report = replace(report, status=Status.FEASIBLE)
+        return replace(
+            self,
+            design=design,
+            solver_report=report,
+            notes=(*self.notes, *searched.notes),
+            search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
+            any_outputs_bound=searched.any_outputs_bound,
+        )
 
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
@@ -111,107 +134,144 @@ class OptimalQuantizerResult(QuantizerResult):
 
 
 def deploy(
-    design: Any, solution: FloorSolution, wanted: float, report: SolveReport
+    design: Any,
+    solution: FloorSolution,
+    wanted: float,
+    certify: bool,
+    deadline: Deadline,
+    requested: str | None,
+    backends: tuple[str, ...],
 ) -> OptimalQuantizerResult:
-    """Make the mechanism of the floors in exact arithmetic, value it, and say what was proved."""
-    notes: list[str] = []
-    problem = design.problem()
-    epsilon, bias = design.privacy.epsilon, design.max_bias
-    lower, upper = design.input_range
-    try:
-        if bias == 0:
-            mechanism = Quantizer.of_law(
-                exact_block_fill(problem.bins, solution.floors, epsilon, lower, upper)
-            )
-        else:
-            mechanism = Quantizer.of_law(_biased_law(design, solution.floors))
-    except InfeasibleError as error:
-        notes.append(f"not certified: {error.reason}")
-        table = pieces(problem, solution.floors)
-        start, end = table.rows()
-        mechanism = Quantizer(problem.bins, table.edges, start, end)
+    """Make the mechanism of the floors, exact where it can be, value it, and say what was proved.
+
+    Raises
+    ------
+    SolverError
+        The time limit came before any mechanism was found.
+    """
+    problem, law, notes = design.problem, None, []
+    if not math.isfinite(solution.value):
+        raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
+    if certify:
+        try:
+            law = _exact_law(design, solution.floors)
+        except InfeasibleError as error:
+            notes.append(f"not certified: {error.reason}")
+    mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
     if design.objective == "worst":
         value = mechanism.worst_case_loss(design.loss)[0]
     else:
-        # As a callable the loss is integrated by vectorised quadrature: for laws without closed-form moments.
-        loss = Loss(function=design.loss) if problem.smooth and design.loss.polynomial else design.loss
-        value = mechanism.expected_loss(design.prior, loss)
-    if problem.smooth:
-        notes.append("the prior has no closed-form moments: its integrals are adaptive quadratures to 1e-12")
+        value = mechanism.expected_loss(design.prior, design.loss)
+    if not design.prior.closed_form:
+        notes.append("the prior has no closed-form moments: its integrals are quadratures to 1e-12")
     if not design.loss.polynomial:
         notes.append(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
         )
         if design.objective == "worst":
             notes.append("the worst input was searched on 33 points a piece and refined")
+    bound = float(min(solution.lower_bound, value))
+    gap = (value - bound) / max(abs(value), 1e-300)
+    if gap > wanted:
+        notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
+    if law is None:
+        status = Status.UNCERTIFIED
+    elif gap > wanted:
+        status = Status.LIMIT if deadline.passed else Status.GAP
+    else:
+        status = Status.OPTIMAL
     # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
-    small = mechanism.law is not None and mechanism.starts.size <= 4096
-    result = OptimalQuantizerResult(
+    certificate = None
+    if law is not None and mechanism.starts.size <= 4096:
+        certificate = QuantizerCertificate(law, design.privacy.epsilon, design.max_bias)
+    report = SolveReport(
+        solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
+        status=status,
+        seconds=deadline.elapsed,
+        iterations=solution.iterations,
+        variables=len(problem.bins),
+        constraints=len(problem.constraints[1]),
+        requested=requested,
+        fallbacks=backends[1:],
+    )
+    return OptimalQuantizerResult(
         design=design,
         mechanism=mechanism,
         value=float(value),
-        lower_bound=float(min(solution.lower_bound, value)),
+        lower_bound=bound,
         solver_report=report,
-        certificate=QuantizerCertificate(mechanism.law, epsilon, bias)
-        if small and mechanism.law is not None
-        else None,
+        notes=tuple(notes),
+        certificate=certificate,
+        duals=_multipliers(problem, solution),
         floors=solution.floors,
-        multipliers=solution.multipliers,
         cuts=solution.cuts,
         rise=value / solution.value - 1 if solution.value else 0.0,
     )
-    gap = result.gap or 0.0
-    if gap > wanted:
-        notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
-        report = replace(report, status="inaccurate")
-    return replace(result, notes=tuple(notes), solver_report=report)
 
 
-def _biased_law(design: Any, floors: Array) -> RationalTable:
-    """Exact law with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
-    problem = design.problem()
-    table: Pieces = pieces(problem, floors)
+def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame:
+    """Multipliers of the constraints on the floors: 1/ρ ≤ Σa ≤ 1, then the range's upper and lower end."""
+    m = len(problem.bins)
+    families = ["total"] * 2 + ["upper end"] * m + ["lower end"] * m
+    index = [1, 2, *range(1, m + 1), *range(1, m + 1)]
+    return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})
+
+
+def _float_mechanism(design: Any, floors: Array) -> Quantizer:
+    """The block fill in floats, unproved."""
+    centre, unit = design.frame
+    table = pieces(design.problem, floors)
+    knots = centre + unit * table.edges
+    knots[[0, -1]] = design.input_range
+    return Quantizer(design.bins, knots, *table.rows)
+
+
+def _exact_law(design: Any, floors: Array) -> ExactLaw:
+    """Exact law; with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
+    bins, (lower, upper), epsilon = np.array(design.bins), design.input_range, design.privacy.epsilon
+    if design.max_bias == 0:
+        return exact_block_fill(bins, floors, epsilon, lower, upper)
+    table: Pieces = pieces(design.problem, floors)
+    centre, unit = (Fraction(v) for v in design.frame)
     low, high = _covered(table, design)
-    if high - low < 1e-9 * (problem.bins[-1] - problem.bins[0]):
+    if high - low < 1e-9 * (bins[-1] - bins[0]):
         # The budget allows a mechanism that hardly depends on its input: take one that does not.
         row = [Fraction(max(float(a), 0.0)) for a in floors]
         constant = tuple(a / sum(row, Fraction(0)) for a in row)
-        ends = tuple(Fraction(v) for v in design.input_range)
-        bins = tuple(Fraction(float(b)) for b in problem.bins)
-        return RationalTable(bins, ends, (constant,), (constant,))
-    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, low, high)
+        ends = Fraction(lower), Fraction(upper)
+        return RationalTable(tuple(Fraction(float(b)) for b in bins), ends, (constant,), (constant,))
+    base = exact_block_fill(bins, floors, epsilon, low, high)
     budget = Fraction(design.max_bias)
     first, last = base.knots[0], base.knots[-1]
+    knots = [centre + unit * Fraction(float(x)) for x in table.edges]
+    knots[0], knots[-1] = Fraction(lower), Fraction(upper)
     rows: list[list[tuple[Fraction, ...]]] = [[], []]
     for end in (0, 1):
         for k in range(len(table.left)):
-            x = Fraction(float(table.edges[k + end]))
+            x = knots[k + end]
             if table.position[k] >= 0:
-                mean = Fraction(float(table.fill.means[table.position[k]]))
+                mean = centre + unit * Fraction(float(table.fill.means[table.position[k]]))
             else:
                 mean = x + (budget if table.shift[k] > 0 else -budget)
             mean = min(max(mean, x - budget, first), x + budget, last)
             rows[end].append(tuple(_row_at(base, mean)))
-    knots = tuple(Fraction(float(x)) for x in table.edges)
-    return RationalTable(base.bins, knots, tuple(rows[0]), tuple(rows[1]))
+    return RationalTable(base.bins, tuple(knots), tuple(rows[0]), tuple(rows[1]))
 
 
 def _covered(table: Pieces, design: Any) -> tuple[Fraction, Fraction]:
     """Means that the pieces use: a little inside what the floors reach, and all that the budget requires."""
+    centre, unit = (Fraction(v) for v in design.frame)
     means = table.fill.means
     inset = 1e-12 * (means[-1] - means[0])
+    reach = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
     budget = Fraction(design.max_bias)
     low, high = (Fraction(v) for v in design.input_range)
     needed = (low + budget, high - budget) if low + budget <= high - budget else ((low + high) / 2,) * 2
-    return min(Fraction(float(means[0] + inset)), needed[0]), max(
-        Fraction(float(means[-1] - inset)), needed[1]
-    )
+    return min(next(reach), needed[0]), max(next(reach), needed[1])
 
 
-def _row_at(law: Any, mean: Fraction) -> list[Fraction]:
+def _row_at(law: ExactLaw, mean: Fraction) -> list[Fraction]:
     """Row of a continuous exact law at any point of its range."""
-    from bisect import bisect_right
-
     k = min(max(bisect_right(law.knots, mean) - 1, 0), len(law.knots) - 2)
     t = (mean - law.knots[k]) / (law.knots[k + 1] - law.knots[k])
     return [(1 - t) * p + t * q for p, q in zip(law.row(k, 0), law.row(k, 1))]

@@ -19,19 +19,17 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cheap
 
 import mechdesign as md
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 
 LIMIT = 10.0
+SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric")
 SAID = ("design", "mechanism", "value", "lower_bound")
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",
@@ -155,8 +153,17 @@ def mutated(rng: random.Random, documents: dict[str, str]) -> tuple[str, str]:
 
 
 def said(result: md.Result) -> list[str]:
-    """What a result says, as text."""
-    return [dumps(getattr(result, part)) for part in SAID]
+    """What a result says, as text: numbers to ten digits, and without how a search looked for it."""
+
+    def plain(node: Any, left_out: tuple[str, ...]) -> Any:
+        if isinstance(node, dict):
+            return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
+        if isinstance(node, list):
+            return [plain(v, left_out) for v in node]
+        return f"{node:.10g}" if type(node) in (int, float) and abs(node) < 2**53 else node
+
+    parts = ((part, SEARCHED if part == "design" else ()) for part in SAID)
+    return [json.dumps(plain(encode(getattr(result, part)), left_out)) for part, left_out in parts]
 
 
 def outcome(text: str, original: list[str]) -> str:

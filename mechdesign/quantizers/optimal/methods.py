@@ -13,6 +13,7 @@ from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsil
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -123,7 +124,10 @@ def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadlin
     margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
     nothing = np.zeros(len(problem.constraints[1]))
     slopes = np.zeros(len(problem.atoms[0]))
-    return FloorSolution(floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",))
+    proof = fill_proof(problem, floors, nothing)
+    return FloorSolution(
+        floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",), proof=proof
+    )
 
 
 _BY_NAME: dict[str, Method] = {"newton": _newton, "cutting-planes": _planes, "exchange": _exchange}

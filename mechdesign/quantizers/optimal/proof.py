@@ -13,10 +13,10 @@ import numpy as np
 
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.pieces import Pieces
+from mechdesign.quantizers.optimal.pieces import Pieces, pieces
 from mechdesign.typing import Array
 
-__all__ = ["Chords", "Lines", "Proof", "dual_pieces"]
+__all__ = ["Chords", "Lines", "Proof", "dual_pieces", "fill_proof"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,27 @@ class Proof:
     cap_price: float = 0.0
 
 
+def fill_proof(
+    problem: FloorProblem, floors: Array, multipliers: Array, duals: tuple[Array, Array] | None = None
+) -> Proof:
+    """The fill's own chords everywhere; at point masses the given λ and μ, or those chords too."""
+    table, x = pieces(problem, floors), problem.atoms[0]
+    if duals is None:
+        at = table.at(x)
+        duals = problem.slopes(x, table.left[at], table.right[at])
+    return Proof(
+        (Chords(table, problem.lower, problem.upper),), (Lines(x, np.ones(len(x)), *duals),), multipliers
+    )
+
+
 def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float]) -> DualPieces:
     """Return the multipliers in the design's own units."""
     m, (centre, unit) = len(problem.bins), frame
-    parts = [_chords(problem, c, proof.cap_price) for c in proof.chords]
+    parts = [_chords(problem, c, proof.cap_price, len(proof.chords) == 1) for c in proof.chords]
     parts += [_lines(problem, p, proof.cap_price) for p in proof.lines]
     table = np.concatenate([np.zeros((0, 7)), *parts])
+    # Weights that were divided by their sum may add up to a hair more than one.
+    table[table[:, 2] % 0.5 != 0, 2] *= 1 - 1e-13
     table[:, :2] *= unit
     table[:, 5:] /= unit
     upper, lower = np.maximum(proof.multipliers[2:], 0.0).reshape(2, m) / unit
@@ -69,7 +84,7 @@ def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array, price: flo
     return lam - w2 * x * x, mu + 2 * w2 * x
 
 
-def _chords(problem: FloorProblem, chords: Chords, price: float) -> Array:
+def _chords(problem: FloorProblem, chords: Chords, price: float, alone: bool) -> Array:
     table = chords.table
     cells, at = table.cells(np.array([chords.start, chords.stop]))
     inside = (cells[:-1] >= chords.start) & (cells[1:] <= chords.stop)
@@ -86,7 +101,11 @@ def _chords(problem: FloorProblem, chords: Chords, price: float) -> Array:
         mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
         ends.append(_straight(problem, x, cost_low - mu * low, mu, price))
     (L0, M0), (L1, M1) = ends
-    return np.stack([u, v, np.full(len(u), chords.share), L0, L1, M0, M1], axis=1)
+    rows = np.stack([u, v, np.full(len(u), chords.share), L0, L1, M0, M1], axis=1)
+    if not problem.symmetric or alone:  # one fill is its own mirror image
+        return rows
+    mirror = rows[:, [1, 0, 2, 4, 3, 6, 5]] * np.array([-1, -1, 1, 1, 1, -1, -1])
+    return np.concatenate([rows, mirror]) * np.array([1, 1, 0.5, 1, 1, 1, 1])
 
 
 def _lines(problem: FloorProblem, lines: Lines, price: float) -> Array:

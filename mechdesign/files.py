@@ -41,6 +41,7 @@ KINDS: dict[str, str] = {
     "correlated-gaussian-result": "mechdesign.noise.correlated_gaussian",
     "delta-interval": "mechdesign.accounting.interval",
     "discrete-emd-privacy": "mechdesign.user_level.privacy",
+    "dual-pieces": "mechdesign.quantizers.common.dual_pieces",
     "emd-privacy": "mechdesign.user_level.privacy",
     "erm": "mechdesign.quantizers.erm",
     "frequency-estimate": "mechdesign.user_level.frequency",

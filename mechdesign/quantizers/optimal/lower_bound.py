@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.proof import Proof
 from mechdesign.typing import Array
 
 __all__ = ["FloorSolution", "Folding", "lower_bound"]
@@ -41,6 +42,8 @@ class FloorSolution:
         Cuts in the last linear program (cutting planes only).
     methods : tuple of str
         The methods tried, in order.
+    proof : Proof, optional
+        What the lower bound was found from.
     """
 
     floors: Array
@@ -51,6 +54,7 @@ class FloorSolution:
     atom_slopes: Array
     cuts: int = 0
     methods: tuple[str, ...] = ()
+    proof: Proof | None = None
 
     @property
     def gap(self) -> float:

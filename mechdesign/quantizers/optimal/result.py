@@ -25,6 +25,7 @@ from mechdesign.quantizers.optimal.floors import exact_block_fill
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.outputs import Alphabet
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.quantizers.optimal.proof import dual_pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -108,13 +109,12 @@ class OptimalQuantizerResult(QuantizerResult):
         InfeasibleError
             ε is, to within rounding, the smallest at which these outputs can be unbiased.
         """
-        law = self.mechanism.law
-        if law is None:
+        if self.certificate is None:
             raise InfeasibleError(
                 "no exactly unbiased rational mechanism exists at this epsilon with these outputs: epsilon is the "
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
-        return QuantizerCertificate(law, self.design.privacy.epsilon, self.design.max_bias)
+        return self.certificate
 
     def _audit(self) -> pd.DataFrame:
         design = self.design
@@ -180,10 +180,11 @@ def deploy(
         status = Status.LIMIT if deadline.passed else Status.GAP
     else:
         status = Status.OPTIMAL
-    # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
     certificate = None
-    if law is not None and mechanism.starts.size <= 4096:
-        certificate = QuantizerCertificate(law, design.privacy.epsilon, design.max_bias)
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
     report = SolveReport(
         solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
         status=status,

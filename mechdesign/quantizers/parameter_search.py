@@ -121,8 +121,9 @@ class ParameterSearch(Design):
         if law is None:
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
         exact = replace(Quantizer.of_law(law), selection=best.mechanism.selection)
-        certificate = QuantizerCertificate(law, self.privacy.epsilon)
-        return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
+        value = exact.expected_loss(self.prior, self.loss)
+        certificate = QuantizerCertificate.of(self, law, value)
+        return QuantizerResult(self, exact, value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""

@@ -185,7 +185,7 @@ class BoxSearch:
         Boxes solved so far.
     """
 
-    lower_bound: float | None = None
+    lower_bound = duals = None
 
     def __init__(
         self,

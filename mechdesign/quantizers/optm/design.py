@@ -61,7 +61,7 @@ class OPTM(Design):
         Defaults to the prior's support.
     constraints : {"theorem5", "theorem6", "across-outputs"}
         Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
-        asymmetric bins: every maximum against every minimum across outputs.
+        asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     bounds : Grid or (lower, upper) or "successive" or None
@@ -221,16 +221,17 @@ class OPTM(Design):
             mechanism = replace(Quantizer.of_law(law), selection=selection)
         value = mechanism.expected_loss(self.prior, self.loss)
         before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
+        bound = None if search.lower_bound is None else min(search.lower_bound, value)
         audit = point.audit(selection, self.privacy.epsilon)
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
         return QuantizerResult(
             design=self,
             mechanism=mechanism,
             value=value,
-            lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
+            lower_bound=bound,
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
-            certificate=None if law is None else QuantizerCertificate(law, self.privacy.epsilon),
+            certificate=None if law is None else QuantizerCertificate.of(self, law, value, bound, search.duals),
             duals=audit[["family", "index", "dual"]],
             model_audit=audit,
             rise=(value - before) / before,

@@ -225,8 +225,8 @@ def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
     DesignError
         Something else, or a law with arrays for parameters.
     """
-    dist = getattr(law, "dist", None)
     try:
+        dist = law.dist
         shapes, loc, scale = dist._parse_args(*law.args, **law.kwds)
         return dist, tuple(float(s) for s in shapes), float(loc), float(scale)
     except (AttributeError, TypeError, ValueError):

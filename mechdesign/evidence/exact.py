@@ -6,7 +6,9 @@ dyadic rational, so bins, budgets and inputs enter exactly.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -81,14 +83,24 @@ def log_upper(ratio: Fraction) -> float:
     guess = max(guess, 0.0)
     while guess > 0 and exp_lower(math.nextafter(guess, -math.inf)) >= ratio:
         guess = math.nextafter(guess, -math.inf)
-    while exp_lower(guess) < ratio:
-        guess = math.nextafter(guess, math.inf)
+    for step in _steps(guess):
+        if exp_lower(guess) >= ratio:
+            break
+        guess += step
     return guess
 
 
 def log_lower(ratio: Fraction) -> float:
     """Return a double ε with e^ε ≤ `ratio`, proved."""
     guess = log_upper(ratio)
-    while exp_upper(guess) > ratio:
-        guess = math.nextafter(guess, -math.inf)
+    for step in _steps(guess):
+        if exp_upper(guess) <= ratio or guess == 0 <= ratio - 1:
+            break
+        guess -= step
     return guess
+
+
+def _steps(start: float) -> Iterator[float]:
+    """Single units in the last place, then ever longer steps: next to one, 256 bits resolve less than a double."""
+    for n in itertools.count():
+        yield math.ldexp(math.ulp(start), max(0, n - 4))

@@ -60,6 +60,8 @@ class SolveReport:
     @classmethod
     def of(cls, solution: Any, **changes: Any) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
+        if not hasattr(solution, "native_status"):
+            raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
         fields = {
             name: getattr(solution, name)
             for name in (

@@ -1,11 +1,15 @@
 from .additive import AdditiveNoise as AdditiveNoise
+from .allocation.certificate import AllocationCertificate as AllocationCertificate
 from .allocation.design import NoiseAllocation as NoiseAllocation
 from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
 from .allocation.result import AllocationResult as AllocationResult
-from .calibration import calibrate as calibrate
+from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
+from .calibration.design import Calibration as Calibration
+from .calibration.design import calibrate as calibrate
+from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
 from .correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
 from .correlated_gaussian import CorrelatedGaussianResult as CorrelatedGaussianResult
@@ -21,8 +25,8 @@ from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.truncated_laplace import truncated_laplace as truncated_laplace
 from .laws.truncated_laplace import truncated_laplace_law as truncated_laplace_law
+from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
-from .optimal.result import NoiseCertificate as NoiseCertificate
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .vector_noise import IndependentNoise as IndependentNoise

@@ -16,7 +16,7 @@ from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.problem.checks import array, settle
+from mechdesign.problem.checks import array, positive, settle, whole
 
 __all__ = ["AdditiveNoise"]
 
@@ -56,8 +56,8 @@ class AdditiveNoise:
     dimension: int = 1
 
     def __post_init__(self) -> None:
-        term = NoiseTerm(self.law, self.sensitivity, self.dimension)
-        settle(self, sensitivity=term.sensitivity, dimension=term.count)
+        sensitivity = positive("sensitivity", self.sensitivity)
+        settle(self, sensitivity=sensitivity, dimension=whole("dimension", self.dimension, 1))
         if not hasattr(self.law, "dist"):
             raise DesignError.of("law", self.law, "must be a frozen scipy.stats distribution")
         variance = float(self.law.var())
@@ -78,6 +78,11 @@ class AdditiveNoise:
     def variance(self) -> float:
         """Variance of one coordinate."""
         return float(self.law.var())
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of one coordinate."""
+        return float(self.law.std())
 
     @property
     def mse(self) -> float:

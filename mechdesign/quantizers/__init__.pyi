@@ -2,8 +2,7 @@ from .biased_design import BiasedResult as BiasedResult
 from .biased_design import BiasedSelection as BiasedSelection
 from .common.certificate import QuantizerCertificate as QuantizerCertificate
 from .common.result import QuantizerResult as QuantizerResult
-from .families import ERM as ERM
-from .families import RQM as RQM
+from .erm import ERM as ERM
 from .mechanism.biased import BiasedQuantizer as BiasedQuantizer
 from .mechanism.continuous_ldp import HybridMechanism as HybridMechanism
 from .mechanism.continuous_ldp import PiecewiseMechanism as PiecewiseMechanism
@@ -22,3 +21,5 @@ from .optimal.outputs import BinSearch as BinSearch
 from .optimal.result import OptimalQuantizerResult as OptimalQuantizerResult
 from .optm.design import OPTM as OPTM
 from .optm.grid_search import OPTMSearch as OPTMSearch
+from .optm.grid_search import OPTMSearchResult as OPTMSearchResult
+from .rqm import RQM as RQM

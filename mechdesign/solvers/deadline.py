@@ -33,6 +33,11 @@ class Deadline:
             raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
 
+    @classmethod
+    def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
+        """Return the deadline that is given, and one of so many seconds where none is."""
+        return cls(seconds) if given is None else DesignError.unless("deadline", given, Deadline)
+
     @property
     def elapsed(self) -> float:
         """Seconds since it was set."""

@@ -53,7 +53,7 @@ class GrowingProgram:
         self, model: Model | None, *, what: str = "program", deadline: Deadline | None = None, **options: Any
     ) -> None:
         self.what = what
-        self.deadline = deadline or Deadline(None)
+        self.deadline = Deadline.of(deadline)
         self.iterations = 0
         self.compiled = None if model is None else CompiledLP(model)
         if self.compiled is None:
@@ -117,6 +117,11 @@ class GrowingProgram:
             np.asarray(data, dtype=float),
         )
         return np.arange(first, first + count)
+
+    def set_cost(self, columns: npt.ArrayLike, cost: npt.ArrayLike) -> None:
+        """Change the costs of some variables; the next solve starts from the last basis all the same."""
+        at = np.ravel(np.asarray(columns)).astype(np.int32)
+        self._highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
 
     def solve(self) -> Status:
         """Solve from the last basis; from scratch once more where that fails.

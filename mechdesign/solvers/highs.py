@@ -74,7 +74,7 @@ class HighsSession:
     """
 
     def __init__(self, compiled: CompiledLP, point: Array, **options: Any) -> None:
-        self.compiled = compiled
+        self.compiled = DesignError.unless("compiled", compiled, CompiledLP)
         self.highs: Any = engine(**options)  # its type stubs lack several methods
         matrix, rhs, cost = compiled.coefficients(point)
         self._pass(matrix, rhs, cost)

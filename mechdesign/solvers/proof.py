@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.base import Model, Solution
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.typing import Array
@@ -56,7 +56,7 @@ def proved_bound(
     >>> 3 - 1e-12 < proved_bound(model, solve(model, "highs")) <= 3
     True
     """
-    compiled = CompiledLP(model)
+    compiled, solution = CompiledLP(model), DesignError.unless("solution", solution, Solution)
     dual = solution.row_dual if solution.row_dual is not None else compiled.row_duals()
     if dual is None or len(dual) != compiled.height or not np.isfinite(dual).all():
         raise SolverError(

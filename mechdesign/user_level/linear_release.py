@@ -35,10 +35,10 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import generator, instance, settle, whole
 from mechdesign.typing import Array
 from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
 __all__ = ["LinearRelease"]
 
@@ -75,7 +75,7 @@ class LinearRelease:
     >>> release = LinearRelease(LinearQuery.average(space), alpha=5.0, users=100)
     >>> round(release.scale, 12), round(release.error(), 12)
     (0.002, 0.002)
-    >>> release([0.25, 0.25, 0.25, 0.25], rng=0).shape
+    >>> release.sample([0.25, 0.25, 0.25, 0.25], rng=0).shape
     (1,)
     """
 
@@ -88,17 +88,11 @@ class LinearRelease:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        instance("query", self.query, LinearQuery)
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        object.__setattr__(self, "alpha", privacy.alpha)
-        object.__setattr__(self, "delta", privacy.delta)
-        object.__setattr__(self, "users", whole("users", self.users, 1))
-        if self.model == "local" and self.users != 1:
-            raise DesignError.of(
-                "users",
-                self.users,
-                "belongs to the central model; in the local model each user adds its own noise",
-            )
-        object.__setattr__(self, "norm", 2.0 if self.gaussian else norm_order(self.norm))
+        settle(self, alpha=privacy.alpha, delta=privacy.delta)
+        settle_users(self)
+        settle(self, norm=2.0 if self.gaussian else norm_order(self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
         if not self.gaussian and self.delta > 0:
@@ -130,8 +124,8 @@ class LinearRelease:
         """The K-norm noise; None for the Gaussian version."""
         return None if self.gaussian else KNormNoise(self.query.dimension, self.scale, self.norm)
 
-    def __call__(self, histogram: ArrayLike, rng: Any = None) -> Array:
-        """Release the query.
+    def sample(self, histogram: ArrayLike, *, rng: Any = None) -> Array:
+        """Answer the query with noise in doubles: for simulation.
 
         Parameters
         ----------
@@ -150,14 +144,10 @@ class LinearRelease:
             if len(weights) != self.users:
                 raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
             weights = weights.mean(axis=0)
-        answer = weights @ self.query.values
-        return answer + self._draw(answer.shape, np.random.default_rng(rng))
-
-    def _draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        noise = self.noise
+        answer, source, noise = weights @ self.query.values, generator(rng), self.noise
         if noise is None:
-            return rng.normal(0.0, self.scale, shape)
-        return noise.sample(None if len(shape) == 1 else shape[0], rng)
+            return answer + source.normal(0.0, self.scale, answer.shape)
+        return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
 
     def error(self) -> float:
         """Expected norm of the noise: ks in the K-norm's own norm; the Gaussian's ℓ₂ norm, about σ√k."""
@@ -171,4 +161,4 @@ class LinearRelease:
         """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
         noise = self.noise
         variance = self.scale**2 if noise is None else noise.variance()
-        return math.sqrt(self.query.dimension * variance / averaged)
+        return math.sqrt(self.query.dimension * variance / whole("averaged", averaged, 1))

@@ -13,6 +13,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.vector_noise import IndependentNoise
@@ -37,7 +38,7 @@ class AllocationResult(Result):
         :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1."""
         lam = self.design.sensitivities
         ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
-        return power(ratio, self.design._spend) / self.design.budget
+        return power(ratio, self.design.spend) / self.design.budget
 
     @property
     def mse(self) -> float:
@@ -60,7 +61,7 @@ class AllocationResult(Result):
             (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
         """
         design = self.design
-        lam, m, budget = design.sensitivities, design._spend, design.budget
+        lam, m, budget = design.sensitivities, design.spend, design.budget
         norm = float(np.linalg.norm(lam, m))
         if overall is not None and not 0 < overall <= norm * (1 + 1e-12):
             raise DesignError.of(
@@ -76,7 +77,14 @@ class AllocationResult(Result):
         }
         rows = []
         for name, law in laws.items():
-            rows.append({"mechanism": name, "scales": law.scales, "MSE": law.mse(), "loss": design.cost(law)})
+            rows.append(
+                {
+                    "mechanism": name,
+                    "scales": law.scales,
+                    "MSE": law.mse(),
+                    "loss": design.cost_of(law.scales),
+                }
+            )
         frame = pd.DataFrame(rows)
         with np.errstate(divide="ignore"):
             frame["dB"] = 10 * np.log10(frame["MSE"].iloc[0] / frame["MSE"])
@@ -98,30 +106,25 @@ class AllocationResult(Result):
 
     def exact_spent(self) -> Fraction:
         r"""Return :math:`\sum \lambda_i^2/\sigma_i^2` or :math:`\sum \lambda_i/\beta_i` in rational arithmetic."""
-        m = self.design._spend
-        total = Fraction(0)
-        for lam, scale in zip(self.design.sensitivities.tolist(), self.scales.tolist()):
-            if lam:
-                total += (Fraction(lam) / Fraction(scale)) ** m
-        return total
+        return self._claims().exact_spent()
+
+    def _claims(self) -> AllocationCertificate:
+        return self.certificate or AllocationCertificate(
+            self.design, self.scales, self.value, self.lower_bound, 0.0
+        )
 
     def _audit(self) -> pd.DataFrame:
-        design = self.design
-        # Exact while that is quick; beyond, the sum rounded up.
-        if len(self.scales) <= 2000:
-            slack = float(Fraction(design.budget) - self.exact_spent())
-        else:
-            slack = design.budget * (1 - float(self.spent.sum()) * (1 + 1e-14))
-        rows = [("privacy", 0, design.budget - slack, design.budget, slack, float("nan"), True)]
+        design, slack = self.design, self._claims().slack()
+        dual = float("nan") if self.duals is None else float(self.duals["dual"].iloc[0])
+        rows = [("privacy", 0, design.budget - slack, design.budget, slack, dual, True)]
         for name, sign in (("lower", 1), ("upper", -1)):
             limit = getattr(design, name)
             if limit is not None:
                 for i, (scale, bound) in enumerate(zip(self.scales, limit)):
                     if math.isfinite(bound):
                         gap = sign * (scale - bound)
-                        rows.append(
-                            (name, i, scale, bound, gap, float("nan"), gap <= 1e-9 * max(bound, 1e-300))
-                        )
+                        active = gap <= 1e-9 * max(bound, 1e-300)
+                        rows.append((name, i, scale, bound, gap, float("nan"), active))
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def _evidence(self) -> list[str]:

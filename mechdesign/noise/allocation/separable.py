@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.typing import Array
 
-__all__ = ["Separable", "blocked_sum", "power", "weighted_moment"]
+__all__ = ["Allocated", "Separable", "blocked_sum", "power", "weighted_moment"]
 
 
 _SUM_ERROR = 1e-14
@@ -76,6 +76,15 @@ def weighted_moment(scales: Array, order: float, weight: Array | None) -> float:
         return work if weight is None else np.multiply(work, weight[k], out=work)
 
     return blocked_sum(len(scales), terms)
+
+
+@dataclass(frozen=True, eq=False)
+class Allocated:
+    """Scales of the groups that keep the budget, and the multiplier that proves a lower bound of Σ W s^p."""
+
+    scales: Array
+    lower_bound: float
+    multiplier: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,64 +154,54 @@ class Separable:
 
     def made_safe(self, scales: Array) -> Array:
         """Return the scales times the least common factor (within the limits) that meets the budget for sure."""
-        budget = self.budget
         scales = self.clip(scales)
         spent = self.spent(scales)
-        if self.lower is None and self.upper is None:
-            while spent > budget:
-                # Two roundings up: the factor's own and that of the products.
-                scales = scales * ((spent / budget) ** (1 / self.spend) * (1 + 4e-16))
-                spent = self.spent(scales)
+        if spent <= self.budget:
             return scales
-        low, high = 0.0, 1e-15
-        if spent > budget:
-            while self.spent(self.clip(scales * math.exp(high))) > budget and high < 700:
-                low, high = high, 4 * high
-            for _ in range(60):
-                middle = (low + high) / 2
-                if self.spent(self.clip(scales * math.exp(middle))) > budget:
-                    low = middle
-                else:
-                    high = middle
-                if high - low <= 1e-16:
-                    break
-            scales = self.clip(scales * math.exp(high))
+        if self.lower is not None or self.upper is not None:
+            excess = lambda u: self.spent(self.clip(scales * math.exp(u))) - self.budget  # noqa: E731
+            return self.clip(scales * math.exp(safe_root(excess, 0.0, 700.0, xtol=1e-16)))
+        while spent > self.budget:
+            # Two roundings up: the factor's own and that of the products.
+            scales = scales * ((spent / self.budget) ** (1 / self.spend) * (1 + 4e-16))
+            spent = self.spent(scales)
         return scales
 
     def loss(self, scales: Array) -> float:
         """Return Σ W_g s_g^p."""
         return weighted_moment(scales, self.order, self.weight)
 
-    def lower_bound(self) -> float:
-        r"""Return a bound from weak duality; tight, and true whatever the solver did.
+    def optimum(self) -> Allocated:
+        """Return the optimal scales: a formula without limits, one root with them."""
+        if self.lower is None and self.upper is None:
+            scales, total = self.unlimited()
+            bound = total * (1 - (8 * self.order + 64) * 2.0**-53)  # the formula, rounded down
+            return Allocated(self.made_safe(scales), bound, self.order * total / (self.spend * self.budget))
+        y = self.multiplier()
+        return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)
 
-        For every y ≥ 0 the value is at least :math:`\sum_g \min_s (W_g s^p + y (\Lambda_g/s)^m) - yB`, the minima
-        taken within the limits, each in closed form. The best y is where those minimisers spend B.
-        """
+    # Duality: for every y ≥ 0 the value is at least Σ min_s (W s^p + y (Λ/s)^m) - yB, the minima within the limits.
+
+    def minimisers(self, y: float) -> Array:
+        """Where the minima at multiplier y lie, in closed form."""
         p, m = self.order, self.spend
-        weight = np.ones(len(self.sensitivity)) if self.weight is None else self.weight
-        base = power(self.sensitivity, m / (p + m)) * power(m / p / weight, 1 / (p + m))
+        base = power(self.sensitivity, m / (p + m)) * (y * m / p) ** (1 / (p + m))
+        return self.clip(base if self.weight is None else base / power(self.weight, 1 / (p + m)))
 
-        def minimisers(log_y: float) -> Array:
-            return self.clip(base * math.exp(log_y / (p + m)))
+    def multiplier(self) -> float:
+        """Return the y whose minimisers spend the budget, or hardly less; 0 where the lower limits alone do."""
+        # without limits the loss times p is y times B times m, by stationarity
+        free = self.order * self.unlimited()[1] / (self.spend * self.budget)
 
         def excess(log_y: float) -> float:
-            return math.log(max(self._spent(minimisers(log_y)), 1e-300) / self.budget)
+            return math.log(max(self._spent(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
 
-        start, _ = self.unlimited()
-        centre = (p + m) * math.log(float(np.max(start / base)))
-        low, high = centre - 300.0, centre + 300.0
-        if excess(low) <= 0:  # the lower limits alone spend less than the budget
-            best = self.clip(np.full(len(base), 1e-300))
-            return weighted_moment(best, p, weight) * (1 - _SUM_ERROR * (2 + p))
-        log_y = optimize.brentq(excess, low, high, xtol=1e-13) if excess(high) < 0 else high
-        best, y = minimisers(log_y), math.exp(log_y)
-        terms = weighted_moment(best, p, weight) + y * self._spent(best)
-        return terms - y * self.budget - _SUM_ERROR * (2 + p) * (terms + y * self.budget)
+        if excess(-300.0) <= 0:
+            return 0.0
+        return free * math.exp(safe_root(excess, -300.0, 300.0) if excess(300.0) < 0 else 300.0)
 
-    def least_budget(self) -> tuple[float, int]:
-        """Return the budget that the upper limits force, and the group that takes most of it."""
-        if self.upper is None:
-            return 0.0, 0
-        parts = power(self.sensitivity / self.upper, self.spend)
-        return float(parts.sum()), int(np.argmax(parts))
+    def lower_bound(self, y: float) -> float:
+        """Return what weak duality proves at multiplier y, rounded down: true whatever y is, tight at `multiplier`."""
+        best = self.minimisers(max(y, 1e-300))
+        terms = self.loss(best) + y * self._spent(best)
+        return terms - y * self.budget - _SUM_ERROR * (2 + self.order) * (terms + y * self.budget)

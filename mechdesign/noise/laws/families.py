@@ -9,13 +9,14 @@ from typing import Any
 
 from scipy import stats
 
+from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber
 from mechdesign.noise.laws.osgt import osgt
-from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.laws.staircase import staircase, staircase_law
 from mechdesign.noise.laws.truncated_laplace import truncated_laplace
 
-__all__ = ["FAMILIES", "Family"]
+__all__ = ["FAMILIES", "Family", "family_of"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Family:
         choices in between, from which the shape is searched. None: no shape.
     pure : bool
         Whether δ = 0 is possible.
+    closed_form : callable or None
+        ``closed_form(epsilon, sensitivity, loss)`` → the best law with δ = 0 in one dimension.
     discrete : bool
         Integer noise: sensitivities are whole numbers.
     normal : (float, float) or None
@@ -42,6 +45,7 @@ class Family:
     make: Callable[[float, float, float], Any]
     starts: Callable[[float, float, int], tuple[float, ...]] | None = None
     pure: bool = False
+    closed_form: Callable[[float, float, str], Any] | None = None
     discrete: bool = False
     normal: tuple[float, float] | None = None
 
@@ -57,12 +61,25 @@ def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[flo
     return (0.3 * geng, 0.7 * geng, 0.9 * geng, geng, 1.2 * geng, 2 * geng)
 
 
+_DOWN = 1 - 4e-15
+"""Above the rounding of a largest loss computed from a scale."""
+
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale)),
-        Family("laplace", lambda shape, scale, d: stats.laplace(scale=scale), pure=True),
-        Family("logistic", lambda shape, scale, d: stats.logistic(scale=scale), pure=True),
+        Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale), normal=(0.0, 1.0)),
+        Family(
+            "laplace",
+            lambda shape, scale, d: stats.laplace(scale=scale),
+            pure=True,
+            closed_form=lambda e, d, loss: stats.laplace(scale=d / (e * _DOWN)),
+        ),
+        Family(
+            "logistic",
+            lambda shape, scale, d: stats.logistic(scale=scale),
+            pure=True,
+            closed_form=lambda e, d, loss: stats.logistic(scale=d / (e * _DOWN)),
+        ),
         Family(
             "flipped_huber",
             lambda b, scale, d: flipped_huber(b, scale=scale),
@@ -84,14 +101,43 @@ FAMILIES: dict[str, Family] = {
         Family("truncated_laplace", lambda c, scale, d: truncated_laplace(c, scale=scale), _truncated_starts),
         Family(
             "staircase",
-            # the scale is 1/ε of the steps: small steps in log density, much noise
-            lambda gamma, scale, d: staircase(1 / scale, gamma, scale=d),
+            # the ε of the steps falls as the scale grows: small steps in log density, much noise
+            lambda gamma, scale, d: staircase(d / scale, gamma, scale=d),
             lambda e, d, k: (1e-3, 0.1, 0.3, 0.5, 0.7),
             pure=True,
+            closed_form=lambda e, d, loss: staircase_law(e * _DOWN, d, loss=loss),
         ),
         Family(
-            "discrete_laplace", lambda shape, scale, d: discrete_laplace_law(scale), pure=True, discrete=True
+            "discrete_laplace",
+            lambda shape, scale, d: discrete_laplace_law(scale),
+            pure=True,
+            closed_form=lambda e, d, loss: discrete_laplace_law(d / (e * _DOWN)),
+            discrete=True,
         ),
         Family("discrete_gaussian", lambda shape, scale, d: discrete_gaussian(scale), discrete=True),
     )
 }
+
+
+def family_of(noise: Any) -> Family:
+    """Return a family by name, or the family of all scales of a frozen symmetric law.
+
+    Raises
+    ------
+    DesignError
+        An unknown name; a law that is not continuous, not centred or of no finite variance.
+    """
+    if isinstance(noise, str) and noise in FAMILIES:
+        return FAMILIES[noise]
+    dist = getattr(noise, "dist", None)
+    if not hasattr(dist, "_logpdf"):
+        raise DesignError.of(
+            "noise", noise, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law with a density"
+        )
+    variance = float(noise.var())
+    if not (math.isfinite(variance) and variance > 0):
+        raise DesignError.of("noise", dist.name, "must have a finite, positive variance")
+    shapes, loc, _ = dist._parse_args(*noise.args, **noise.kwds)
+    if loc != 0:
+        raise DesignError.of("noise", dist.name, "must be centred: loc = 0")
+    return Family(dist.name, lambda shape, scale, d: dist(*shapes, scale=scale), pure=True)

@@ -8,18 +8,26 @@ inherits (ε, δ)-DP for them. If the piecewise linear function through lattice 
 loss, then :math:`E\,\hat c(R(T)) \le E\,\ell(T)`: the lattice problem bounds every noise. For \|t\| the lattice
 through 0 gives :math:`\hat c_j = |x_j|` exactly, for t² it gives :math:`x_j^2 - \beta^2/4`; both are off by O(β²),
 where the minimum of the loss over a cell is off by O(β).
+
+**Tails.** Geometric tails repeat the outermost n cells for ever; they cost
+:math:`\sum_{k \ge 1} r^k \ell(\text{cell} \pm k\,n\beta)` for each cell of the last period.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.problem.losses import Loss
+from mechdesign.typing import Array, Indices
 
-__all__ = ["average_costs", "check_loss", "lower_costs"]
+__all__ = ["ExactCosts", "average_costs", "check_loss", "law_cost", "lower_costs", "tail_costs"]
 
 _PANELS = 32
 """Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
@@ -27,8 +35,42 @@ _SLACK = 1e-13
 """Relative step outward for the rounding in a callable loss's own values and in their sums."""
 
 
-def _fractions(values: np.ndarray) -> list[Fraction]:
-    return [Fraction(float(v)) for v in values]
+@dataclass(frozen=True)
+class ExactCosts:
+    """A row of exact costs over one denominator."""
+
+    numerators: list[int]
+    denominator: int
+
+    @classmethod
+    def of(cls, costs: Iterable[Fraction]) -> ExactCosts:
+        """Bring fractions to one denominator."""
+        costs = list(costs)
+        denominator = math.lcm(*(c.denominator for c in costs))
+        return cls([c.numerator * (denominator // c.denominator) for c in costs], denominator)
+
+    @classmethod
+    def combined(
+        cls, absolute: Fraction, first: Indices, squared: Fraction, second: Indices, extra: Array | None
+    ) -> ExactCosts:
+        """Return ``absolute * first + squared * second + extra``, first and second whole numbers."""
+        denominator = math.lcm(absolute.denominator, squared.denominator)
+        a, b = int(absolute * denominator), int(squared * denominator)
+        rows = [a * f + b * g for f, g in zip(first.tolist(), second.tolist())]
+        if extra is None:
+            return cls(rows, denominator)
+        return cls.of(Fraction(r, denominator) + Fraction(e) for r, e in zip(rows, extra.tolist()))
+
+    def __getitem__(self, cells: slice) -> ExactCosts:
+        return ExactCosts(self.numerators[cells], self.denominator)
+
+    def floats(self) -> Array:
+        """The costs as doubles, nearest."""
+        return np.array([n / self.denominator for n in self.numerators])
+
+    def weighted(self, weights: Iterable[int]) -> Fraction:
+        """Exact sum of costs times weights."""
+        return Fraction(sum(n * w for n, w in zip(self.numerators, weights)), self.denominator)
 
 
 def check_loss(loss: Loss, points: np.ndarray) -> None:
@@ -50,44 +92,42 @@ def check_loss(loss: Loss, points: np.ndarray) -> None:
         )
 
 
-def average_costs(loss: Loss, edges: list[Fraction]) -> list[Fraction]:
-    """Return upper bounds of the average loss over the cells between consecutive `edges`.
+def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
+    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles.
 
-    Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for
-    the rest.
+    Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for the rest.
     """
-    out = []
-    for a, b in zip(edges[:-1], edges[1:]):
-        absolute = abs(a + b) / 2 if a * b >= 0 else (a * a + b * b) / (2 * (b - a))
-        squared = (a * a + a * b + b * b) / 3
-        out.append(Fraction(loss.absolute) * absolute + Fraction(loss.squared) * squared)
+    extra = None
     if loss.function is not None:
-        knots = np.array([float(e) for e in edges])
+        left, width = float(unit) * (middles - half).astype(float), 2 * half * float(unit)
         share = np.arange(_PANELS + 1) / _PANELS
-        nodes = knots[:-1, None] + np.diff(knots)[:, None] * share
-        nodes[np.abs(nodes) < 1e-14 * np.abs(knots).max()] = 0.0  # the kink belongs on a node
+        nodes = left[:, None] + width * share
+        nodes[np.abs(nodes) < 1e-14 * (np.abs(left).max() + width)] = 0.0  # the kink belongs on a node
         values = np.asarray(loss.function(nodes), dtype=float)
-        mean = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2
-        mean += _SLACK * np.abs(values).max(axis=1)
-        if not np.all(np.isfinite(mean)):
+        extra = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2 + _SLACK * np.abs(values).max(axis=1)
+        if not np.all(np.isfinite(extra)):
             raise DesignError.of(
-                "loss", loss.name, f"must be finite; it is not on [{knots[0]:g}, {knots[-1]:g}]"
+                "loss", loss.name, f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
             )
-        out = [c + extra for c, extra in zip(out, _fractions(mean))]
-    return out
+    far = np.abs(middles)
+    first = np.where(far >= half, 2 * half * far, far**2 + half**2)
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * unit / (2 * half),
+        first,
+        Fraction(loss.squared) * unit**2 / 3,
+        3 * far**2 + half**2,
+        extra,
+    )
 
 
-def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> list[Fraction]:
+def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> ExactCosts:
     """Return lattice costs at ``j * width``, j = first..last, whose piecewise linear function is below the loss.
 
     For a callable, the chord over a cell is lowered by a bound of its height over the loss: between two
     samples a convex function lies above the extensions of the neighbouring chords.
     """
-    loss_squared = Fraction(loss.squared)
-    out = [
-        Fraction(loss.absolute) * abs(j) * width + loss_squared * ((j * width) ** 2 - width**2 / 4)
-        for j in range(first, last + 1)
-    ]
+    j = np.arange(first, last + 1)
+    extra = None
     if loss.function is not None:
         m = _PANELS
         # One more cell on each side, so that every cell has neighbouring chords.
@@ -104,8 +144,82 @@ def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> list[Frac
         from_right = np.maximum(end - v[index + 1], start - (2 * v[index + 1] - v[index + 2]))
         height = np.maximum(np.minimum(from_left, from_right).max(axis=1), 0.0)  # cells first-1 .. last
         lowered = corners[2:-2] - np.maximum(height[:-1], height[1:])
-        lowered -= (
-            _SLACK * np.abs(v).reshape(-1)[: (cells) * m].reshape(cells, m).max(axis=1)[2 : 2 + len(out)]
+        extra = lowered - (
+            _SLACK * np.abs(v).reshape(-1)[: cells * m].reshape(cells, m).max(axis=1)[2 : 2 + len(j)]
         )
-        out = [c + extra for c, extra in zip(out, _fractions(lowered))]
-    return out
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * width, np.abs(j), Fraction(loss.squared) * width**2 / 4, 4 * j**2 - 1, extra
+    )
+
+
+def tail_costs(
+    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
+) -> tuple[ExactCosts, ExactCosts]:
+    """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
+
+    Exact for the absolute and squared parts. A callable is summed until its terms are negligible, the rest
+    bounded by the geometric series of its last ratio.
+
+    Raises
+    ------
+    DesignError
+        The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
+    """
+    r, period = decay, 2 * n * half
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    linear, square = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2
+
+    def side(cells: Indices, sign: int) -> ExactCosts:
+        extra = [0.0] * n
+        if loss.function is not None:
+            extra = _callable_tail(loss, cells, unit, half, sign * period, r).tolist()
+        return ExactCosts.of(
+            linear * (m * zero + period * one)
+            + square * ((m * m + Fraction(half**2, 3)) * zero + 2 * m * period * one + period**2 * two)
+            + Fraction(e)
+            for m, e in zip(np.abs(cells).tolist(), extra)
+        )
+
+    return side(middles[:n], -1), side(middles[-n:], 1)
+
+
+def _callable_tail(
+    loss: Loss, middles: Indices, unit: Fraction, half: int, step: int, decay: Fraction
+) -> Array:
+    only = Loss(function=loss.function)
+    total = np.zeros(len(middles))
+    r, power, previous = float(decay), 1.0, None
+    for k in range(1, 200_000):
+        power *= r
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = average_costs(only, middles + k * step, unit, half=half)
+        except DesignError:  # beyond what doubles hold
+            break
+        term = power * costs.floats()
+        total += term
+        if previous is not None:
+            ratio = float(np.max(term / np.maximum(previous, 1e-300)))
+            if ratio < 1 and np.all(term * ratio / (1 - ratio) <= 1e-13 * total):
+                return total * (1 + 1e-12)
+        previous = term
+    raise DesignError.of(
+        "loss", loss.name, "grows too fast: no noise with exponential tails has a finite cost"
+    )
+
+
+def law_cost(law: CellNoise, loss: Loss) -> Fraction:
+    """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
+    n, unit = law.cells_per_shift, Fraction(law.width) / 2
+    half = (Fraction(law.start) / unit).denominator
+    unit /= half
+    cells = np.arange(len(law.weights)).astype(object if half > 1 else np.int64)
+    middles = int(Fraction(law.start) / unit) + half * (2 * cells + 1)
+    total = average_costs(loss, middles, unit, half=half).weighted(law.weights)
+    if law.decay:
+        sides = tail_costs(loss, middles, unit, n, law.decay, half=half)
+        total += sides[0].weighted(law.weights[:n]) + sides[1].weighted(law.weights[-n:])
+    if law.spike:
+        spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
+        total += spike.weighted([law.spike])
+    return total / law.total

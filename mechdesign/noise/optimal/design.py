@@ -6,40 +6,42 @@ r"""The best additive noise in one dimension, proved: value, lower bound, and a 
 Cells of width β = Δ/n turn it into a linear program from both sides. *Above*: a density constant on cells is private
 for every real shift when it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any
 noise, rounded at random to a neighbouring lattice point, is private for those shifts and costs no less than the
-lattice costs (`lattice_costs`). Both errors are of order β², so few cells are enough. The law is repaired and
-checked in exact arithmetic (`noise_repair`), the bound is weak duality in exact arithmetic (`lattice_bound`).
+lattice costs (`costs`). Both errors are of order β², so few cells are enough. The law is repaired and checked in exact arithmetic
+(`repair`), the bound is weak duality in exact arithmetic (`lower_bound`).
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import Attempt, attempt, better
-from mechdesign.noise.optimal.result import NoiseCertificate, OptimalNoiseResult
+from mechdesign.noise.optimal.lattice import Attempt, Question, refine
+from mechdesign.noise.optimal.program import Line, lattice_model
+from mechdesign.noise.optimal.result import OptimalNoiseResult
+from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.solvers import Model
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
 
 __all__ = ["OptimalNoise"]
-
-_SMALLEST_DELTA = 1e-7
-"""Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 
 
 @serializable("optimal-noise")
 @dataclass(frozen=True)
-class OptimalNoise:
+class OptimalNoise(Design):
     r"""The optimal additive noise for a real query.
 
     Parameters
@@ -64,7 +66,7 @@ class OptimalNoise:
     Examples
     --------
     >>> result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(gap=0.01)
-    >>> result.gap <= 0.01, round(result.value, 2), result.check()
+    >>> result.gap <= 0.01, round(result.value, 2), result.certificate.verify()
     (True, 0.56, True)
     """
 
@@ -75,10 +77,7 @@ class OptimalNoise:
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, (PureDP, ApproximateDP)):
             raise DesignError.of("privacy", self.privacy, "must be PureDP or ApproximateDP")
-        value = self.sensitivity
-        if not (isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0):
-            raise DesignError.of("sensitivity", value, "must be a positive, finite number")
-        object.__setattr__(self, "sensitivity", float(value))
+        settle(self, sensitivity=positive("sensitivity", self.sensitivity))
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
         Loss.of(self.loss)
@@ -97,47 +96,42 @@ class OptimalNoise:
         """δ of the requirement, 0 for pure privacy."""
         return self.privacy.delta if isinstance(self.privacy, ApproximateDP) else 0.0
 
-    def _programmed_delta(self, gap: float) -> float:
-        """The δ of the linear programs: 0 where δ is below the solver's reach, or cannot pay.
+    def model(self, *, cells: int = 4, reach: float = 3.0, **options: Any) -> Model:
+        """Return the whole upper linear program, every row listed, without the symmetry of an even loss.
 
-        Truncated Laplace noise saves the share log(1+r)/r of the Laplace cost. Where that is a small part of the
-        gap asked for, pure noise is as good; its law and its multipliers are judged at the true δ anyway.
+        Parameters
+        ----------
+        cells : int
+            Per sensitivity, centred on multiples of their width.
+        reach : float
+            Sensitivities on each side; there is no mass beyond, and no spike.
         """
-        if self.delta == 0:
-            return 0.0
-        r = math.expm1(self.epsilon) / (2 * self.delta)
-        return self.delta if self.delta >= _SMALLEST_DELTA and math.log1p(r) / r > gap / 20 else 0.0
-
-    def model(self, *, cells: int = 4, reach: float = 3.0) -> Model:
-        """Return the whole upper linear program in CVXPY, every row listed: for reading and for checking.
-
-        Cells of width Δ/`cells`, centred on multiples of it, out to `reach` sensitivities. `solve` generates
-        the rows it needs instead.
-        """
-        n, side = cells, math.ceil(reach * cells)
+        refuse_unknown(options, "cells and reach")
+        n = whole("cells", cells, 1)
+        side = math.ceil(positive("reach", reach) * n)
         width = Fraction(self.sensitivity) / n
-        edges = [(Fraction(j) - Fraction(1, 2)) * width for j in range(-side, side + 2)]
-        costs = np.array([float(c) for c in average_costs(self._loss, edges)])
-        p = cp.Variable(2 * side + 1, nonneg=True, name="masses")
-        normalisation = cp.sum(p) == 1
-        growth = math.exp(self.epsilon)
-        privacy = []
-        for s in range(1, n + 1):
-            for here, there, lost in ((p[:-s], p[s:], p[-s:]), (p[s:], p[:-s], p[:s])):
-                privacy.append(cp.sum(cp.pos(here - growth * there)) + cp.sum(lost) <= self.delta)
-        problem = cp.Problem(cp.Minimize(costs @ p), [normalisation, *privacy])
-        return Model(problem, {"masses": p}, {"normalisation": normalisation, "privacy": privacy})
-
-    # ------------------------------------------------------------------------------------------------------
+        count = 2 * side + 1
+        line = Line(np.arange(count), np.ones(count), np.ones(count), n, mirrored=False)
+        costs = average_costs(self._loss, 2 * np.arange(-side, side + 1), width / 2).floats()
+        return lattice_model(
+            line,
+            np.append(costs, costs.max()),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            shifts=range(1, n + 1),
+        )
 
     def solve(
         self,
         solver: str | None = None,
         *,
-        gap: float = 0.01,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
         cells: int | None = None,
         grid: str = "centred",
         max_cells: int = 256,
+        **options: Any,
     ) -> OptimalNoiseResult:
         """Return a law, its cost, and a proved lower bound.
 
@@ -145,8 +139,12 @@ class OptimalNoise:
         ----------
         solver : {None, "highs"}
             The cuts are generated on HiGHS.
-        gap : float
-            Refine until (value - lower bound)/value is at most this.
+        gap : float, optional
+            Refine until (value - lower bound)/value is at most this; 0.01 when not given.
+        certify : bool
+            Whether the multipliers are kept as evidence. The law is exact either way.
+        time_limit : float, optional
+            Seconds after which the best law and bound so far are returned.
         cells : int, optional
             Use exactly this many cells per sensitivity instead, whatever the gap.
         grid : {"centred", "edge"}
@@ -162,107 +160,72 @@ class OptimalNoise:
         SolverError
             HiGHS failed.
         """
+        refuse_unknown(options, "cells, grid and max_cells")
         if solver not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
-        if not 0 < gap < 1:
-            raise DesignError.of("gap", gap, "must be between 0 and 1")
-        if grid not in ("centred", "edge"):
-            raise DesignError.of("grid", grid, 'must be "centred" or "edge"')
-        if cells is not None and not (int(cells) == cells and cells >= 1):
-            raise DesignError.of("cells", cells, "must be a positive integer")
-        started = time.perf_counter()
-        delta = self._programmed_delta(gap if cells is None else 0.0)
-        window, n = self._first_window(delta), cells or 0
-        if not n:
-            n = min(self._first_cells(gap), max_cells)
-        best: Attempt | None = None
-        attempts = 0
-        while True:
-            attempts += 1
-            found = attempt(
-                self._loss,
-                sensitivity=self.sensitivity,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                programmed=delta,
-                cells=n,
-                window=window,
-                grid=grid,
-            )
-            best = found if best is None else better(best, found)
-            now = float(1 - best.bound / best.value)
-            fixed = cells is not None
-            if now <= gap or attempts >= 14:
-                break
-            # Mass that the relaxation hides in the tails asks for a wider window, the rest for finer cells.
-            if found.tail > 1e-7 and (fixed or attempts < 12) and window < 1e4:
-                window *= 1.4
-                if fixed:
-                    continue
-            if fixed or n >= max_cells:
-                break
-            if found.tail <= 1e-3:
-                n = min(max_cells, max(n + 1, math.ceil(n * min(3.0, math.sqrt(now / (0.85 * gap))))))
-        return self._result(best, gap if cells is None else 1.0, attempts, time.perf_counter() - started)
+        deadline = Deadline(time_limit)
+        question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
+        best = refine(question, max_cells=whole("max_cells", max_cells, 1), deadline=deadline)
+        status = self._status(best, wanted_gap(gap, 0.01 if cells is None else 0.999), deadline)
+        certificate = self._certificate(best) if certify else None
+        report = best.report(status if certify else Status.UNCERTIFIED, deadline)
+        return OptimalNoiseResult(
+            design=self,
+            mechanism=best.law,
+            value=round_up(best.value),
+            lower_bound=round_down(best.bound) if certify else None,
+            solver_report=report,
+            notes=tuple(self._notes(best.law, status)),
+            certificate=certificate,
+            duals=best.duals(),
+        )
 
-    def _first_window(self, delta: float) -> float:
-        """Sensitivities on each side: past the support of truncated Laplace noise."""
-        if delta == 0:
-            return 2.0 + 9.0 / self.epsilon
-        support = math.log1p(math.expm1(self.epsilon) / (2 * delta)) / self.epsilon
-        return 1.0 + max(support, min(1.6 * support, 2.0 + 12.0 / self.epsilon))
+    def _question(self, gap: float | None, cells: int | None, grid: str) -> Question:
+        return Question(
+            self._loss,
+            self.sensitivity,
+            self.epsilon,
+            self.delta,
+            gap=wanted_gap(gap, 0.01) if cells is None else 0.0,
+            cells=None if cells is None else whole("cells", cells, 1),
+            grid=grid,
+        )
 
-    def _first_cells(self, gap: float) -> int:
-        """A guess from staircase-like noise: density at 0 over cost, both O(1) factors off."""
-        e = self.epsilon
-        absolute = math.exp(e / 2) / math.expm1(e) if e < 100 else math.exp(-e / 2)
-        if self.delta:
-            absolute = min(absolute, 1 / (4 * self.delta))
-        return max(1, min(24, math.ceil(0.3 / (absolute * math.sqrt(gap / 0.01)))))
+    def _status(self, best: Attempt, gap: float, deadline: Deadline) -> Status:
+        if round_up(best.value) - round_down(best.bound) <= gap * round_up(best.value):
+            return Status.OPTIMAL
+        return Status.LIMIT if deadline.passed else Status.GAP
 
-    def _result(self, best: Attempt, gap: float, attempts: int, seconds: float) -> OptimalNoiseResult:
-        value, bound = float(best.value), float(best.bound)
-        value = math.nextafter(value, math.inf) if Fraction(value) < best.value else value
-        bound = math.nextafter(bound, -math.inf) if Fraction(bound) > best.bound else bound
+    def _certificate(self, best: Attempt) -> NoiseCertificate:
+        multipliers = best.multipliers
+        length = len(multipliers[0].psi) if multipliers else 2 * best.cells + 3
+        return NoiseCertificate(
+            privacy=self.privacy,
+            sensitivity=self.sensitivity,
+            loss=self.loss,
+            law=best.law,
+            value=best.value,
+            lower_bound=best.bound,
+            cells=best.cells,
+            shifts=np.array([m.shift for m in multipliers], dtype=np.int64),
+            psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
+            totals=np.array([m.total for m in multipliers]),
+            mirrored=best.mirrored,
+        )
+
+    def _notes(self, law: CellNoise, status: Status) -> list[str]:
         notes = []
-        reached = value - bound <= gap * value
-        if not reached:
-            notes.append(f"the gap asked for, {gap:g}, was not reached; raise max_cells")
+        if status is Status.GAP:
+            notes.append("the gap asked for was not reached; raise max_cells")
+        if status is Status.LIMIT:
+            notes.append("the time limit came before the gap asked for")
         if self._loss.function is not None:
             notes.append(
                 "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
             )
-        law = best.law
         if law.spike:
             notes.append(
                 f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
                 "δ is large enough that almost exact answers pay"
             )
-        psi = np.array([m.psi for m in best.multipliers])
-        certificate = NoiseCertificate(
-            delta=law.exact_delta(self.epsilon),
-            value=best.value,
-            lower_bound=best.bound,
-            cells=best.cells,
-            shifts=np.array([m.shift for m in best.multipliers], dtype=np.int64),
-            psi=psi,
-            totals=np.array([m.total for m in best.multipliers]),
-            mirrored=best.mirrored,
-        )
-        report = SolveReport(
-            solver="highs",
-            status="optimal" if reached else "gap not reached",
-            seconds=seconds,
-            variables=best.size[0],
-            constraints=best.size[1],
-            iterations=best.iterations,
-        )
-        return OptimalNoiseResult(
-            design=self,
-            mechanism=law,
-            value=value,
-            lower_bound=bound,
-            solver_report=report,
-            notes=tuple(notes),
-            certificate=certificate,
-        )
+        return notes

@@ -6,26 +6,38 @@ numbers :math:`0 \le \psi_s(j) \le \mu_s`,
 .. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
           - \delta \sum_s \mu_s .
 
-With the lattice costs of `lattice_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
 The weights come from the solver, rounded to multiples of a power of two; whatever they are, the bound is true.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.noise.optimal.program import Multiplier
+from mechdesign.noise.optimal.costs import ExactCosts
+from mechdesign.typing import Array
 
-__all__ = ["weak_duality"]
+__all__ = ["Multiplier", "weak_duality"]
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplier:
+    """Dual weights of one signed shift: ``psi[i]`` for each cell (0 ≤ psi ≤ total), and their cap `total`."""
+
+    shift: int
+    psi: Array
+    total: float
 
 
 def weak_duality(
-    costs: list[Fraction],
-    multipliers: list[Multiplier],
+    costs: ExactCosts,
+    multipliers: Sequence[Multiplier],
     *,
     shift: int,
     epsilon: float,
@@ -36,7 +48,7 @@ def weak_duality(
 
     Parameters
     ----------
-    costs : list of Fraction
+    costs : ExactCosts
         Lattice costs on the line of the multipliers and `shift` + 1 more points on both sides; costs further
         out must be at least those at the ends.
     multipliers : list of Multiplier
@@ -51,13 +63,14 @@ def weak_duality(
     -------
     Fraction
     """
-    length = len(costs) - 2 * (shift + 1)
+    count = len(costs.numerators)
+    length = count - 2 * (shift + 1)
     pad = shift + 1
     largest = max([m.psi.sum() for m in multipliers] + [m.total for m in multipliers] + [1.0])
     bits = max(8, 55 - math.ceil(math.log2(largest * max(1, len(multipliers)))))
     scale = 1 << bits
-    plus = np.zeros(len(costs), dtype=np.int64)
-    minus = np.zeros(len(costs), dtype=np.int64)
+    plus = np.zeros(count, dtype=np.int64)
+    minus = np.zeros(count, dtype=np.int64)
     budget = 0
     for m in multipliers:
         psi = np.maximum(np.floor(m.psi * scale), 0.0).astype(np.int64)
@@ -68,6 +81,10 @@ def weak_duality(
         plus, minus, scale = plus + plus[::-1], minus + minus[::-1], 2 * scale
         budget *= 2
     growth = exp_upper(epsilon)
-    reduced = [c + (int(a) - growth * int(b)) / scale if a or b else c for c, a, b in zip(costs, plus, minus)]
-    level = min(reduced)
-    return level - Fraction(delta) * Fraction(budget, scale)
+    up, down = growth.numerator, growth.denominator
+    whole = scale * down
+    level = min(
+        c * whole + (a * down - b * up) * costs.denominator
+        for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
+    )
+    return Fraction(level, whole * costs.denominator) - Fraction(delta) * Fraction(budget, scale)

@@ -1,4 +1,4 @@
-r"""The linear program of the optimal noise on a line of cells, with generated cuts.
+r"""The linear program of the optimal noise on a line of cells, declared, and solved with generated cuts.
 
 Unknown masses p on cells i = 0..L-1, free masses in the two infinite tails, and a spike of mass a at the centre.
 For every signed shift s of at most n cells
@@ -6,26 +6,30 @@ For every signed shift s of at most n cells
 .. math:: a + \sum_i [p_i - e^{\varepsilon} p_{i+s}]_+ + \Big[\sum_{i:\, i+s \text{ in the tail}} p_i
           - e^{\varepsilon} p_\text{tail}\Big]_+ \le \delta .
 
-The largest shift gets its positive parts as variables; the others are maxima over sets of cells and enter as the
-sets that the current solution violates. Each such relaxation gives valid multipliers; how they are turned into a
-proof is in `lattice_bound`. The solver is HiGHS, warm-started: rows only ever join.
+`lattice_model` declares it for any list of shifts, the positive parts as variables. `LatticeProgram` starts from the
+model of the largest shift alone; the sums of the others are maxima over sets of cells and join as the sets that the
+current solution violates. Each such relaxation gives valid multipliers; how they are turned into a proof is in
+`mechdesign.noise.optimal.lower_bound`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-import highspy
+import cvxpy as cp
 import numpy as np
-import numpy.typing as npt
+from scipy import sparse
 
-from mechdesign.errors import SolverError
-from mechdesign.typing import Array
+from mechdesign.noise.optimal.lower_bound import Multiplier
+from mechdesign.solvers import GrowingProgram, Model
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["LatticeProgram", "Line", "Multiplier"]
-
-Cells = npt.NDArray[np.int64]
+__all__ = ["LatticeProgram", "Line", "lattice_model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,267 +42,206 @@ class Line:
         Variable of each cell: mirrored cells share one when the loss is even.
     factor : ndarray, shape (L,)
         Mass of the cell in units of its variable: 1, and the decay of repeated periods in geometric tails.
-    mass, cost : ndarray, shape (V,)
-        Mass and cost of all cells that a variable stands for, the unlisted ones of geometric tails included.
+    mass : ndarray, shape (V,)
+        Mass of all cells that a variable stands for, the unlisted ones of geometric tails included.
     shift : int
         n: cells per sensitivity.
     mirrored : bool
         Whether the line is its own mirror image, so that positive shifts suffice.
+    tailed : bool
+        Whether mass may lie in the tails beyond the line.
     """
 
-    owner: Cells
+    owner: Indices
     factor: Array
     mass: Array
-    cost: Array
     shift: int
     mirrored: bool
+    tailed: bool = False
+
+    @cached_property
+    def masses(self) -> Array:
+        """Mass per unit of every unknown: the variables of cells, of the tails, and the spike."""
+        tails = ([2.0] if self.mirrored else [1.0, 1.0]) if self.tailed else []
+        return np.concatenate([self.mass, tails, [1.0]])
+
+    def signed(self, shifts: Sequence[int]) -> list[int]:
+        """The shifts that need a sum of their own."""
+        return list(shifts) if self.mirrored else [s for k in shifts for s in (k, -k)]
+
+    def lost(self, s: int) -> slice:
+        """Cells whose partner at shift `s` lies in a tail."""
+        return slice(len(self.owner) - s, None) if s > 0 else slice(0, -s)
+
+    def _tail(self, s: int) -> int:
+        return len(self.mass) if s > 0 or self.mirrored else len(self.mass) + 1
+
+    def _pairs(self, s: int) -> tuple[slice, slice]:
+        """Cells whose partner at shift `s` is a cell, and the partners."""
+        length = len(self.owner)
+        return slice(max(0, -s), length - max(0, s)), slice(max(0, s), length - max(0, -s))
+
+    def terms(self, s: int, x: Array, growth: float) -> Array:
+        """What [·]₊ is taken of at one shift: a value per cell (0 where its partner is a tail), the tail's last."""
+        p = x[self.owner] * self.factor
+        here, there = self._pairs(s)
+        out = np.zeros(len(p) + 1)
+        out[:-1][here] = p[here] - growth * p[there]
+        out[-1] = p[self.lost(s)].sum() - (growth * x[self._tail(s)] if self.tailed else 0.0)
+        return out
+
+    def row(self, s: int, weights: Array, growth: float) -> Array:
+        """The weighted sum of the terms of one shift, as coefficients of the unknowns."""
+        here, there = self._pairs(s)
+        cells = np.zeros(len(self.owner))
+        cells[here] = weights[:-1][here]
+        cells[self.lost(s)] += weights[-1]
+        cells[there] -= growth * weights[:-1][here]
+        out: Array = np.bincount(self.owner, cells * self.factor, len(self.masses)).astype(float)
+        if self.tailed:
+            out[self._tail(s)] -= growth * weights[-1]
+        return out
+
+    def rows(self, s: int, growth: float) -> sparse.csr_array:
+        """All terms of one shift, a row each; those that are never positive are left empty."""
+        length, every = len(self.owner), np.arange(len(self.owner))
+        here, there = (every[k] for k in self._pairs(s))
+        apart = self.owner[here] != self.owner[there]
+        here, there, lost = here[apart], there[apart], every[self.lost(s)]
+        row = [here, here, np.full(len(lost), length)]
+        column = [self.owner[here], self.owner[there], self.owner[lost]]
+        value = [self.factor[here], -growth * self.factor[there], self.factor[lost]]
+        if self.tailed:
+            row.append(np.array([length]))
+            column.append(np.array([self._tail(s)]))
+            value.append(np.array([-growth]))
+        entries = (np.concatenate(value), (np.concatenate(row), np.concatenate(column)))
+        return sparse.csr_array(entries, shape=(length + 1, len(self.masses)))
 
 
-@dataclass(frozen=True, eq=False)
-class Multiplier:
-    """Dual weights of one signed shift: ``psi[i]`` for each cell (0 ≤ psi ≤ total), and their cap `total`."""
-
-    shift: int
-    psi: Array
-    total: float
-
-
-class LatticeProgram:
-    """One linear program, grown by cuts and re-solved from its last basis.
+def lattice_model(line: Line, cost: Array, *, epsilon: float, delta: float, shifts: Sequence[int]) -> Model:
+    """Declare the program with the privacy rows of the given shifts.
 
     Parameters
     ----------
     line : Line
+    cost : ndarray
+        Cost per unit of every unknown: cells, tails, spike.
     epsilon, delta : float
-    tail_cost : float
-        Cost per unit of mass in a tail, a bound from below; `math.inf` closes the tails.
-    spike_cost : float
-        Cost per unit of mass of the spike; `math.inf` forbids it.
+    shifts : sequence of int
+        Positive shifts in cells; all of 1..n make it the whole program.
+    """
+    x = cp.Variable(len(cost), nonneg=True, name="masses")
+    normalisation = line.masses @ x == 1
+    parts, sums = [], []
+    for s in line.signed(shifts):
+        terms = line.rows(s, math.exp(epsilon))
+        if delta > 0:
+            excess = cp.Variable(terms.shape[0], nonneg=True)
+            parts.append(terms @ x <= excess)
+            sums.append(cp.sum(excess) + x[-1] <= delta)
+        else:
+            parts.append((terms if line.tailed else terms[:-1]) @ x <= 0)
+    if delta == 0:
+        sums.append(x[-1] <= 0)
+    problem = cp.Problem(cp.Minimize(cost @ x), [normalisation, *parts, *sums])
+    return Model(
+        problem, {"masses": x}, {"normalisation": normalisation, "privacy": parts, "privacy sums": sums}
+    )
+
+
+class LatticeProgram:
+    """One lattice program, grown by cuts and solved again from its last basis.
+
+    Parameters
+    ----------
+    line : Line
+    cost : ndarray
+        As in `lattice_model`.
+    epsilon, delta : float
+    deadline : Deadline
     """
 
-    def __init__(
-        self,
-        line: Line,
-        *,
-        epsilon: float,
-        delta: float,
-        tail_cost: float = math.inf,
-        spike_cost: float = math.inf,
-    ) -> None:
+    def __init__(self, line: Line, cost: Array, *, epsilon: float, delta: float, deadline: Deadline) -> None:
         self.line, self.delta, self.growth = line, delta, math.exp(epsilon)
-        self.tailed, self.spiked = math.isfinite(tail_cost), math.isfinite(spike_cost) and delta > 0
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-            self._highs.setOptionValue(name, 1e-9)
-        count = len(line.mass)
-        tails = (1 if line.mirrored else 2) if self.tailed else 0
-        self._right, self._left, self._spike = count, count + tails - 1, count + tails
-        self._columns = count + tails + 1
-        inf = highspy.kHighsInf
-        tail_mass = 2.0 if line.mirrored else 1.0
-        costs = np.concatenate(
-            [line.cost, np.full(tails, tail_mass * (tail_cost if self.tailed else 0.0)), [0]]
-        )
-        upper = np.full(self._columns, inf)
-        costs[-1], upper[-1] = (spike_cost, inf) if self.spiked else (0.0, 0.0)
-        self._add_columns(costs, upper)
-        masses = np.concatenate([line.mass, np.full(tails, tail_mass), [1.0]])
-        self._add_row(1.0, 1.0, np.arange(self._columns), masses)
-        self._cuts: list[
-            tuple[int, int, Cells, bool]
-        ] = []  # row, shift, cells in the set, whether the tail is
-        self._blocks: list[tuple[int, int, Cells, int]] = []  # first row, shift, cells of its rows, sum row
-        self._pairs: set[tuple[int, int]] = set()
-        self.iterations = 0
-        self.rounds = 0
-        for s in self._signed([line.shift]):
-            self._add_block(s)
+        self._model = lattice_model(line, cost, epsilon=epsilon, delta=delta, shifts=[line.shift])
+        tight = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+        self.program = GrowingProgram(self._model, what="lattice program", deadline=deadline, **tight)
+        self._columns = self.program.columns("masses")
+        self._shifts = line.signed(range(1, line.shift + 1))
+        self._cuts: list[tuple[int, int, Array]] = []  # row, shift, terms of its set
+        self._listed: dict[int, Any] = {}  # with δ = 0: the terms that have a row
+        self.x: Array | None = None
 
-    # Geometry --------------------------------------------------------------------------------------------
+    def reprice(self, cost: Array) -> None:
+        """Continue with other costs and closed tails: rows that held hold."""
+        self.program.set_cost(self._columns, cost)
+        tails = self._columns[len(self.line.mass) : -1]
+        self.program.add_rows(np.ones((1, len(tails))), tails, upper=0.0)
 
-    def _signed(self, shifts: list[int]) -> list[int]:
-        return shifts if self.line.mirrored else [*shifts, *(-s for s in shifts)]
-
-    def _ends(self, s: int) -> tuple[slice, slice, slice, int]:
-        """Slices (cells with a partner, their partners, cells whose partner is in the tail), tail column."""
-        length = len(self.line.owner)
-        if s > 0:
-            return slice(0, length - s), slice(s, length), slice(length - s, length), self._right
-        return slice(-s, length), slice(0, length + s), slice(0, -s), self._left
-
-    # Rows ------------------------------------------------------------------------------------------------
-
-    def _add_columns(self, costs: Array, upper: Array) -> None:
-        k = len(costs)
-        empty = np.zeros(k, dtype=np.int32)
-        self._highs.addCols(k, costs, np.zeros(k), upper, 0, empty, np.zeros(0, np.int32), np.zeros(0))
-
-    def _add_row(self, low: float, high: float, columns: Cells, values: Array) -> int:
-        dense = np.bincount(columns, weights=values).astype(float)
-        used = np.flatnonzero(dense)
-        self._highs.addRow(low, high, len(used), used.astype(np.int32), dense[used])
-        return int(self._highs.getNumRow()) - 1
-
-    def _pair(self, a: int, b: int) -> tuple[Cells, Array]:
-        """Columns and values of p_a - e^ε p_b."""
-        line = self.line
-        columns = np.array([line.owner[a], line.owner[b]])
-        return columns, np.array([line.factor[a], -self.growth * line.factor[b]])
-
-    def _group(self, s: int) -> tuple[Cells, Array]:
-        """Columns and values of the mass that a shift sends into the tail, less e^ε times the tail's."""
-        _, _, lost, tail = self._ends(s)
-        columns, values = self.line.owner[lost], self.line.factor[lost]
-        if self.tailed:
-            columns, values = np.append(columns, tail), np.append(values, -self.growth)
-        return columns, values
-
-    def _add_block(self, s: int) -> None:
-        inf = highspy.kHighsInf
-        first, second, _, _ = self._ends(s)
-        here = np.arange(len(self.line.owner))[first]
-        there = np.arange(len(self.line.owner))[second]
-        keep = self.line.owner[here] != self.line.owner[there]
-        here, there = here[keep], there[keep]
-        slack = self.delta > 0
-        base = int(self._highs.getNumCol())
-        if slack:
-            self._add_columns(np.zeros(len(here) + 1), np.full(len(here) + 1, inf))
-        start = int(self._highs.getNumRow())
-        for k, (a, b) in enumerate(zip(here, there)):
-            columns, values = self._pair(a, b)
-            if slack:
-                columns, values = np.append(columns, base + k), np.append(values, -1.0)
-            self._add_row(-inf, 0.0, columns, values)
-        columns, values = self._group(s)
-        total = -1
-        if slack:
-            self._add_row(-inf, 0.0, np.append(columns, base + len(here)), np.append(values, -1.0))
-            parts = np.append(np.arange(base, base + len(here) + 1), self._spike)
-            total = self._add_row(-inf, self.delta, parts, np.ones(len(parts)))
-        elif self.tailed:
-            self._add_row(-inf, 0.0, columns, values)
-        self._blocks.append((start, s, here, total))
-
-    def _add_cut(self, s: int, chosen: npt.NDArray[np.bool_], group: bool) -> None:
-        first, second, _, _ = self._ends(s)
-        line = self.line
-        a, b = np.arange(len(line.owner))[first][chosen], np.arange(len(line.owner))[second][chosen]
-        columns = [line.owner[a], line.owner[b], np.array([self._spike])]
-        values = [line.factor[a], -self.growth * line.factor[b], np.ones(1)]
-        if group:
-            more, amounts = self._group(s)
-            columns.append(more)
-            values.append(amounts)
-        row = self._add_row(-highspy.kHighsInf, self.delta, np.concatenate(columns), np.concatenate(values))
-        self._cuts.append((row, s, a, group))
-
-    # Solving ---------------------------------------------------------------------------------------------
-
-    def _run(self) -> Array:
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            word = self._highs.modelStatusToString(status)
-            raise SolverError(f"the lattice program ended with {word!r}", solver="highs", status=word)
-        self.iterations += int(self._highs.getInfo().simplex_iteration_count)
-        return np.array(self._highs.getSolution().col_value[: self._columns])
-
-    def _violations(self, x: Array) -> list[tuple[float, int, npt.NDArray[np.bool_], bool]]:
-        p = x[self.line.owner] * self.line.factor
-        found = []
-        for s in self._signed(list(range(1, self.line.shift + 1))):
-            first, second, lost, tail = self._ends(s)
-            parts = p[first] - self.growth * p[second]
-            group = p[lost].sum() - (self.growth * x[tail] if self.tailed else 0.0)
-            inside = parts > 0
-            total = parts[inside].sum() + x[self._spike]
-            counts = self.tailed or self.delta > 0  # geometric tails are on the line itself
-            total += max(group, 0.0) if counts else 0.0
-            found.append((total - self.delta, s, inside, bool(group > 0 and counts)))
-        return found
-
-    def solve(self, tolerance: float, *, rounds: int = 500) -> tuple[Array, float, float]:
-        """Add cuts until no shift is violated by more than `tolerance`.
-
-        Returns
-        -------
-        x : ndarray
-            Masses of the variables.
-        spike, tail : float
-            Mass of the spike and of the tails together.
-        """
-        for _ in range(rounds):
-            self.rounds += 1
-            x = self._run()
-            violated = [v for v in self._violations(x) if v[0] > tolerance]
-            if not violated:
-                break
+    def solve(self, tolerance: float) -> Status:
+        """Add cuts until no shift is violated by more than `tolerance`; `x` is the last solution, if any."""
+        while True:
+            status = self.program.solve()
+            if status is not Status.OPTIMAL:
+                return status
+            self.x = self.program.primal("masses")
+            violated = []
+            for s in self._shifts:
+                value = self.line.terms(s, self.x, self.growth)
+                if not (self.line.tailed or self.delta > 0):
+                    value[-1] = 0.0  # geometric tails are on the line itself
+                inside = value > 0
+                excess = float(value[inside].sum() + self.x[-1]) - self.delta
+                if excess > tolerance:
+                    violated.append((excess, s, inside))
             violated.sort(key=lambda v: -v[0])
-            before = int(self._highs.getNumRow())
-            for _, s, inside, group in violated[: max(10, self.line.shift // 3)]:
-                if self.delta > 0:
-                    self._add_cut(s, inside, group)
-                else:
-                    self._add_pairs(s, inside, group)
-            if int(self._highs.getNumRow()) == before:
-                break
-        tails = x[len(self.line.mass) : self._spike]
-        tail = float(tails.sum() * (2.0 if self.line.mirrored else 1.0))
-        return x[: len(self.line.mass)], float(x[self._spike]), tail
+            if not violated or not self._add([v[1:] for v in violated[: max(10, self.line.shift // 3)]]):
+                return status
 
-    def _add_pairs(self, s: int, inside: npt.NDArray[np.bool_], group: bool) -> None:
-        """With δ = 0 every pair is a constraint of its own."""
-        first, second, _, _ = self._ends(s)
-        length = np.arange(len(self.line.owner))
-        for a, b in zip(length[first][inside], length[second][inside]):
-            if (s, int(a)) not in self._pairs:
-                self._pairs.add((s, int(a)))
-                row = self._add_row(-highspy.kHighsInf, 0.0, *self._pair(a, b))
-                self._cuts.append((row, s, np.array([a]), False))
-        if group and self.tailed and (s, -1) not in self._pairs:
-            self._pairs.add((s, -1))
-            row = self._add_row(-highspy.kHighsInf, 0.0, *self._group(s))
-            self._cuts.append((row, s, np.zeros(0, dtype=np.int64), True))
+    def _add(self, violated: list[tuple[int, Any]]) -> int:
+        """Add a row per set; with δ = 0, where every term is a constraint of its own, a row per new term."""
+        sets: list[tuple[int, Any]] = violated
+        if self.delta == 0:
+            sets = []
+            for s, inside in violated:
+                listed = self._listed.setdefault(s, np.zeros_like(inside))
+                sets += [(s, np.arange(len(inside)) == k) for k in np.flatnonzero(inside & ~listed)]
+                listed |= inside
+            if not sets:
+                return 0
+        rows = np.array([self.line.row(s, inside.astype(float), self.growth) for s, inside in sets])
+        rows[:, -1] += 1
+        added = self.program.add_rows(rows, self._columns, upper=self.delta)
+        self._cuts += [(int(row), s, inside) for row, (s, inside) in zip(added, sets)]
+        return len(sets)
 
     @property
-    def cuts(self) -> list[tuple[int, Cells, bool]]:
-        """Shift, cells and tail flag of every cut so far."""
-        return [(s, cells, group) for _, s, cells, group in self._cuts]
-
-    def adopt(self, cuts: list[tuple[int, Cells, bool]]) -> None:
-        """Start with the cuts of another program on the same cells: they hold here too, and save rounds."""
-        for s, cells, group in cuts:
-            first = self._ends(s)[0]
-            chosen = np.zeros(len(self.line.owner), dtype=bool)
-            chosen[cells] = True
-            self._add_cut(s, chosen[first], group)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        return int(self._highs.getNumCol()), int(self._highs.getNumRow())
+    def tail(self) -> float:
+        """Mass that the last solution hides in the tails."""
+        ends = slice(len(self.line.mass), -1)
+        return 0.0 if self.x is None else float(self.line.masses[ends] @ self.x[ends])
 
     def multipliers(self) -> list[Multiplier]:
         """The dual weights of the last solve, a `Multiplier` per shift that carries any."""
-        dual = np.maximum(-np.array(self._highs.getSolution().row_dual), 0.0)
+        if self.x is None:
+            return []
         length = len(self.line.owner)
-        psi: dict[int, Array] = {}
-        total: dict[int, float] = {}
-
-        def add(s: int, cells: Cells, weight: Array | float, group: float) -> None:
-            current = psi.setdefault(s, np.zeros(length))
-            current[cells] += weight
-            current[self._ends(s)[2]] += group
-
-        for row, s, cells, grouped in self._cuts:
-            if dual[row] > 0:
-                add(s, cells, float(dual[row]), float(dual[row]) if grouped else 0.0)
-                total[s] = total.get(s, 0.0) + float(dual[row])
-        for start, s, cells, sum_row in self._blocks:
-            grouped = sum_row >= 0 or self.tailed
-            group_dual = float(dual[start + len(cells)]) if grouped else 0.0
-            add(s, cells, dual[start : start + len(cells)], group_dual)
-            total[s] = total.get(s, 0.0) + (float(dual[sum_row]) if sum_row >= 0 else 0.0)
-        return [Multiplier(s, v, total.get(s, 0.0)) for s, v in sorted(psi.items()) if v.any()]
+        psi = {s: np.zeros(length + 1) for s in self._shifts}
+        total = dict.fromkeys(self._shifts, 0.0)
+        duals = np.maximum(-self.program.row_dual, 0.0)
+        for row, s, cells in self._cuts:
+            if duals[row] > 0:
+                psi[s][cells] += duals[row]
+                total[s] += float(duals[row])
+        start = 1
+        height = length + 1 if self.delta > 0 or self.line.tailed else length
+        blocks = self.line.signed([self.line.shift])
+        for k, s in enumerate(blocks):
+            psi[s][:height] += duals[start : start + height]
+            start += height
+            if self.delta > 0:
+                total[s] += float(duals[1 + len(blocks) * height + k])
+        for s, weights in psi.items():  # the tail's term stands for every cell that is sent there
+            weights[:length][self.line.lost(s)] += weights[-1]
+        return [Multiplier(s, v[:-1], total[s]) for s, v in sorted(psi.items()) if v.any()]

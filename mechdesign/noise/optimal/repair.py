@@ -61,7 +61,7 @@ def geometric_masses(
 
 
 def _integers(masses: Array) -> list[int]:
-    return [int(Fraction(float(m)) * 2**_BITS) for m in masses]
+    return [int(m) for m in np.ldexp(masses, _BITS).tolist()]
 
 
 def mixed_into_privacy(
@@ -91,9 +91,9 @@ def mixed_into_privacy(
             cells_per_shift=n,
         )
 
-    candidate = law(0.0)
+    share = 0.0 if used.size or spike > 0 else 1.0
+    candidate = law(share)
     excess = float(candidate.exact_delta(epsilon) - limit)
-    share = 0.0
     while excess > 0:
         # The reserve's own sum is at most 0.9 δ, and the sums are convex in the law.
         share = min(1.0, max(2 * share, 1.001 * excess / (excess + 0.1 * delta) + 1e-13))

@@ -68,6 +68,12 @@ class Quantizer(PiecewiseTable):
     selection: Selection | None = None
     law: ExactLaw | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, kind in (("selection", Selection), ("law", ExactLaw)):
+            if not isinstance(value := getattr(self, name), (kind, type(None))):
+                raise DesignError.of(name, value, f"must be a {kind.__name__}")
+
     # -- constructors ---------------------------------------------------------------------------------
 
     @classmethod
@@ -112,7 +118,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
-        bins, knots = ([float(v) for v in values] for values in (law.bins, law.knots))
+        bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 
     def certified(self) -> Quantizer:
@@ -244,7 +250,7 @@ class Quantizer(PiecewiseTable):
                1  0.2917 ########
                2  0.2083 ######
         """
-        return pictures.bars(self, x, width=whole("width", width, 1))
+        return pictures.bars(self, x, width=whole("width", width, 1, 1000))
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""

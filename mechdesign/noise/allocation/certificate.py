@@ -1,0 +1,94 @@
+"""Evidence for a noise allocation: the budget in rational arithmetic, the loss, and the dual bound from one multiplier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.typing import Array
+
+__all__ = ["AllocationCertificate"]
+
+_EXACT = 2000
+"""Coordinates up to which sums are rational; beyond, they are rounded up."""
+_ROUNDING = 1e-12
+"""Relative room for the roundings of a loss and of a dual bound."""
+
+
+@serializable("allocation-certificate")
+@dataclass(frozen=True, eq=False)
+class AllocationCertificate(Certificate):
+    """Exact evidence of an allocation.
+
+    Parameters
+    ----------
+    question : AllocationQuestion
+        What was asked.
+    scales : ndarray, shape (K,)
+    value, lower_bound : float
+        What is claimed of the loss.
+    multiplier : float
+        y of the budget; weak duality proves the lower bound from it.
+    """
+
+    question: AllocationQuestion
+    scales: Array
+    value: float
+    lower_bound: float
+    multiplier: float
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """The question, and the two numbers claimed."""
+        asked = {f.name: getattr(self.question, f.name) for f in fields(self.question)}
+        return {**asked, "value": self.value, "lower_bound": self.lower_bound}
+
+    def exact_spent(self) -> Fraction:
+        r"""Return :math:`\sum \lambda_i^2/\sigma_i^2` or :math:`\sum \lambda_i/\beta_i` in rational arithmetic."""
+        pairs = zip(self.question.sensitivities.tolist(), self.scales.tolist())
+        return sum(
+            ((Fraction(lam) / Fraction(scale)) ** self.question.spend for lam, scale in pairs if lam),
+            Fraction(0),
+        )
+
+    def slack(self) -> float:
+        """What is left of the budget: exact while that is quick, then rounded down."""
+        lam, budget = self.question.sensitivities, self.question.budget
+        noiseless = (self.scales <= 0) & (lam > 0)
+        if noiseless.any():
+            return -np.inf
+        if len(lam) <= _EXACT:
+            return float(Fraction(budget) - self.exact_spent())
+        ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
+        return budget - float((ratio**self.question.spend).sum()) * (1 + 1e-14)
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy, what the budget is worth, limits and groups, loss, lower bound."""
+        q, slack = self.question, self.slack()
+        rows: list[Check] = [("the scales keep the budget", PROVED, slack, slack >= 0)]
+        if q.noise == "gaussian" and isinstance(q.privacy, ApproximateDP):
+            margin = q.privacy.delta - gaussian_profile(q.privacy.epsilon, q.budget**0.5)
+            rows.append(("the budget is worth (ε, δ)", RECOMPUTED, margin, margin >= 0))
+        for name, limit, sign in (("lower", q.lower, 1), ("upper", q.upper, -1)):
+            if limit is not None:
+                margin = float(np.min(np.where(np.isfinite(limit), sign * (self.scales - limit), np.inf)))
+                rows.append((f"scales keep their {name} limits", PROVED, margin, margin >= 0))
+        if q.groups is not None:
+            widest = max(float(np.ptp(self.scales[g])) for g in q.groups)
+            rows.append(("groups share a scale", PROVED, -widest, widest == 0))
+        room = self.value * (1 + _ROUNDING) - q.cost_of(self.scales)
+        rows.append((f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0))
+        bound = q.loss_of_groups(q.problem.lower_bound(self.multiplier))
+        room = bound + _ROUNDING * abs(bound) - self.lower_bound
+        rows.append((f"no scales do better than {self.lower_bound:.9g}", RECOMPUTED, room, room >= 0))
+        return check_table(rows)

@@ -1,0 +1,182 @@
+r"""Calibration: the least noise of a family that meets a privacy requirement.
+
+minimise    the variance (or E|T|) of the law, over its shape and scale
+subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
+
+For a fixed shape δ falls as the scale grows, so the constraint is an equation for log scale; along it the cost is
+a smooth function of the shape, minimised by Brent's method from the best of a few closed-form starts. The
+search uses one coarse upper bound of δ per step; what is returned has been held to a finer one, and is
+certified on a different grid.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.certificate import CalibrationCertificate
+from mechdesign.noise.calibration.requirement import Requirement
+from mechdesign.noise.calibration.result import CalibrationResult
+from mechdesign.noise.calibration.search import cost_of, least_noise
+from mechdesign.noise.laws.families import FAMILIES, Family, family_of
+from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
+
+__all__ = ["Calibration", "calibrate"]
+
+
+@serializable("calibration")
+@dataclass(frozen=True)
+class Calibration(Design):
+    r"""The least noise of one family that meets `privacy`.
+
+    Parameters
+    ----------
+    noise : str or frozen scipy.stats distribution
+        ``"gaussian"``, ``"laplace"``, ``"logistic"``, ``"flipped_huber"``, ``"osgt"``, ``"gennorm"``,
+        ``"truncated_laplace"``, ``"staircase"``, ``"discrete_laplace"``, ``"discrete_gaussian"``; or any symmetric
+        log-concave law, of which the scale is chosen.
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+    sensitivity : float
+        Δ > 0, the most any coordinate changes between neighbours; all K may change at once.
+    dimension : int
+        K: the same law, independent, on every coordinate.
+    loss : {"squared", "absolute"}
+        What is minimised per coordinate: the variance or E|T|.
+    accounting : {"exact", "sufficient", "zcdp"}
+        ``"sufficient"`` (Theorem 8) and ``"zcdp"`` are closed forms for flipped Huber noise, more careful than
+        needed.
+
+    Raises
+    ------
+    DesignError
+        Bad input; δ = 0 for a family that cannot do it (the message names those that can); a δ too small to
+        certify; a law without finite variance.
+
+    Notes
+    -----
+    One dimension: δ(ε) is the exact profile. Gaussian: μ₀ in any dimension (`gaussian_mu`). Other families in
+    several dimensions: `delta_interval`.
+
+    Examples
+    --------
+    >>> result = Calibration("gaussian", ApproximateDP(0.3, 1e-6), sensitivity=1.0).solve()
+    >>> round(result.variance, 2), result.status
+    (168.8, <Status.FEASIBLE: 'feasible'>)
+    """
+
+    noise: Any
+    privacy: PureDP | ApproximateDP | ZeroConcentratedDP
+    sensitivity: float
+    dimension: int = 1
+    loss: str = "squared"
+    accounting: str = "exact"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
+            raise DesignError.of(
+                "privacy", self.privacy, "must be PureDP, ApproximateDP or ZeroConcentratedDP"
+            )
+        family = self.family
+        settle(
+            self,
+            sensitivity=positive("sensitivity", self.sensitivity),
+            dimension=whole("dimension", self.dimension, 1),
+        )
+        if family.discrete and self.sensitivity != int(self.sensitivity):
+            raise DesignError.of("sensitivity", self.sensitivity, "must be a whole number for discrete noise")
+        one_of("loss", self.loss, ("squared", "absolute"))
+        exact = one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp")) == "exact"
+        if not exact and family.name not in ("flipped_huber", "gaussian"):
+            raise DesignError.of(
+                "accounting", self.accounting, 'only flipped Huber noise has it; use accounting="exact"'
+            )
+        if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
+            able = sorted(f.name for f in FAMILIES.values() if f.pure)
+            raise DesignError.of(
+                "delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
+            )
+
+    @cached_property
+    def family(self) -> Family:
+        """The family whose shape and scale are chosen."""
+        return family_of(self.noise)
+
+    def model(self, **options: Any) -> NoReturn:
+        """Refuse: a search over closed forms has no program."""
+        raise DesignError.of("model", type(self).__name__, "a search over closed forms has no program")
+
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        **options: Any,
+    ) -> CalibrationResult:
+        """Search the family, and certify what was found apart from the search.
+
+        Parameters
+        ----------
+        solver : None
+            There is no program to give to a solver.
+        gap : float, optional
+            Without effect: the search proves no bound.
+        certify : bool
+            Whether δ of the law is enclosed once more, on another grid.
+        time_limit : float, optional
+            Seconds; past them the best shape tried is returned.
+
+        Raises
+        ------
+        DesignError
+            A solver is named, or an option.
+        SolverError
+            No scale of the law meets the requirement, or none was found in time.
+        """
+        if solver is not None:
+            raise DesignError.of("solver", solver, "must be None: a search over closed forms has no program")
+        refuse_unknown(options, "a calibration has none")
+        wanted_gap(gap, 0.1)
+        started, deadline = time.perf_counter(), Deadline(time_limit)
+        requirement = Requirement.of(self.privacy, self.sensitivity, self.dimension, self.accounting)
+        law = least_noise(self.family, requirement, self.loss, deadline)
+        noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
+        status = Status.LIMIT if deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        certificate = (
+            CalibrationCertificate.of(noise, self.privacy, self.accounting, self.loss, value)
+            if certify
+            else None
+        )
+        report = SolveReport("family search", status, seconds=time.perf_counter() - started)
+        return CalibrationResult(self, noise, value, solver_report=report, certificate=certificate)
+
+
+def calibrate(
+    noise: Any,
+    *,
+    privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
+    sensitivity: float,
+    dimension: int = 1,
+    loss: str = "squared",
+    accounting: str = "exact",
+) -> CalibrationResult:
+    """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
+
+    Examples
+    --------
+    >>> noise = calibrate("laplace", privacy=PureDP(1.0), sensitivity=1.0)
+    >>> round(noise.variance, 6), round(noise.epsilon(0.0), 6)
+    (2.0, 1.0)
+    """
+    return Calibration(noise, privacy, sensitivity, dimension, loss, accounting).solve()

@@ -1,0 +1,113 @@
+"""What a calibration returns: the law, what it costs, and its exact privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+
+__all__ = ["CalibrationResult"]
+
+
+@serializable("calibration-result")
+@dataclass(frozen=True, eq=False)
+class CalibrationResult(Result):
+    """A calibrated law with its privacy; `mechanism` is the `AdditiveNoise` to deploy."""
+
+    @property
+    def noise(self) -> AdditiveNoise:
+        """The mechanism."""
+        return self.mechanism
+
+    @property
+    def law(self) -> Any:
+        """The frozen `scipy.stats` law of one coordinate."""
+        return self.noise.law
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Shape and scale parameters by name."""
+        return self.noise.parameters
+
+    @property
+    def variance(self) -> float:
+        """Variance of one coordinate."""
+        return self.noise.variance
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of one coordinate."""
+        return self.noise.standard_deviation
+
+    @property
+    def absolute_error(self) -> float:
+        """E|T| of one coordinate."""
+        return self.noise.absolute_error
+
+    @property
+    def mse(self) -> float:
+        """Mean squared error of the whole answer, K times the variance."""
+        return self.noise.mse
+
+    def delta(self, epsilon: Any) -> Any:
+        """δ(ε), from above; from the ε of the calibration on, the certificate's δ holds too (δ falls with ε).
+
+        Parameters
+        ----------
+        epsilon : float or ndarray
+            ε ≥ 0.
+        """
+        found = self.noise.privacy_profile(epsilon)
+        if self.certificate is None or not isinstance(self.design.privacy, PureDP | ApproximateDP):
+            return found
+        proved = self.certificate.upper if getattr(self.design.privacy, "delta", 0.0) else 0.0
+        return np.where(np.asarray(epsilon) >= self.design.privacy.epsilon, np.minimum(found, proved), found)[
+            ()
+        ]
+
+    def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
+        """Proved interval for δ(ε); options as in `mechdesign.accounting.delta_interval`."""
+        return self.noise.delta_interval(epsilon, **options)
+
+    def epsilon(self, delta: float, **options: Any) -> float:
+        """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
+        return self.noise.epsilon(delta, **options)
+
+    def noise_terms(self) -> tuple[NoiseTerm, ...]:
+        """What accounting composes."""
+        return self.noise.noise_terms()
+
+    def pld(self) -> Any:
+        """dp-accounting's `PrivacyLossDistribution` of this noise."""
+        return self.noise.pld()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the law and what it costs."""
+        row = {"noise": self.law.dist.name, "dimension": self.noise.dimension, **self.parameters}
+        return pd.DataFrame([{**row, "variance": self.variance, "absolute error": self.absolute_error}])
+
+    def _audit(self) -> pd.DataFrame:
+        if self.certificate is None:
+            return super()._audit()
+        spent, budget = self.certificate.upper, self.certificate.budget
+        slack = budget - spent
+        row = ("privacy", 0, spent, budget, slack, float("nan"), slack <= 1e-2 * budget)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+
+    def _evidence(self) -> list[str]:
+        lines = [self.noise.summary(), f"meets {self.design.privacy} by {self.design.accounting} accounting"]
+        if self.certificate is not None:
+            low, high = self.certificate.lower, self.certificate.upper
+            lines.append(
+                f"enclosed apart from the search: [{low:.6g}, {high:.6g}] of {self.certificate.budget:.6g}"
+            )
+        return lines

@@ -1,0 +1,192 @@
+"""The numerical search behind a calibration: scale by root finding, shape by one-dimensional minimisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy import optimize
+
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.requirement import Meter, Requirement
+from mechdesign.noise.laws.families import Family
+from mechdesign.solvers.deadline import Deadline
+
+__all__ = ["cost_of", "least_noise", "scale_for"]
+
+
+def cost_of(law: Any, loss: str) -> float:
+    """Variance, or E|T|."""
+    return float(law.var()) if loss == "squared" else AdditiveNoise(law, 1.0).absolute_error
+
+
+def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> Any:
+    """Return the law of `family` that meets the requirement at the least cost found.
+
+    Raises
+    ------
+    DesignError
+        The family's privacy loss is unbounded and the requirement is pure.
+    SolverError
+        No scale meets the requirement, or none was found in time.
+    """
+    r = requirement
+    if r.delta == 0 and family.closed_form is not None:
+        return family.closed_form(r.epsilon / r.dimension, r.sensitivity, loss)
+
+    def make(shape: float, scale: float) -> Any:
+        return family.make(shape, scale, r.sensitivity)
+
+    members = []
+    if family.normal is not None and r.sigma is not None:
+        # the Gaussian member costs nothing to know exactly, so the family is never worse
+        shape, unit = family.normal
+        members.append(make(shape, unit * r.sigma))
+    if family.starts is not None or not members:
+        search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
+        starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.dimension) + r.far
+        shape, scale = search.best(starts)
+        scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
+        members.append(make(shape, scale))
+    return min(members, key=lambda law: cost_of(law, loss))
+
+
+def scale_for(
+    make: Callable[[float], Any],
+    meter: Meter,
+    requirement: Requirement,
+    guess: float,
+    *,
+    slope: float | None = None,
+    safe: bool = False,
+) -> tuple[float, float]:
+    """Find the scale at which the budget is spent, by secant steps on log spent against log scale.
+
+    Parameters
+    ----------
+    make : callable
+        scale → law, more private as the scale grows.
+    meter : callable
+    requirement : Requirement
+    guess : float
+        A starting scale.
+    slope : float, optional
+        d log spent / d log scale, from a neighbouring problem.
+    safe : bool
+        Return a scale at which the budget was seen to be kept.
+
+    Returns
+    -------
+    scale, slope : float
+    """
+    seen: dict[float, float] = {}
+
+    def excess(u: float) -> float:
+        # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
+        # log(spent/target) above the target, spent/target − 1 below: smooth, and bounded where δ falls to zero
+        if u not in seen:
+            ratio = meter(make(math.exp(u))) / requirement.target
+            seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
+        return seen[u]
+
+    tolerance = 1e-9 if safe else 1e-5
+    u = math.log(guess)
+    f = excess(u)
+    if slope is None or not slope < 0:
+        slope = requirement.slope
+    for _ in range(6):
+        if abs(f) < tolerance and (not safe or f <= 0):
+            return math.exp(u), slope
+        new = u + max(-1.0, min(1.0, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        g = excess(new)
+        if new != u and (g - f) / (new - u) < -1e-3:
+            slope = (g - f) / (new - u)
+        if f * g < 0 and abs(g) > 0.5 * abs(f):
+            u, f = (new, g) if g < 0 else (u, f)
+            break
+        u, f = new, g
+    # Not a smooth crossing: bracket it.
+    low, high = (
+        _away(excess, u, -1, "every scale of this law meets"),
+        _away(excess, u, 1, "no scale of this law meets"),
+    )
+    return math.exp(safe_root(excess, low, high, xtol=1e-14 if safe else 1e-9)), slope
+
+
+def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
+    """Step up until the excess is not positive, or down until it is."""
+    width = 0.02
+    while (excess(u) > 0) == (sign > 0):
+        u, width = u + sign * width, 2.5 * width
+        if width > 200:
+            raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
+    return u
+
+
+@dataclass
+class ShapeSearch:
+    """Minimises the cost over the shape, the scale following from the budget."""
+
+    make: Callable[[float, float], Any]
+    requirement: Requirement
+    cost: Callable[[Any], float]
+    deadline: Deadline
+    known: dict[float, tuple[float, float]] = field(default_factory=dict)
+    """Cost and scale of the shapes tried."""
+    spread: float = 0.0
+    slope: float | None = None
+
+    def __post_init__(self) -> None:
+        self.meter = self.requirement.meter()
+
+    def best(self, starts: tuple[float, ...]) -> tuple[float, float]:
+        """Try the starts in order, each scale beginning where the last ended; then Brent between the best's neighbours.
+
+        Returns
+        -------
+        shape, scale : float
+        """
+        for start in starts:
+            self.value(start)
+        shapes = sorted(self.known)
+        i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
+        self.spread = float(self.make(shapes[i], self.known[shapes[i]][1]).std())
+        if len(shapes) > 1:
+            # shapes range over decades: log(1 + shape) is the natural variable
+            low, high = (math.log1p(shapes[min(max(j, 0), len(shapes) - 1)]) for j in (i - 1, i + 1))
+            optimize.minimize_scalar(
+                lambda u: self.value(math.expm1(u)),
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 2e-4 * (high - low), "maxiter": 14},
+            )
+        shape = min(self.known, key=lambda s: self.known[s][0])
+        return shape, self.known[shape][1]
+
+    def value(self, shape: float) -> float:
+        """Cost of the law of this shape that spends the budget; past the deadline nothing new is tried."""
+        shape = float(shape)
+        if self.deadline.passed:
+            if not self.known:
+                raise SolverError("no law was found in time", solver="calibrate", status="time limit")
+            return math.inf
+        guess = self.requirement.guess
+        if self.spread > 0:
+            # keep the standard deviation: neighbouring shapes need nearly the same
+            ratio = self.spread / float(self.make(shape, guess).std())
+            guess = guess * ratio if 1e-3 < ratio < 1e3 else guess
+        elif not math.isfinite(self.meter(self.make(shape, guess))):
+            raise DesignError.of(
+                "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
+            )
+        scale, self.slope = scale_for(
+            lambda s: self.make(shape, s), self.meter, self.requirement, guess, slope=self.slope
+        )
+        law = self.make(shape, scale)
+        self.spread = float(law.std())
+        self.known[shape] = self.cost(law), scale
+        return self.known[shape][0]

@@ -1,0 +1,113 @@
+"""The exact evidence of an optimal-noise result: a private law, its cost, and multipliers that bound every noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pandas as pd
+
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.costs import law_cost, lower_costs
+from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.typing import Array, Indices
+
+__all__ = ["NoiseCertificate"]
+
+
+@serializable("noise-certificate")
+@dataclass(frozen=True, eq=False)
+class NoiseCertificate(Certificate):
+    """Exact evidence of an optimal-noise result.
+
+    Parameters
+    ----------
+    privacy : PureDP or ApproximateDP
+    sensitivity : float
+    loss : as in `OptimalNoise`
+    law : CellNoise
+    value : Fraction
+        Cost of the law (exact for absolute and squared losses, an upper bound for a callable).
+    lower_bound : Fraction
+        What the multipliers prove.
+    cells : int
+        Cells per sensitivity of the bound's lattice.
+    shifts : ndarray of int
+        Signed shifts that carry multipliers.
+    psi : ndarray, shape (shifts, cells of the line)
+        The multipliers.
+    totals : ndarray
+        Their caps.
+    mirrored : bool
+        Whether each stands for its mirror image too.
+    """
+
+    privacy: PureDP | ApproximateDP
+    sensitivity: float
+    loss: Any
+    law: CellNoise
+    value: Fraction
+    lower_bound: Fraction
+    cells: int
+    shifts: Indices
+    psi: Array
+    totals: Array
+    mirrored: bool
+
+    @property
+    def delta(self) -> Fraction:
+        """δ of the requirement."""
+        return Fraction(getattr(self.privacy, "delta", 0.0))
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """The problem in exact numbers, and what is claimed of it."""
+        return {
+            "epsilon": Fraction(self.privacy.epsilon),
+            "delta": self.delta,
+            "sensitivity": Fraction(self.sensitivity),
+            "loss": self.loss,
+            "value": self.value,
+            "lower bound": self.lower_bound,
+        }
+
+    def proved_bound(self) -> Fraction:
+        """The lower bound that follows from the multipliers."""
+        multipliers = [
+            Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
+        ]
+        n, length = self.cells, self.psi.shape[1]
+        reach = (length - 1) // 2 + n + 1
+        costs = lower_costs(Loss.of(self.loss), -reach, reach, Fraction(self.sensitivity) / n)
+        return weak_duality(
+            costs,
+            multipliers,
+            shift=n,
+            epsilon=self.privacy.epsilon,
+            delta=float(self.delta),
+            mirrored=self.mirrored,
+        )
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy, reach, value and lower bound, recomputed from statement, law and multipliers."""
+        loss = Loss.of(self.loss)
+        exact = PROVED if loss.function is None else RECOMPUTED
+        law = self.law
+        spare = self.delta - law.exact_delta(self.privacy.epsilon)
+        reach = Fraction(law.width) * law.cells_per_shift - Fraction(self.sensitivity)
+        dearer = self.value - law_cost(law, loss)
+        below = self.proved_bound() - self.lower_bound
+        return check_table(
+            [
+                (f"delta at epsilon = {self.privacy.epsilon:g}", PROVED, float(spare), spare >= 0),
+                ("shifts up to the sensitivity", PROVED, float(reach), reach >= 0),
+                ("value", exact, float(dearer), dearer >= 0),
+                ("lower bound", exact, float(below), below >= 0),
+            ]
+        )

@@ -90,7 +90,7 @@ class OptimalQuantizerResult(QuantizerResult):
             return self
         report = self.solver_report
         if report.status in (Status.OPTIMAL, Status.GAP):
-            report = replace(report, status=Status.FEASIBLE)
+            report = replace(report, status=searched.status)
         return replace(
             self,
             design=design,

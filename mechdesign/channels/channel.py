@@ -81,7 +81,7 @@ def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[i
 
 
 class Response:
-    """What every channel offers; subclasses give `size`, `outputs`, `space`, the matrix or transforms, and `report`."""
+    """What every channel offers; subclasses give `size`, `outputs`, `space`, the matrix or transforms, and `integers`."""
 
     space: MetricSpace | None
     epsilon: float
@@ -113,10 +113,10 @@ class Response:
 
     def measured(self, space: MetricSpace | None) -> MetricSpace:
         """Return `space`, the channel's own where None is given, or raise a `DesignError` where it does not fit."""
-        found = self.space if space is None else space
+        found = self.space if space is None else instance("space", space, MetricSpace)
         if found is None:
             raise DesignError("space: this channel has none; use metric_loss(space)")
-        if instance("space", found, MetricSpace).size != self.size:
+        if found.size != self.size:
             raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
         return found
 
@@ -144,15 +144,21 @@ class Response:
 
         S_A is 1 where the space has no clusters or only one.
         """
-        matrix, inverse = self.dense, self.inverse
+        space, matrix, inverse = self.measured(space), self.dense, self.inverse
         points = float((matrix @ (inverse**2).sum(axis=1)).max())
         if space.kind != "clustered" or space.shape[0] == 1:
             return points, 1.0
         sums = inverse.reshape(len(inverse), *space.shape).sum(axis=-1)
         return points, float((matrix @ (sums**2).sum(axis=1)).max())
 
-    def report(self, items: Indices, source: Simulation | Deployment) -> Indices:
-        """Draw a report for every item, shape (N,), with the randomness of `source`."""
+    def drawn(self, items: ArrayLike, source: Simulation | Deployment) -> Indices:
+        """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
+        held = indices("items", items, self.size)
+        return self._report(held.ravel(), instance("source", source, Simulation, Deployment)).reshape(
+            held.shape
+        )
+
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         return source.choose(self, items)
 
     def cumulative(self, row: int) -> Array:
@@ -172,16 +178,14 @@ class Response:
         items : int or array of int
         rng : int or numpy Generator, optional
         """
-        held = indices("items", items, self.size)
-        return self.report(held.ravel(), Simulation(rng)).reshape(held.shape)
+        return self.drawn(items, Simulation(rng))
 
     def release(self, items: ArrayLike) -> Indices:
         """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
 
         Integer weights and random words decide; no floating-point number takes part.
         """
-        held = indices("items", items, self.size)
-        return self.report(held.ravel(), Deployment()).reshape(held.shape)
+        return self.drawn(items, Deployment())
 
 
 @serializable("channel")
@@ -230,8 +234,8 @@ class Channel(Response):
         if (np.abs(sums - 1) > 1e-6).any():
             row = int(np.abs(sums - 1).argmax())
             raise DesignError(f"matrix: row {row} sums to {sums[row]!r}; divide every row by its sum first")
+        settle(self, matrix=matrix)
         if self.space is not None:
-            settle(self, matrix=matrix)
             self.measured(self.space)
         if self.weights is not None:
             weights = integer_weights(self.weights)
@@ -272,7 +276,7 @@ class Channel(Response):
         return metric_loss(self.matrix, self.measured(space).distances, self.weights)
 
     @cached_property
-    def epsilon(self) -> float:
+    def epsilon(self) -> float:  # type: ignore[override]
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
         return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights)
 
@@ -362,11 +366,8 @@ def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:
         rows = tuple(tuple(map(index, row)) for row in given)
     except TypeError:
         raise DesignError.of("weights", given, "must be rows of integers") from None
-    if (
-        len({(len(row), sum(row)) for row in rows}) != 1
-        or min(map(min, rows), default=-1) < 0
-        or not sum(rows[0])
-    ):
+    same = len({(len(row), sum(row)) for row in rows}) == 1
+    if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
         raise DesignError("weights: must be non-negative integers with the same total in every row")
     return rows
 

@@ -151,6 +151,7 @@ class HadamardResponse(Response):
         return np.asarray(constant.sum(axis=-1, keepdims=True) + walsh_hadamard(linear)[..., 1 : n + 1])
 
     def second_moments(self, space: MetricSpace) -> tuple[float, float]:
+        space = self.measured(space)
         groups = space.shape[0] if space.kind == "clustered" else 1
         means, c, n = self._row_means(), 1 / self.contrast, self.size
         points = c * c * n * (1 - means**2) + 1 / n
@@ -170,7 +171,7 @@ class HadamardResponse(Response):
         """Weights of a preferred report and of another, the same for all rows."""
         return self.levels
 
-    def report(self, items: Indices, source: Simulation | Deployment) -> Indices:
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         wanted = source.choose(self, np.zeros_like(items))
         return self._place(items, source.below(self.outputs // 2, items.size), wanted)
 

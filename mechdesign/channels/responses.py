@@ -36,7 +36,7 @@ TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before roun
 
 def level(loss: Fraction) -> int:
     """The least integer proved to be at least ``TOP · exp(-loss)``."""
-    return min(TOP, math.ceil(TOP / exp_lower(loss)))
+    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_lower(loss)))  # e^{-70} of TOP is below 1
 
 
 @serializable("clustered-response")
@@ -198,7 +198,8 @@ class ClusteredResponse(Response):
         :math:`Q W Q` has the diagonal :math:`(1 + (g-1)/λ_2^2)/g`. In one cluster all points are alike, and any
         grouping of them has the same closed form.
         """
-        clustered, n = space.kind == "clustered", self.size
+        space, n = self.measured(space), self.size
+        clustered = space.kind == "clustered"
         between, inside = self.eigenvalues
         if self.space.shape[0] == 1:
             clusters, between = (space.shape[0] if clustered else 1), inside
@@ -215,7 +216,7 @@ class ClusteredResponse(Response):
         (clusters, size), (own, near, far) = self.space.shape, self.levels
         return own, (size - 1) * near, (clusters - 1) * size * far
 
-    def report(self, items: Indices, source: Simulation | Deployment) -> Indices:
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         clusters, size = self.space.shape
         cluster, point = np.divmod(items, size)
         outcome = source.choose(self, np.zeros_like(items))

@@ -31,7 +31,7 @@ def norm_order(value: Any) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
         order = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         order = math.nan
     if order not in (1.0, 2.0, math.inf):
         raise DesignError.of("norm", value, "must be 1, 2 or inf")

@@ -25,6 +25,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
@@ -63,6 +64,7 @@ def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
     >>> emd([0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], MetricSpace.clustered(2, 2, within=0.1))
     0.5
     """
+    instance("space", space, MetricSpace)
     left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
     check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
     gap = np.asarray(left - right)
@@ -93,6 +95,7 @@ def emd_multisets(xs: ArrayLike, ys: ArrayLike, space: MetricSpace) -> Any:
     >>> emd_multisets([0, 0, 2], [0, 1, 2], MetricSpace.grid(1, 3))
     0.3333333333333333
     """
+    instance("space", space, MetricSpace)
     left, right = space.indices(xs, name="xs"), space.indices(ys, name="ys")
     if left.ndim == 0 or right.ndim == 0:
         raise DesignError("xs, ys: must be collections of point indices, not single indices")

@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, one_of, positive, settle, whole
+from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle, whole
 from mechdesign.spaces.geometry import (
     EARTH_RADIUS_KM,
     check_distances,
@@ -281,13 +281,13 @@ class MetricSpace:
 
     def same_metric(self, other: MetricSpace) -> bool:
         """Whether the points of another space have these distances; seen without a matrix where both are alike."""
-        if self is other or self.size != other.size:
+        if self is other or instance("other", other, MetricSpace).size != self.size:
             return self is other
         if self.kind == other.kind == "clustered":
             mine, theirs = ((s.shape, s.within, s.across) for s in (self, other))
             return mine == theirs
-        if self.kind == other.kind == "line" and np.array_equal(self.points, other.points):
-            return True
+        if self.kind == other.kind == "line" and self.points is not None and other.points is not None:
+            return np.array_equal(self.points, other.points)
         return np.array_equal(self.distances, other.distances)
 
     @cached_property

@@ -67,7 +67,7 @@ def simplex_projection(estimate: ArrayLike, space: MetricSpace | None = None) ->
     """
     held = np.atleast_1d(array("estimate", estimate, ndim=None))
     ones = np.ones(held.shape[:-1])
-    if space is None or space.kind != "clustered":
+    if space is None or instance("space", space, MetricSpace).kind != "clustered":
         return _project(held, ones)
     if held.shape[-1] != space.size:
         raise DesignError.of("estimate", held.shape, f"must have one entry per point ({space.size})")

@@ -100,14 +100,14 @@ class ItemwiseRelease:
     """
 
     space: MetricSpace
-    alpha: float | None = None
+    alpha: float = None  # type: ignore[assignment]
     delta: float = 0.0
     items: int = 1
     users: int = 1
     model: str = "central"
     accounting: str = "numerical"
-    item_alpha: float | None = None
-    channel: Response | None = None
+    item_alpha: float = None  # type: ignore[assignment]
+    channel: Response = None  # type: ignore[assignment]
     radius: float | None = None
 
     def __post_init__(self) -> None:
@@ -178,7 +178,6 @@ class ItemwiseRelease:
     @cached_property
     def guarantee(self) -> EMDPrivacy | DiscreteEMDPrivacy:
         """What the release satisfies: discrete where a `radius` was given."""
-        assert self.alpha is not None
         delta = 0.0 if self.accounting == "composition" else self.delta
         if self.radius is not None:
             return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
@@ -199,7 +198,7 @@ class ItemwiseRelease:
             Reports in random order, shape (users · items,) centrally, the shape of `datasets` locally.
         """
         items, source = self._items(datasets), Simulation(rng)
-        reports = self.channel.report(items.ravel(), source).reshape(items.shape)
+        reports = self.channel.drawn(items, source)
         if self.model == "central":
             return source.rng.permutation(reports.ravel())
         return source.rng.permuted(reports, axis=-1)
@@ -207,7 +206,7 @@ class ItemwiseRelease:
     def release(self, datasets: ArrayLike) -> Indices:
         """The same from the operating system's randomness: the channel's exact law, a uniform order."""
         items, source = self._items(datasets), Deployment()
-        reports = self.channel.report(items.ravel(), source).reshape(items.shape)
+        reports = self.channel.drawn(items, source)
         if self.model == "central":
             return reports.ravel()[source.order(1, reports.size)[0]]
         rows = reports.reshape(-1, self.items)

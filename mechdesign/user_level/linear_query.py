@@ -20,7 +20,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import norm_order
 from mechdesign.problem.checks import array, instance, positive, settle
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array
 
 __all__ = ["LinearQuery"]
@@ -68,20 +68,21 @@ class LinearQuery:
     @classmethod
     def average(cls, space: MetricSpace) -> LinearQuery:
         """The average of the items' coordinates: f(x) = x."""
-        if space.points is None:
+        if instance("space", space, MetricSpace).points is None:
             raise DesignError.of("space", space.kind, "has no coordinates to average; give values yourself")
         return cls(space, space.points, "average")
 
     @classmethod
     def distance_to(cls, space: MetricSpace, point: int) -> LinearQuery:
         """The average distance to one point of the space; 1-Lipschitz."""
-        return cls(space, space.distances_from(space.indices(point, name="point").flat[0]), "distance")
+        at = int(instance("space", space, MetricSpace).indices(point, name="point").flat[0])
+        return cls(space, space.distances_from(at), "distance")
 
     @classmethod
     def region(cls, space: MetricSpace, members: ArrayLike, *, bandwidth: float) -> LinearQuery:
         """The share of items in a region, smoothed: f(x) = max(0, 1 − d(x, region)/bandwidth)."""
         width = positive("bandwidth", bandwidth)  # a sharp region is not Lipschitz
-        inside = np.unique(space.indices(members, name="members"))
+        inside = np.unique(instance("space", space, MetricSpace).indices(members, name="members"))
         nearest = np.min([space.distances_from(x) for x in inside], axis=0)
         return cls(space, np.maximum(0.0, 1 - nearest / width), "region")
 
@@ -90,14 +91,14 @@ class LinearQuery:
         cls, space: MetricSpace, matrix: ArrayLike, *, features: ArrayLike | None = None
     ) -> LinearQuery:
         """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
-        if features is None and space.points is None:
+        if features is None and instance("space", space, MetricSpace).points is None:
             raise DesignError.of(
                 "features", None, "the space has no coordinates; give features of every point"
             )
         phi = array("features", space.points if features is None else features, ndim=None)
         v = np.atleast_2d(array("matrix", matrix, ndim=None))
         if phi.ndim != 2 or v.ndim != 2 or v.shape[1] != phi.shape[1]:
-            raise DesignError.of("matrix", v.shape, f"must have one column per feature ({phi.shape[-1]})")
+            raise DesignError.of("matrix", v.shape, f"must have one column per feature, {phi.shape}[1]")
         return cls(space, phi @ v.T, "embedding")
 
     @classmethod
@@ -115,6 +116,7 @@ class LinearQuery:
     @classmethod
     def histogram(cls, space: MetricSpace) -> LinearQuery:
         """The histogram itself: f(x) is the x-th unit vector."""
+        check_size(instance("space", space, MetricSpace).size)
         return cls(space, np.eye(space.size), "histogram")
 
     # ------------------------------------------------------------------

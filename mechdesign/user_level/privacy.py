@@ -30,7 +30,16 @@ from numpy.typing import ArrayLike
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import (
+    array,
+    instance,
+    non_negative,
+    one_of,
+    positive,
+    probability,
+    settle,
+    whole,
+)
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
 
@@ -137,11 +146,11 @@ class ItemPrivacy:
 
     def item_level(self, space: MetricSpace) -> ApproximateDP:
         """Local DP of one item, whatever the other: ε = α · diameter."""
-        return ApproximateDP(self.alpha * space.diameter, 0.0)
+        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, 0.0)
 
     def composed(self, items: int) -> EMDPrivacy:
         """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        return EMDPrivacy(self.alpha * whole("items", items, 1))
+        return EMDPrivacy(self.alpha * whole("items", items, 1, 1 << 53))
 
 
 @serializable("emd-privacy")
@@ -182,7 +191,7 @@ class EMDPrivacy:
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
         """Implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
-        return ApproximateDP(self.alpha * space.diameter, self.delta)
+        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, self.delta)
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
         """The weaker discrete definition: pairs with EMD ≤ r have ε ≤ αr."""
@@ -225,6 +234,8 @@ class DiscreteEMDPrivacy:
     def at(self, emd: float) -> tuple[float, float]:
         """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
         ratio = non_negative("emd", emd) / self.radius
+        if not math.isfinite(ratio):
+            raise DesignError.of("emd", emd, "is too many steps of the radius")
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
         epsilon = self.alpha * self.radius
         if steps > 1 and self.sizes == "bounded":
@@ -240,7 +251,7 @@ class DiscreteEMDPrivacy:
         DesignError
             Group privacy has driven δ to 1: nothing is implied.
         """
-        epsilon, delta = self.at(space.diameter)
+        epsilon, delta = self.at(instance("space", space, MetricSpace).diameter)
         if delta >= 1:
             grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
             raise DesignError.of("delta", self.delta, grown)

@@ -21,7 +21,6 @@ It holds in both models: in the central one only one user's draws change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -136,6 +135,7 @@ class SamplingReduction:
     def drawn(self, datasets: Any, source: Simulation | Deployment) -> Indices:
         """Draw with the randomness of `source`."""
         rows = []
+        instance("source", source, Simulation, Deployment)
         for user, items in enumerate(_collection(datasets)):
             own = indices(f"datasets[{user}]", items, 1 << 53)
             if own.ndim != 1:
@@ -183,12 +183,13 @@ class ReducedRelease:
     failure: float = 1e-8
 
     def __post_init__(self) -> None:
-        if isinstance(instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease), ItemwiseRelease):
-            if self.mechanism.radius is not None:
+        held: Any = instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease)
+        if isinstance(held, ItemwiseRelease):
+            if held.radius is not None:
                 raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
-            if self.samples not in (None, self.mechanism.items):
-                raise DesignError.of("samples", self.samples, f"must be its items, {self.mechanism.items}")
-            settle(self, samples=self.mechanism.items)
+            if self.samples not in (None, held.items):
+                raise DesignError.of("samples", self.samples, f"must be its items, {held.items}")
+            settle(self, samples=held.items)
         elif self.samples is None:
             raise DesignError.of("samples", None, "say how many items each user draws")
         _ = self.reduction
@@ -196,15 +197,19 @@ class ReducedRelease:
     @property
     def space(self) -> MetricSpace:
         """The mechanism's metric space."""
-        linear = isinstance(self.mechanism, LinearRelease)
-        return self.mechanism.query.space if linear else self.mechanism.space
+        held = self.mechanism
+        return held.query.space if isinstance(held, LinearRelease) else held.space
 
     @cached_property
     def reduction(self) -> SamplingReduction:
         """The sampling step."""
         bounded = self.mechanism.guarantee
         assert self.samples is not None and isinstance(bounded, EMDPrivacy)
-        given = {"delta": bounded.delta, "diameter": self.space.diameter, "model": bounded.model}
+        given: dict[str, Any] = {
+            "delta": bounded.delta,
+            "diameter": self.space.diameter,
+            "model": bounded.model,
+        }
         return SamplingReduction(bounded.alpha, self.radius, self.samples, self.failure, **given)
 
     @property
@@ -230,11 +235,14 @@ class ReducedRelease:
         return self.space.histogram(drawn) if isinstance(self.mechanism, LinearRelease) else drawn
 
 
-def _collection(datasets: Any) -> Any:
-    """`datasets`, or a `DesignError` where it is no collection."""
-    if not isinstance(datasets, Iterable) or isinstance(datasets, str):
-        raise DesignError.of("datasets", datasets, "must hold one collection of point indices per user")
-    return datasets
+def _collection(datasets: Any) -> list[Any]:
+    """The users' collections, or a `DesignError`."""
+    try:
+        return list(datasets)
+    except TypeError:
+        raise DesignError.of(
+            "datasets", datasets, "must hold one collection of point indices per user"
+        ) from None
 
 
 def _kl(a: float, r: float) -> float:

@@ -129,12 +129,13 @@ def test_transforms_equal_the_matrices(response) -> None:
         assert np.allclose(response.unbias_squares(reports), reports @ response.inverse**2, atol=1e-10)
 
 
-@given(
-    st.integers(1, 5), st.integers(1, 5), st.floats(0.01, 1.0), st.floats(1e-3, 60.0)
-)  # fmt: skip
-def test_metric_response_is_private_exactly(clusters: int, size: int, within: float, alpha: float) -> None:
-    if clusters * size < 2:
-        return
+# Shapes of clustered spaces with two points or more.
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5)).filter(lambda shape: shape != (1, 1))
+
+
+@given(SHAPES, st.floats(0.01, 1.0), st.floats(1e-3, 60.0))
+def test_metric_response_is_private_exactly(shape: tuple[int, int], within: float, alpha: float) -> None:
+    clusters, size = shape
     space = MetricSpace.clustered(clusters, size, within=within)
     response = ClusteredResponse(space, alpha)
     own, near, far = response.levels

@@ -110,11 +110,11 @@ class ChannelCertificate(Certificate):
         weights = integer_weights(self.weights)
         n, k, t = len(weights), len(weights[0]), len(np.atleast_1d(self.multipliers))
         shapes = {"distances": (n, n), "prior": (n,), "loss": (n, k), "multipliers": (t,), "triples": (t, 3)}
-        equalities = (self.inputs, self.reports, self.free)
+        equalities: list[Any] = [self.inputs, self.reports, self.free]
         if any(part is not None for part in equalities):
             if any(np.ndim(part) != 2 for part in equalities):
                 raise DesignError("inputs, reports, free: must be given together, as matrices")
-            j = np.shape(self.free)[1]
+            j = np.shape(equalities[2])[1]
             shapes |= {"inputs": (n, j), "reports": (k, j), "free": (n, j)}
         for name, shape in shapes.items():
             held = array(name, getattr(self, name), ndim=len(shape), empty=True)

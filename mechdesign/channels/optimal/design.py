@@ -39,7 +39,7 @@ from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, positive, settle
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model, Status
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
@@ -165,8 +165,9 @@ class MetricChannel(Design):
             self.space, pair_orbits(n, k, generators), pair_orbits(n, n, generators), self.spanner
         )
 
-    def model(self, *, symmetry: bool = True) -> Model:
+    def model(self, *, symmetry: bool = True, **options: Any) -> Model:
         """The linear program, with one variable per orbit of (item, report)."""
+        refuse_unknown(options, "there is symmetry")
         rows = self.rows(symmetry=symmetry)
         return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch).model()
 

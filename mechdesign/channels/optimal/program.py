@@ -141,6 +141,7 @@ class ChannelProgram:
             kept = np.concatenate([kept, broken])
         if not program.x.size:
             raise SolverError("nothing was found within the time limit", solver=name, status="limit")
+        assert program.compiled is not None
         equal, dual = program.compiled.equalities, program.row_dual
         duals = np.zeros(count)
         duals[kept[: len(dual) - equal]] = -dual[equal:]  # rows that came after the last solve have none

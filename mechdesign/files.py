@@ -79,6 +79,7 @@ KINDS: dict[str, str] = {
     "optm": "mechdesign.quantizers.optm.design",
     "optm-search": "mechdesign.quantizers.optm.grid_search",
     "optm-search-result": "mechdesign.quantizers.optm.grid_search",
+    "pairwise-privacy": "mechdesign.quantizers.metric.notion",
     "prior-clipped": "mechdesign.problem.priors",
     "prior-law": "mechdesign.problem.priors",
     "prior-samples": "mechdesign.problem.priors",

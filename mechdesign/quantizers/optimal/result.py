@@ -103,6 +103,10 @@ class OptimalQuantizerResult(QuantizerResult):
             any_outputs_bound=searched.any_outputs_bound,
         )
 
+    def recomputed(self) -> float:
+        worst = self.design.objective != "mean"
+        return self.mechanism.worst_case_loss(self.design.loss)[0] if worst else super().recomputed()
+
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
 

@@ -120,8 +120,8 @@ class ParameterSearch(Design):
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         if law is None:
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
-        exact = replace(Quantizer.of_law(law), selection=best.mechanism.selection)
-        certificate = QuantizerCertificate(law, self.privacy.epsilon)
+        exact = Quantizer.of_law(law, best.mechanism.selection)
+        certificate = QuantizerCertificate.of(self, law, best.value)
         return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:

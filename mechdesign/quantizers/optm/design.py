@@ -229,7 +229,7 @@ class OPTM(Design):
             lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
-            certificate=None if law is None else QuantizerCertificate(law, self.privacy.epsilon),
+            certificate=None if law is None else QuantizerCertificate.of(self, law, value, bound),
             duals=audit[["family", "index", "dual"]],
             model_audit=audit,
             rise=(value - before) / before,

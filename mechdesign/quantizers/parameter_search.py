@@ -62,7 +62,7 @@ class ParameterSearch(Design):
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
 
-    def model(self) -> Any:
+    def model(self, **options: Any) -> Any:
         """There is none: members are in closed form, and their parameters are searched."""
         raise DesignError(f"{type(self).__name__} is a search over closed forms: it has no program")
 

@@ -19,7 +19,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -135,8 +135,9 @@ class OPTM(Design):
             separate=self.families == "separate",
         )
 
-    def model(self, low: Any = None, high: Any = None) -> solvers.Model:
+    def model(self, *, low: Any = None, high: Any = None, **options: Any) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
+        refuse_unknown(options, "model() takes low and high")
         m = len(self.bins)
         default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
         pair = _checked_pair([d if b is None else b for b, d in zip((low, high), default)], m)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -173,9 +174,9 @@ class PrivacyRows:
         """Coefficients of "upper − e^ε lower", a term each."""
         return self.factors(low, high) * np.where(self.smallest, -np.exp(epsilon), 1.0)
 
-    def sides(self, q: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    def sides(self, q: Array, low: Array, high: Array) -> tuple[Any, Any]:
         """Upper and lower forms of every row at `q`."""
         value = self.factors(low, high) * q[self.unknown]
         count = len(self.labels)
-        upper, lower = (np.bincount(self.row[s], value[s], count) for s in (~self.smallest, self.smallest))
-        return upper, lower
+        upper = np.bincount(self.row[~self.smallest], value[~self.smallest], count)
+        return upper, np.bincount(self.row[self.smallest], value[self.smallest], count)

@@ -291,8 +291,10 @@ def law_integrals(
         share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
         left, right = share * left, share * right
         size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))
-        error = np.abs(left + right - coarse) / np.where(size > 0, size, 1.0)
-        error[error <= 1e-13] = 0.0
+        # A component that cancels to nothing is known only to the rounding of what cancelled, the larger ones.
+        floor = 1e-13 * size + 2e-15 * float(size.max(initial=0.0))
+        error = np.abs(left + right - coarse)
+        error[error <= floor] = 0.0
         # Around kinks the error falls to a quarter; rounding in `function` stays, however fine the cells.
         total = error.sum(axis=0)
         stalled, before = np.where(total > 0.8 * before, stalled + 1, 0), total

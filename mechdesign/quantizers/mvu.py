@@ -38,6 +38,7 @@ from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.mvu_alphabets import AlphabetSearch
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import get, solve
@@ -137,7 +138,8 @@ class MVU(Design):
     def model(self, bins: Any = None, *, epsilon: float | None = None, **options: Any) -> Model:
         """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
         refuse_unknown(options, "model() takes bins and epsilon")
-        x, rho = self.inputs, math.exp(self.privacy.epsilon if epsilon is None else epsilon)
+        x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
+        rho = math.exp(min(epsilon, LARGEST_EPSILON))
         alphabet = self._spread if bins is None else np.asarray(bins, dtype=float)
         value = cp.Parameter(self.m, name="alphabet", value=alphabet)
         cost = cp.Parameter((len(x), self.m), name="cost", nonneg=True, value=self._cost(alphabet))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -120,10 +120,9 @@ class ParameterSearch(Design):
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         if law is None:
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
-        exact = replace(Quantizer.of_law(law), selection=best.mechanism.selection)
-        value = exact.expected_loss(self.prior, self.loss)
-        certificate = QuantizerCertificate.of(self, law, value)
-        return QuantizerResult(self, exact, value, None, report, notes, certificate)
+        exact = Quantizer.of_law(law, best.mechanism.selection)
+        certificate = QuantizerCertificate.of(self, law, best.value)
+        return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""

@@ -297,12 +297,19 @@ def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
     """The table of the search, the best design, the certified mechanism; all of it comes back from a file."""
     found = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve(progress=False)
     assert found.status is Status.FEASIBLE and found.lower_bound is None and found.certificate.verify()
-    assert found.value == pytest.approx(found.table["value"].min(), rel=1e-9) == pytest.approx(found.best.solve().value)
+    assert (
+        found.value
+        == pytest.approx(found.table["value"].min(), rel=1e-9)
+        == pytest.approx(found.best.solve().value)
+    )
     assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
     found.save(tmp_path / "search.json")
     again = md.load(tmp_path / "search.json")
     assert dumps(again) == dumps(found) and str(again) == str(found) and again.programs == 135
-    assert found.solver_report.seconds > 0 and len(OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).model().parameters) == 5
+    assert (
+        found.solver_report.seconds > 0
+        and len(OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).model().parameters) == 5
+    )
 
 
 def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
@@ -341,9 +348,9 @@ def test_heuristic_searches_never_say_optimal() -> None:
 
 def test_store_refuses_another_search(tmp_path: Path) -> None:
     store = tmp_path / "s.jsonl"
-    OPTMSearch(md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]).solve(
-        store=store
-    )
+    OPTMSearch(
+        md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
+    ).solve(store=store)
     with pytest.raises(md.ResultFormatError, match="another search"):
         OPTMSearch(
             md.PureDP(2.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]

@@ -30,8 +30,8 @@ Method = Callable[[FloorProblem, float, Array | None, Deadline], FloorSolution]
 def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, float] = (0.0, 1.0)) -> None:
     """Raise InfeasibleError, with the smallest feasible ε, unless the outermost outputs allow unbiasedness."""
     needed = smallest_epsilon(problem.bins, *problem.reach)
-    # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there.
-    if needed > epsilon * (1 + 4e-16):
+    # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there, and are checked exactly later.
+    if needed > epsilon * (1 + 1e-15) + 1e-15:
         first, last, lower, upper = (
             unit[0] + unit[1] * v for v in (problem.bins[0], problem.bins[-1], problem.lower, problem.upper)
         )

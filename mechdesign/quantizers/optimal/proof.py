@@ -81,7 +81,9 @@ def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float])
 def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array, price: float) -> tuple[Array, Array]:
     """L and M, which are affine where no output is passed."""
     w2 = problem.loss.squared + price
-    return lam - w2 * x * x, mu + 2 * w2 * x
+    # A hair lower, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
+    hair = 4e-16 * (problem.scale + price * problem.span**2)
+    return lam - w2 * x * x - hair, mu + 2 * w2 * x
 
 
 def _chords(problem: FloorProblem, chords: Chords, price: float, alone: bool) -> Array:

@@ -185,7 +185,8 @@ class BoxSearch:
         Boxes solved so far.
     """
 
-    lower_bound = duals = None
+    lower_bound: float | None = None
+    bound_duals: None = None
 
     def __init__(
         self,

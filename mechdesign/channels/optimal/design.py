@@ -223,14 +223,15 @@ class MetricChannel(Design):
         answers = [program.solve(solver, deadline, options)]
         if not certify:
             return self._uncertified(answers[0])
-        if program.rows.stretch > 1.0:
-            # The same edges with the whole budget are a relaxation: its duals bound the optimum, and its
-            # channel, repaired, is private too; measured on grids it is the better one where α is large.
-            answers.append(replace(program, alpha=self.alpha).solve(solver, deadline, options))
-        repaired = answers if self.equalities is None else answers[:1]  # a large repair costs the equalities
-        certificates = [self._certificate(program.rows, answer, answers[-1]) for answer in repaired]
-        best = min(certificates, key=lambda certificate: certificate.exact_value).claiming()
-        return self._certified(program.rows, best, answers, wanted)
+        # With a spanner, the same edges with the whole budget are a relaxation: its duals bound the optimum, and its
+        # channel, repaired, is private too; measured on grids it is the better one where α is large.
+        relaxed = replace(program, alpha=self.alpha)
+        bounds = answers if program.alpha == self.alpha else [relaxed.solve(solver, deadline, options)]
+        certificate = self._best(program.rows, answers, bounds)
+        if solver is None and not self._reached(certificate, wanted) and program.alpha == self.alpha:
+            answers += relaxed.again(answers[0].report.solver, deadline)
+            certificate = self._best(program.rows, answers, answers)
+        return self._certified(program.rows, certificate, [*answers, *bounds], wanted)
 
     def _deadline(self, time_limit: float | None, certify: bool) -> Deadline:
         """When the solver must stop, so that what follows is done in time."""
@@ -251,47 +252,65 @@ class MetricChannel(Design):
             "reports": reports,
         }
 
-    def _certificate(self, rows: PrivacyRows, primal: Answer, bound: Answer) -> ChannelCertificate:
-        merged = self.merged
-        weights = private_weights(primal.matrix, merged.space.distances, self.alpha, merged.cost)
-        triples, multipliers = merged.multipliers(
-            self.space, self.alpha, self.cost, *spread_multipliers(rows, bound.multipliers)
+    def _best(self, rows: PrivacyRows, primals: list[Answer], bounds: list[Answer]) -> ChannelCertificate:
+        """The best channel among the answers, repaired, with the best of the lower bounds that their duals prove."""
+        if rows.stretch > 1.0 and self.equalities is None:  # a large repair costs the equalities
+            primals = [*primals, *bounds]
+        merged, distances = self.merged, self.merged.space.distances
+        proofs = [self._multipliers(rows, answer) for answer in bounds] + [self._multipliers(rows, None)]
+        channels = [
+            ChannelCertificate(
+                weights=merged.rows(private_weights(answer.matrix, distances, self.alpha, merged.cost)),
+                **self.question,
+                **proofs[0],
+            )
+            for answer in primals
+        ]
+        best = min(channels, key=lambda certificate: certificate.exact_value)
+        proved = [best, *(replace(best, **proof) for proof in proofs[1:])]
+        return max(proved, key=lambda certificate: certificate.exact_bound).claiming()
+
+    def _multipliers(self, rows: PrivacyRows, answer: Answer | None) -> dict[str, Any]:
+        """Multipliers for the certificate from an answer's; none, which prove something too, from None."""
+        held = np.zeros(len(rows.high)) if answer is None else answer.multipliers
+        triples, values = self.merged.multipliers(
+            self.space, self.alpha, self.cost, *spread_multipliers(rows, held)
         )
-        return ChannelCertificate(
-            weights=merged.rows(weights),
-            triples=triples,
-            multipliers=multipliers,
-            free=bound.free,
-            **self.question,
-        )
+        free = None if self.equalities is None else np.zeros_like(self.equalities[0])
+        return {
+            "triples": triples,
+            "multipliers": values,
+            "free": free if answer is None else answer.free,
+        }
+
+    def _reached(self, certificate: ChannelCertificate, wanted: float) -> bool:
+        """Whether value and lower bound are as close as wanted, or closer than doubles resolve the losses."""
+        resolved = 1e-15 * float(np.abs(self.losses).max())
+        return certificate.value - certificate.lower_bound <= max(wanted * abs(certificate.value), resolved)
 
     def _certified(
         self, rows: PrivacyRows, certificate: ChannelCertificate, answers: list[Answer], wanted: float
     ) -> ChannelResult:
         table = certificate.checks()
         notes = tuple(f"not certified: {claim}" for claim in table["claim"][~table["holds"]])
-        difference = certificate.value - certificate.lower_bound
         if notes:
             status = Status.UNCERTIFIED
         elif any(answer.report.status is Status.LIMIT for answer in answers):
             status = Status.LIMIT
-        elif difference <= max(wanted * certificate.value, 1e-15 * float(np.abs(self.losses).max())):
-            status = Status.OPTIMAL
         else:
-            status = Status.GAP
+            status = Status.OPTIMAL if self._reached(certificate, wanted) else Status.GAP
         if rows.stretch > 1.0:
             notes += (
                 f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
                 "all α-private channels",
             )
+        seconds = sum(answer.report.seconds for answer in set(answers))
         return ChannelResult(
             design=self,
             mechanism=Channel.from_weights(certificate.weights, self.space),
             value=certificate.value,
             lower_bound=certificate.lower_bound,
-            solver_report=replace(
-                answers[0].report, status=status, seconds=sum(answer.report.seconds for answer in answers)
-            ),
+            solver_report=replace(answers[0].report, status=status, seconds=seconds),
             notes=notes,
             certificate=certificate,
         )

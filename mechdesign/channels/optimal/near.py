@@ -53,7 +53,9 @@ class Merged:
         least = np.full((count, count), np.inf)
         np.minimum.at(least, labels, first.T)
         np.fill_diagonal(least, 0.0)
-        paths = csgraph.shortest_path(np.minimum(least, least.T), directed=False)
+        paths = np.minimum(least, least.T)
+        for middle in range(count):
+            paths = np.minimum(paths, paths[:, middle, None] + paths[middle])
         merged = np.zeros((count, cost.shape[1]))
         np.add.at(merged, labels, cost)
         return cls(MetricSpace(kind="matrix", matrix=paths, shape=(count,)), merged, labels)

@@ -132,6 +132,13 @@ class ChannelProgram:
                 "reports' values reach further beyond the query's range"
             ) from None
 
+    def again(self, solver: str, deadline: Deadline) -> list[Answer]:
+        """What HiGHS's other method says, after `solver` left a gap: an answer, or none."""
+        try:
+            return [self.solve("highs" if solver == "highs-ipm" else "highs-ipm", deadline, {})]
+        except SolverError:
+            return []
+
     def _grown(self, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> Answer:
         started, count = time.perf_counter(), len(self.rows.high)
         kept = np.arange(count) if count <= _MANY else self.rows.thin()

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import stats
+
+from mechdesign.accounting.arguments import excess
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.typing import Array
 
 __all__ = [
     "Clones",
@@ -32,18 +35,19 @@ CELLS = 1024  # blocks of the clone count C; more would not change six digits
 class Clones:
     """Binned law of the clone count: `counts` (lowest of each block) and `weights` (summing to at least 1)."""
 
-    counts: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    counts: Array
+    weights: Array
 
     @classmethod
-    def build(cls, total: int, item_epsilon: float, negligible: float = NEGLIGIBLE) -> Clones:
+    def build(cls, total: int, item_epsilon: float) -> Clones:
+        """The clone count among `total` items whose channel loses at most `item_epsilon`."""
         others, share = total - 1, math.exp(-item_epsilon)
         if others == 0 or share == 0.0:
             return cls(np.zeros(1), np.ones(1))
         law = stats.binom(others, min(share, 1.0))
         # Where the tails become negligible; SciPy's isf goes through 1 − q, which is 1 for such q.
-        low = _first(lambda c: float(law.cdf(c)) > negligible, others)
-        high = _first(lambda c: float(law.sf(c)) <= negligible, others)
+        low = _first(lambda c: float(law.cdf(c)) > NEGLIGIBLE, others)
+        high = _first(lambda c: float(law.sf(c)) <= NEGLIGIBLE, others)
         edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
         starts, ends = edges[:-1], edges[1:] - 1
         lower, upper = law.cdf(ends), law.sf(starts - 1)
@@ -111,14 +115,7 @@ def smallest_level(failure: Callable[[float], float], delta: float) -> float | N
     if first is None or first == 0:
         return None if first is None else levels[0]
     low, high = levels[first - 1], levels[first]
-    excess = lambda s: math.log(min(failure(s), 1e300) / delta)  # noqa: E731
-    if excess(high) < 0:
-        root, step = optimize.brentq(excess, low, high, xtol=1e-12 * high, rtol=1e-12), 1e-11
-        while root * (1 + step) < high:
-            if failure(root * (1 + step)) <= delta:
-                return root * (1 + step)
-            step *= 4
-    return high
+    return safe_root(lambda s: excess(failure(s), delta), low, high, xtol=1e-12 * high, rtol=1e-12)
 
 
 def lower_level(failure: Callable[[float], float], delta: float, level: float) -> float:

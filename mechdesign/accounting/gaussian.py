@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from mechdesign.accounting.arguments import levels
 from mechdesign.errors import DesignError
+from mechdesign.typing import Array
 
 __all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile"]
 
@@ -65,6 +67,15 @@ def _log_positive(epsilon: np.ndarray, mu: np.ndarray) -> np.ndarray:
     return out
 
 
+def _flat(name: str, a: Array, b: Array) -> tuple[tuple[int, ...], Array, Array]:
+    """Broadcast two arguments; return their shape and both of them flat."""
+    try:
+        both = np.broadcast_arrays(a, b)
+    except ValueError:
+        raise DesignError.of(name, b, f"must fit the shape {a.shape} of epsilon") from None
+    return both[0].shape, both[0].ravel(), both[1].ravel()
+
+
 def gaussian_log_profile(epsilon: Any, mu: Any) -> Any:
     r"""Return :math:`\log\varphi_\varepsilon(\mu)`: right where the profile itself underflows.
 
@@ -89,15 +100,10 @@ def gaussian_log_profile(epsilon: Any, mu: Any) -> Any:
     >>> round(gaussian_log_profile(1.0, 0.02), 3)
     -1262.156
     """
-    e = np.asarray(epsilon, dtype=float)
-    m = np.asarray(mu, dtype=float)
-    if not np.all(e >= 0):
-        raise DesignError.of("epsilon", epsilon, "must be non-negative")
-    if not (np.all(m > 0) and np.all(np.isfinite(m))):
+    e, m = levels("epsilon", epsilon), levels("mu", mu, above_zero=True)
+    if not np.all(np.isfinite(m)):
         raise DesignError.of("mu", mu, "must be positive and finite")
-    shape = np.broadcast_shapes(e.shape, m.shape)
-    e = np.broadcast_to(e, shape).ravel()
-    m = np.broadcast_to(m, shape).ravel()
+    shape, e, m = _flat("mu", e, m)
     out = np.full(e.shape, -np.inf)
     finite = np.isfinite(e)
     out[finite] = _log_positive(e[finite], m[finite])
@@ -184,9 +190,8 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
     >>> 1 / gaussian_mu(0.3, 1e-6) ** 2   # the variance at sensitivity 1
     168.80...
     """
-    e = np.asarray(epsilon, dtype=float)
-    d = np.asarray(delta, dtype=float)
-    if not (np.all(e > 0) and np.all(np.isfinite(e))):
+    e, d = levels("epsilon", epsilon, above_zero=True), levels("delta", delta)
+    if not np.all(np.isfinite(e)):
         raise DesignError.of("epsilon", epsilon, "must be positive and finite")
     if np.any(d == 0):
         raise DesignError.of(
@@ -194,11 +199,9 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
             delta,
             "Gaussian noise needs delta > 0; Laplace, staircase and logistic noise can do delta = 0",
         )
-    if not (np.all(d > 0) and np.all(d < 1)):
+    if not np.all(d < 1):
         raise DesignError.of("delta", delta, "must be in (0, 1)")
-    shape = np.broadcast_shapes(e.shape, d.shape)
-    e = np.broadcast_to(e, shape).ravel().astype(float)
-    d = np.broadcast_to(d, shape).ravel().astype(float)
+    shape, e, d = _flat("delta", e, d)
     target = np.log(d)
     low, high = _bracket(e, d)
     mu = low.copy()

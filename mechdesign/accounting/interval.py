@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
+from mechdesign.accounting.arguments import excess, inside
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.grid import discretise
@@ -24,8 +24,9 @@ from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import non_negative, probability, whole
 
 __all__ = [
     "SMALLEST_DELTA",
@@ -138,12 +139,10 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
 
 
 def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
-    if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon >= 0):
-        raise DesignError.of("epsilon", epsilon, "must be non-negative and finite")
-    if not 1e-9 < width < 1:
-        raise DesignError.of("width", width, "must be a relative width between 1e-9 and 1")
-    rounds = whole("rounds", rounds, 1)
-    if not 0 < sampling <= 1:
+    non_negative("epsilon", epsilon)
+    inside("width", width, 1e-9, 1)
+    whole("rounds", rounds, 1)
+    if probability("sampling", sampling) == 0:
         raise DesignError.of("sampling", sampling, "must be a probability in (0, 1]")
 
 
@@ -315,25 +314,20 @@ def epsilon_bound(
     >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
     0.3
     """
-    if not 0 < delta < 1:
-        raise DesignError.of("delta", delta, "must be in (0, 1)")
+    delta = inside("delta", delta, 0, 1)
     if delta < SMALLEST_DELTA:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
     terms = as_terms(terms)
 
-    def excess(epsilon: float) -> float:
+    def over(epsilon: float) -> float:
         upper = delta_interval(terms, epsilon, width=width, rounds=rounds, sampling=sampling).upper
-        return math.log(max(upper, 1e-320)) - math.log(delta)
+        return excess(upper, delta)
 
     low, high = 0.0, 1.0
-    if excess(0.0) <= 0:
+    if over(0.0) <= 0:
         return 0.0
-    while excess(high) > 0:
+    while over(high) > 0:
         low, high = high, 2 * high
         if high > 1e6:
             return math.inf
-    root = optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-11)
-    step = 1e-11 * (1 + root)
-    while excess(root) > 0:
-        root, step = root + step, 2 * step
-    return float(root)
+    return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)

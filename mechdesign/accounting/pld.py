@@ -10,13 +10,18 @@ import math
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
 
 from mechdesign.accounting.grid import discretise
 from mechdesign.accounting.interval import plan_grid
-from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import centred_loss, loss_of
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.errors import MissingExtra
+from mechdesign.problem.checks import positive
+
+try:
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
+except ImportError:
+    raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
 
 __all__ = ["LawPrivacyLoss", "to_pld"]
 
@@ -107,7 +112,7 @@ def to_pld(
         Discretisation interval; by default 1/2000 of the typical loss, on a round binary value so that
         distributions of different laws can share it.
     pessimistic : bool
-        Round losses up (connect the dots) or down.
+        Round losses up (connect the dots), or down for a lower bound.
 
     Returns
     -------
@@ -129,22 +134,11 @@ def to_pld(
     if step is None:
         plan = plan_grid((term,), 1.0, 0.01)
         step = 2.0 ** math.floor(math.log2(max(plan.step / 4, 1e-9)))
-    grid = discretise(loss, step, pessimistic=True, upper_tail=1e-30, lower_tail=1e-20)
-    mass, start, infinity = grid.mass, grid.start, grid.infinity
-    if not pessimistic:
-        if isinstance(loss, AtomicLoss):
-            index = np.floor(loss.values / step + 1e-9).astype(np.int64)
-            start, infinity = int(index.min()), loss.infinity
-            mass = np.bincount(index - start, weights=loss.mass)
-        else:
-            # privacy buckets: every loss to the grid point below it
-            half = loss.sensitivity / 2
-            points = step * (start + np.arange(mass.size + 1))
-            x = np.clip(loss.inverse(points), -loss.edge, loss.edge)
-            x[-1] = loss.edge
-            mass = np.maximum(loss.masses(x)[0], 0)
-            infinity = float(loss.sf(loss.edge - half)) if math.isfinite(loss.edge) else 0.0
-    pmf = pld_pmf.DensePLDPmf(step, start, mass.copy(), float(infinity), pessimistic)
+    step = positive("step", step)
+    grid = discretise(loss, step, pessimistic=pessimistic, upper_tail=1e-30, lower_tail=1e-20)
+    # What a lower bound leaves as slop is less than a step.
+    start = grid.start if pessimistic else grid.start - 1
+    pmf = pld_pmf.DensePLDPmf(step, start, grid.mass.copy(), float(grid.infinity), pessimistic)
     pld = privacy_loss_distribution.PrivacyLossDistribution(pmf)
     if dimension == 1:
         return pld

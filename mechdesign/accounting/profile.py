@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from mechdesign.accounting.arguments import excess, levels
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, loss_of
-from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.problem.checks import probability
 
 __all__ = ["integrated_profile", "privacy_profile", "profile_epsilon"]
 
@@ -76,13 +78,10 @@ def privacy_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
     >>> round(privacy_profile(stats.laplace(scale=1.0), 1.0, 0.5), 6)   # 1 - exp((0.5 - 1)/2)
     0.221199
     """
-    e = np.asarray(epsilon, dtype=float)
-    if not np.all(e >= 0):
-        raise DesignError.of("epsilon", epsilon, "must be non-negative")
-    if getattr(getattr(law, "dist", None), "name", "") == "norm" and law.mean() == 0:
-        loss_of(law, sensitivity)  # checks the sensitivity
-        return gaussian_profile(epsilon, float(sensitivity) / law.std())
+    e = levels("epsilon", epsilon)
     loss = loss_of(law, sensitivity)
+    if law.dist.name == "norm":
+        return gaussian_profile(epsilon, float(sensitivity) / law.std())
     if isinstance(loss, AtomicLoss):
         out = np.asarray(loss.delta(e))
     else:
@@ -125,7 +124,7 @@ def integrated_profile(law: Any, sensitivity: float, epsilon: float) -> float:
     half = loss.sensitivity / 2
     far = min(float(loss.isf(1e-300)) + half, loss.edge)
 
-    def excess(t: float) -> float:
+    def above(t: float) -> float:
         with np.errstate(invalid="ignore"):
             value = float(law.logpdf(t - half) - law.logpdf(t + half))
         return (value if math.isfinite(value) else math.copysign(1e300, t)) - epsilon
@@ -133,9 +132,9 @@ def integrated_profile(law: Any, sensitivity: float, epsilon: float) -> float:
     low = max(-far, -loss.edge)
     if far <= low:
         return 1.0
-    if excess(far) <= 0:
+    if above(far) <= 0:
         return float(loss.sf(loss.edge - half)) if math.isfinite(loss.edge) else 0.0
-    x = low if excess(low) > 0 else float(optimize.bisect(excess, low, far, xtol=1e-300, maxiter=400))
+    x = low if above(low) > 0 else float(optimize.bisect(above, low, far, xtol=1e-300, maxiter=400))
     return _integrated(loss, x, epsilon)
 
 
@@ -165,30 +164,22 @@ def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
     >>> round(profile_epsilon(stats.laplace(scale=2.0), 1.0, 0.0), 9)
     0.5
     """
-    if not 0 <= delta < 1:
-        raise DesignError.of("delta", delta, "must be in [0, 1)")
-
-    def excess(epsilon: float) -> float:
-        return privacy_profile(law, sensitivity, epsilon) - delta
-
-    if excess(0.0) <= 0:
+    delta = probability("delta", delta, below_one=True)
+    if privacy_profile(law, sensitivity, 0.0) <= delta:
         return 0.0
     if delta == 0:
         return _largest_loss(law, sensitivity)
     low, high = 0.0, 1.0
-    while excess(high) > 0:
+
+    def over(epsilon: float) -> float:
+        return excess(privacy_profile(law, sensitivity, epsilon), delta)
+
+    while over(high) > 0:
         low, high = high, 2 * high
         if high > 1e6:
             return math.inf
 
-    def log_excess(epsilon: float) -> float:
-        return math.log(max(privacy_profile(law, sensitivity, epsilon), 1e-320)) - math.log(delta)
-
-    root = optimize.brentq(log_excess, low, high, xtol=1e-14, rtol=1e-14)
-    step = 1e-14 * (1 + root)
-    while excess(root) > 0:
-        root, step = root + step, 2 * step
-    return float(root)
+    return safe_root(over, low, high, xtol=1e-14, rtol=1e-14)
 
 
 def _largest_loss(law: Any, sensitivity: float) -> float:

@@ -56,8 +56,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import optimize
-
+from mechdesign.accounting.arguments import ACCOUNTING, beyond_condition, excess, shuffled
 from mechdesign.accounting.clones import (
     Clones,
     geometric,
@@ -67,17 +66,11 @@ from mechdesign.accounting.clones import (
     step_weight,
     weight_slope,
 )
-from mechdesign.accounting.shuffling_arguments import (
-    ACCOUNTING,
-    beyond_condition,
-    check_accounting,
-    check_delta,
-    largest_loss,
-)
 from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import non_negative, number, positive, whole
 
 __all__ = [
     "ACCOUNTING",
@@ -88,6 +81,7 @@ __all__ = [
     "shuffled_alpha",
 ]
 
+MOST = 10**15  # items: their binomial tails are still SciPy's
 CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffled_alpha` takes a new level
 
 
@@ -132,9 +126,11 @@ def clone_divergence(u: float, *, total: int, item_epsilon: float) -> float:
     >>> print(f"{clone_divergence(1.5, total=1000, item_epsilon=1.0):.3e}")
     1.896e-06
     """
-    if not u >= 1:
+    if not (level := number("u", u)) >= 1:
         raise DesignError.of("u", u, "must be at least 1")
-    return Clones.build(whole("total", total, 1), item_epsilon).divergence(u)
+    return Clones.build(whole("total", total, 1), non_negative("item_epsilon", item_epsilon)).divergence(
+        level
+    )
 
 
 def amplification(
@@ -187,8 +183,8 @@ def amplification(
     alpha = positive("item_alpha", item_alpha)
     diameter = positive("diameter", diameter)
     tau = positive("moved", moved)
-    k, n = whole("positions", positions, 1), whole("total", total, 1)
-    check_accounting(accounting)
+    k, n = whole("positions", positions, 1), whole("total", total, 1, MOST)
+    accounting, delta, loss = shuffled(accounting, delta, alpha * diameter, item_epsilon)
     if k > n:
         raise DesignError.of("positions", k, f"must not exceed total = {n}")
     if tau > k * diameter * (1 + 1e-12):
@@ -196,13 +192,11 @@ def amplification(
     plain = Amplification(alpha * tau * (1 + 1e-14), 0.0, "composition")
     if accounting == "composition":
         return plain
-    check_delta(delta)
     closed = _closed_amplification(alpha * diameter, tau / diameter, k, n, delta)
     if accounting == "closed-form":
         if closed is None:
             raise beyond_condition(alpha, diameter, n, delta)
         return closed
-    loss = largest_loss(alpha * diameter, item_epsilon)
     clones = Clones.build(n, loss)
     failure = _failure(alpha * diameter, tau / diameter / k, k, clones)
     s = smallest_level(failure, delta)
@@ -255,8 +249,9 @@ def shuffled_alpha(
     0.651 2.869 10.000
     """
     alpha, diameter = positive("item_alpha", item_alpha), positive("diameter", diameter)
-    m, n = whole("items", items, 1), whole("total", total, 1)
-    check_accounting(accounting)
+    m, n = whole("items", items, 1), whole("total", total, 1, MOST)
+    unit = alpha * diameter
+    accounting, delta, loss = shuffled(accounting, delta, unit, item_epsilon)
     if m > n:
         raise DesignError.of("items", m, f"must not exceed total = {n}")
     composed = m * alpha * (1 + 1e-14)
@@ -271,15 +266,13 @@ def shuffled_alpha(
         }
         reached = amplification(alpha, moved=m * r, positions=m, total=n, delta=delta, **options)
         return reached.epsilon / float(radius) * (1 + 1e-15)
-    check_delta(delta)
-    unit = alpha * diameter
     step = closed_form_delta(unit, 1.0, m, n, delta)
     closed = math.inf if step is None else m * alpha * closed_form_gamma(unit, n, step) / 2 * (1 + 1e-12)
     if accounting == "closed-form":
         if step is None:
             raise beyond_condition(alpha, diameter, n, delta)
         return closed
-    clones = Clones.build(n, largest_loss(unit, item_epsilon))
+    clones = Clones.build(n, loss)
     return min(_numerical_alpha(unit, m, clones, delta, composed * diameter) / diameter, closed, composed)
 
 
@@ -342,15 +335,12 @@ def calibrate_item_alpha(
     """
     target = positive("alpha", alpha)
     if radius is not None:
-        positive("radius", radius)
-    check_accounting(accounting)
-    m = whole("items", items, 1)
-    if accounting != "composition":
-        check_delta(delta)
-
+        radius = positive("radius", radius)
+    m, n = whole("items", items, 1), whole("total", total, 1, MOST)
+    accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
     options: dict[str, Any] = {
         "items": m,
-        "total": total,
+        "total": n,
         "delta": delta,
         "diameter": diameter,
         "radius": radius,
@@ -371,17 +361,14 @@ def calibrate_item_alpha(
         while reached(low) > target:
             low /= 2
             if low < 1e-9 * start:
-                raise beyond_condition(target / m, diameter, whole("total", total, 1), delta)
+                raise beyond_condition(target / m, diameter, n, delta)
     high = 2 * low
     while reached(high) <= target:
         low, high = high, 2 * high
     if math.isfinite(reached(high)):  # it grows with α₀: a root, then a step to its safe side
-        excess = lambda a: math.log(reached(a) / target)  # noqa: E731
-        root, step = optimize.brentq(excess, low, high, xtol=1e-6 * high, rtol=1e-6), 1e-6
-        while reached(root * (1 - step)) > target:
-            step *= 4
+        root = safe_root(lambda a: excess(reached(a), target), low, high, xtol=1e-6 * high, rtol=1e-6)
         unit = 10.0 ** (math.floor(math.log10(root)) - 4)
-        return max(low, math.floor(root * (1 - step) / unit) * unit)
+        return max(low, math.floor(root / unit) * unit)
     while high - low > 1e-6 * low:
         middle = (low + high) / 2
         low, high = (middle, high) if reached(middle) <= target else (low, middle)

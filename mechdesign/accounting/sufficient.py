@@ -13,24 +13,21 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import non_negative, positive, whole
 from mechdesign.problem.privacy import ZeroConcentratedDP
 
 __all__ = ["flipped_huber_sufficient", "flipped_huber_zcdp", "zcdp_delta"]
 
 
 def _parameters(law: Any, sensitivity: float, dimension: int) -> tuple[float, float, float, float, float]:
-    if getattr(law.dist, "name", "") == "norm":
-        b, gamma = 0.0, float(law.std())
-    elif getattr(law.dist, "name", "") == "flipped_huber":
-        (b,), _, gamma = law.dist._parse_args(*law.args, **law.kwds)
-    else:
-        raise DesignError.of("law", law.dist.name, "must be flipped Huber (or normal) for this guarantee")
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise DesignError.of("sensitivity", sensitivity, "must be a positive, finite number")
-    if dimension < 1:
-        raise DesignError.of("dimension", dimension, "must be a positive integer")
-    b, gamma = float(b), float(gamma)
+    dist, shapes, _, gamma = frozen_parts(law)
+    if dist.name not in ("norm", "flipped_huber"):
+        raise DesignError.of("law", dist.name, "must be flipped Huber (or normal) for this guarantee")
+    b = shapes[0] if shapes else 0.0
+    sensitivity = positive("sensitivity", sensitivity)
+    dimension = whole("dimension", dimension, 1)
     alpha = b * gamma
     r = alpha**2 - max(alpha - sensitivity, 0.0) ** 2
     return b, gamma, r, math.sqrt(dimension) * sensitivity, dimension * sensitivity
@@ -65,6 +62,7 @@ def flipped_huber_sufficient(law: Any, sensitivity: float, dimension: int, epsil
     1.0
     """
     b, gamma, r, d2, d1 = _parameters(law, sensitivity, dimension)
+    epsilon = non_negative("epsilon", epsilon)
     if r > (2 * gamma**2 * epsilon - d2**2) / dimension:
         return 1.0
     # √(π/2)/ω: half of what the density at zero would be to a Gaussian with the same tails
@@ -111,7 +109,9 @@ def zcdp_delta(privacy: ZeroConcentratedDP, epsilon: float) -> float:
     >>> zcdp_delta(ZeroConcentratedDP(rho=0.01), 1.0) < 1e-10
     True
     """
-    best = 1.0
+    if not isinstance(privacy, ZeroConcentratedDP):
+        raise DesignError.of("privacy", privacy, "must be ZeroConcentratedDP")
+    epsilon, best = non_negative("epsilon", epsilon), 1.0
     # The exponent is a convex function of log(a - 1) near its least; a geometric sweep then a local one.
     centre = max((epsilon - privacy.xi - privacy.rho) / (2 * privacy.rho), 1e-6)
     grid = centre * np.geomspace(1e-3, 1e3, 601)

@@ -52,7 +52,7 @@ def as_terms(terms: Any) -> tuple[NoiseTerm, ...]:
         return (terms,)
     if hasattr(terms, "noise_terms"):
         return tuple(terms.noise_terms())
-    if isinstance(terms, Iterable):
+    if isinstance(terms, Iterable) and not isinstance(terms, (str, bytes)):
         out = tuple(term for item in terms for term in as_terms(item))
         if out:
             return out

@@ -13,9 +13,7 @@ drawn with no rounding at all.
 
 from __future__ import annotations
 
-import bisect
 import math
-import secrets
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,9 +23,12 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, non_negative, number, positive, settle, whole
 from mechdesign.problem.losses import Loss
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["CellNoise"]
 
@@ -81,19 +82,33 @@ class CellNoise:
     decay: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if any(int(w) != w or w < 0 for w in self.weights) or sum(self.weights) + self.spike <= 0:
-            raise DesignError.of("weights", self.weights, "must be non-negative integers, not all zero")
-        object.__setattr__(self, "weights", tuple(int(w) for w in self.weights))
-        if not (math.isfinite(self.width) and self.width > 0 and math.isfinite(self.start)):
-            raise DesignError.of("width", self.width, "must be positive and finite, with a finite start")
-        if self.cells_per_shift < 1:
-            raise DesignError.of("cells_per_shift", self.cells_per_shift, "must be at least 1")
-        if self.spike < 0 or (self.spike > 0 and not self.spike_width > 0):
-            raise DesignError.of("spike", self.spike, "must be a non-negative integer with a positive width")
-        if not 0 <= self.decay < 1:
-            raise DesignError.of("decay", self.decay, "must be in [0, 1)")
-        if self.decay and len(self.weights) < 2 * self.cells_per_shift:
+        try:
+            weights = tuple(int(w) for w in self.weights)
+        except (TypeError, ValueError, OverflowError):
+            weights = ()
+        if weights != self.weights or min(weights, default=-1) < 0:
+            raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
+        n, spike = whole("cells_per_shift", self.cells_per_shift, 1), whole("spike", self.spike, 0)
+        if sum(weights) + spike == 0:
+            raise DesignError.of("weights", self.weights, "must not all be zero")
+        width, start = positive("width", self.width), number("start", self.start)
+        narrow = (
+            positive("spike_width", self.spike_width) if spike else number("spike_width", self.spike_width)
+        )
+        if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
+            raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
+        if self.decay and len(weights) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
+        settle(
+            self,
+            weights=weights,
+            width=width,
+            start=start,
+            cells_per_shift=n,
+            spike=spike,
+            spike_width=narrow,
+            decay=Fraction(self.decay),
+        )
 
     # Exact quantities ------------------------------------------------------------------------------------
 
@@ -131,6 +146,8 @@ class CellNoise:
         n = self.cells_per_shift
         if shifts is None:
             shifts = [k for k in range(-n, n + 1) if k > 0 or (k < 0 and not self.symmetric)]
+        if not isinstance(epsilon, Fraction):
+            epsilon = non_negative("epsilon", epsilon)
         growth = exp_lower(epsilon)
         up, down = growth.numerator, growth.denominator
         cells: list[Fraction | int] = list(self.weights)
@@ -270,11 +287,11 @@ class CellNoise:
         """Standard deviation."""
         return math.sqrt(self.var())
 
-    def expected_loss(self, loss: Any = "absolute", *, nodes: int = 32) -> float:
+    def expected_loss(self, loss: Any = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
         masses, start = self._extended
-        x, w = np.polynomial.legendre.leggauss(nodes)
+        x, w = np.polynomial.legendre.leggauss(32)
         edges = start + self.width * np.arange(len(masses) + 1)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
@@ -289,100 +306,89 @@ class CellNoise:
         return value
 
     def privacy_profile(self, epsilon: Any) -> Any:
-        r"""Return δ(ε): the largest hockey-stick sum over all shifts up to the sensitivity, in doubles.
-
-        `exact_delta` is the proved one.
+        """δ(ε) over every real shift up to the sensitivity, proved and rounded up.
 
         Parameters
         ----------
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        epsilon = np.asarray(epsilon, dtype=float)
-        if not np.all(epsilon >= 0):
-            raise DesignError.of("epsilon", epsilon, "must be non-negative")
-        p = self._extended[0]
-        n = self.cells_per_shift
-        padded = np.concatenate([np.zeros(n), p, np.zeros(n)])
-        flat = np.zeros(epsilon.size)
-        shifts = [k for k in range(-n, n + 1) if k > 0 or (k < 0 and not self.symmetric)]
-        for i, e in enumerate(np.ravel(epsilon)):
-            with np.errstate(over="ignore", invalid="ignore"):
-                growth = np.exp(e)
-                sums = [
-                    np.maximum(p - np.nan_to_num(growth * padded[n + k : n + k + len(p)]), 0).sum()
-                    for k in shifts
-                ]
-            flat[i] = max(sums) + self._spike_mass
-        return flat.reshape(epsilon.shape)[()]
+        flat = array("epsilon", epsilon, ndim=None)
+        out = np.array([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()])
+        return out.reshape(flat.shape)[()]
 
     # Sampling --------------------------------------------------------------------------------------------
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
-        """Draw fast floating-point samples (for simulation; `sample_exact` is for deployment)."""
-        rng = np.random.default_rng(random_state)
-        shape = () if size is None else size
-        n = self.cells_per_shift
-        mass = self._masses.copy()
-        if self.decay:
-            mass[:n] /= 1 - float(self.decay)
-            mass[-n:] /= 1 - float(self.decay)
-        table = np.concatenate([mass, [self._spike_mass]])
-        cell = rng.choice(len(table), size=shape, p=table / table.sum())
-        u = rng.random(shape)
-        value = self.start + self.width * (cell + u)
-        if self.decay:
-            jumps = rng.geometric(1 - float(self.decay), size=shape) - 1
-            last = (cell >= len(mass) - n) & (cell < len(mass))
-            side = np.where(cell < n, -1, 0) + np.where(last, 1, 0)
-            value = value + side * jumps * n * self.width
-        if self.spike:
-            value = np.where(cell == len(mass), self.spike_width * (u - 0.5), value)
-        return value[()]
+        """Draw floating-point samples for simulation; `release` is for deployment."""
+        return self.ppf(np.random.default_rng(random_state).random(size))
 
     @cached_property
-    def _ticket_table(self) -> list[int]:
-        table, total = [], 0
-        n, count, r = self.cells_per_shift, len(self.weights), self.decay
-        scale = (1 - r).numerator if r else 1
-        ends = (1 - r).denominator if r else 1
+    def _steps_per_cell(self) -> int:
+        """s, odd: n cells of s steps reach at least as far as n cells of the law."""
+        return math.ceil(Fraction(self.width) / Fraction(self.step)) | 1
+
+    @property
+    def step(self) -> float:
+        """Lattice step h of `release`, a power of two between 2⁻²⁰ and 2⁻²¹ cells."""
+        return math.ldexp(1.0, math.frexp(self.width)[1] - 21)
+
+    @cached_property
+    def _cells(self) -> IntegerWeights:
         # With tails, the first and last n cells stand for themselves and all their repetitions.
-        for i, w in enumerate(self.weights):
-            total += w * (ends if r and (i < n or i >= count - n) else scale)
-            table.append(total)
-        table.append(total + self.spike * scale)
-        return table
+        n, count, r = self.cells_per_shift, len(self.weights), self.decay
+        inner, outer = (1 - r).numerator, (1 - r).denominator
+        tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
+        return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
-    def sample_cell(self) -> int | None:
-        """Draw the index of a cell from the operating system's randomness, exactly; None is the spike.
+    def draw_steps(self, size: int) -> Indices:
+        """Draw noise from the operating system's randomness, exactly, in halves of the lattice step.
 
-        Indices below 0 and from ``len(weights)`` on are cells of the infinite tails.
+        A cell by its integer weight, a repetition of it in the tails by exact coin flips, and one of the cell's
+        s steps uniformly. Halves, because an even number of cells is symmetric about a point between two steps.
         """
-        table = self._ticket_table
-        index = bisect.bisect_right(table, secrets.randbelow(table[-1]))
-        if index == len(self.weights):
-            return None
-        n = self.cells_per_shift
-        if self.decay and (index < n or index >= len(self.weights) - n):
-            step = -n if index < n else n
-            while secrets.randbelow(self.decay.denominator) < self.decay.numerator:
-                index += step
-        return index
+        n, count, s = self.cells_per_shift, len(self.weights), self._steps_per_cell
+        cell = self._cells.draw(size)
+        spike = cell == count
+        if self.decay:
+            coin = IntegerWeights([self.decay.denominator - self.decay.numerator, self.decay.numerator])
+            going = np.flatnonzero(~spike & ((cell < n) | (cell >= count - n)))
+            outward = np.where(cell < n, -n, n)
+            while going.size:
+                going = going[coin.draw(going.size) == 1]
+                cell[going] += outward[going]
+        out = 2 * (cell * s + uniform_integers(s, size)) + 1 - count * s
+        if spike.any():
+            narrow = max(1, int(Fraction(self.spike_width) / Fraction(self.step))) | 1
+            out[spike] = 2 * uniform_integers(narrow, int(spike.sum())) + 1 - narrow
+        return out
 
-    def sample_exact(self, *, bits: int = 32) -> Fraction:
-        r"""Draw one value, exactly, on the grid of :math:`2^{-b}` cells.
+    def release(self, x: Any) -> Any:
+        r"""Return the answers `x` with noise added, as multiples of half a lattice step: for deployment.
 
-        The law is that of the density rounded to the middle of its sub-cell. When the query is first rounded
-        to multiples of ``width / 2**bits`` (of ``spike_width / 2**bits`` too, if there is a spike), the sums
-        D_k bound the loss of what is released exactly: no floating-point number takes part.
+        Answers are rounded to multiples of the step h, a power of two, which is exact in doubles. The noise is the
+        law's own on that lattice: every cell has s ≥ β/h steps of equal probability. For answers that differ by at
+        most nβ the rounded ones differ by at most :math:`\lceil n\beta/h \rceil \le ns` steps, and the sum for
+        a shift of ks + r steps is :math:`(1 - r/s) D_k + (r/s) D_{k+1}`, so that `exact_delta` holds for what is
+        released. Rounding and wider cells cost at most 2⁻²⁰ of a cell's width.
 
         Parameters
         ----------
-        bits : int
-            b ≥ 0: sub-cells per cell are 2^b.
+        x : float or array
+            Answers of the query, at most 2⁵¹ steps from 0.
+
+        Raises
+        ------
+        DesignError
+            An answer that is not finite or too far out; a density that is not centred at 0.
         """
-        cell = self.sample_cell()
-        within = Fraction(2 * secrets.randbits(bits) + 1, 2 << bits) if bits else Fraction(1, 2)
-        if cell is None:
-            return Fraction(self.spike_width) * (within - Fraction(1, 2))
-        return Fraction(self.start) + Fraction(self.width) * (cell + within)
+        answers = array("x", x, ndim=None, empty=True)
+        scaled = answers / self.step
+        if np.any(np.abs(scaled) > 2.0**51):
+            raise DesignError.of("x", x, f"must be within 2^51 steps of {self.step:g} around 0")
+        if 2 * Fraction(self.start) != -len(self.weights) * Fraction(self.width):
+            raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
+        whole = np.floor(scaled)
+        whole += scaled - whole >= 0.5
+        steps = 2 * whole.astype(np.int64) + self.draw_steps(answers.size).reshape(answers.shape)
+        return (steps * (self.step / 2))[()]

@@ -43,9 +43,13 @@ class IndependentNoise:
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
-        settle(self, scales=array("scales", self.scales))
-        if self.scales.min() < 0:
-            raise DesignError.of("scales", self.scales, "must be non-negative")
+        try:
+            scales = np.asarray(self.scales, dtype=float)  # not copied: it may be long
+        except (TypeError, ValueError):
+            scales = np.empty(0)
+        if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
+            raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
+        settle(self, scales=scales)
 
     def variance(self) -> Array:
         """Variance per coordinate."""

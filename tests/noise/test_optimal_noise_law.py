@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from mechdesign.errors import DesignError
 from mechdesign.noise.cell_noise import CellNoise
 
-PLAIN = CellNoise(weights=(1, 4, 7, 2), width=0.5, start=-0.75, cells_per_shift=2)
+PLAIN = CellNoise(weights=(1, 4, 7, 2), width=0.5, start=-1.0, cells_per_shift=2)
 SPIKED = CellNoise(weights=(2, 3, 2), width=1.0, start=-1.5, cells_per_shift=1, spike=3, spike_width=0.25)
 TAILED = CellNoise(weights=(1, 2, 3, 3, 2, 1), width=0.5, start=-1.5, cells_per_shift=2, decay=Fraction(1, 3))
 LAWS = [PLAIN, SPIKED, TAILED]
@@ -47,22 +47,55 @@ def test_distribution_functions_fit_together(law) -> None:
 def test_both_samplers_follow_the_law(law) -> None:
     fast = law.rvs(20_000, random_state=5)
     assert stats.kstest(fast, law.cdf).pvalue > 1e-4
-    exact = np.array([float(law.sample_exact(bits=20)) for _ in range(4000)])
+    exact = law.release(np.zeros(4000))
     assert stats.kstest(exact, law.cdf).pvalue > 1e-4
     assert np.ndim(law.rvs(random_state=1)) == 0 and law.rvs((2, 3), random_state=1).shape == (2, 3)
 
 
 def test_cells_are_drawn_with_their_exact_weights() -> None:
-    draws = [PLAIN.sample_cell() for _ in range(14_000)]
-    counts = np.bincount(draws, minlength=4)
+    cells = np.floor((PLAIN.release(np.zeros(14_000)) - PLAIN.start) / PLAIN.width).astype(int)
+    counts = np.bincount(np.clip(cells, 0, 3), minlength=4)
     assert stats.chisquare(counts, 1000 * np.array([1, 4, 7, 2])).pvalue > 1e-4
-    spikes = sum(SPIKED.sample_cell() is None for _ in range(10_000))
-    assert abs(spikes - 3000) < 250
+    spikes = np.abs(SPIKED.release(np.zeros(10_000))) < SPIKED.spike_width / 2
+    assert abs(spikes.sum() - 3000 - 7000 * 3 / 7 / 4) < 250
 
 
-def test_exact_samples_are_on_the_grid() -> None:
-    for _ in range(50):
-        assert ((PLAIN.sample_exact(bits=3) - Fraction(-3, 4)) / Fraction(1, 2) * 16).denominator == 1
+def test_releases_are_on_the_lattice_and_doubles_of_the_input_do_not_show() -> None:
+    for law in LAWS:
+        assert math.frexp(law.step)[0] == 0.5 and 2.0**-21 <= law.step / law.width <= 2.0**-20
+        out = law.release([0.1, 1 / 3, -2.7e5] * 100) / (law.step / 2)
+        assert np.array_equal(out, np.round(out))
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1))
+def test_rounding_never_moves_answers_further_apart_than_the_cells_reach(x, share) -> None:
+    for law in LAWS:
+        reach = law.cells_per_shift * law.width
+        steps = []
+        for answer in (Fraction(x), Fraction(x) + Fraction(reach) * Fraction(share)):
+            steps.append(math.floor(answer / Fraction(law.step) + Fraction(1, 2)))
+        assert 0 <= steps[1] - steps[0] <= law.cells_per_shift * (math.ceil(law.width / law.step) | 1)
+
+
+def test_the_lattice_law_is_private_for_every_shift_in_steps() -> None:
+    """Masses on a coarse lattice, every shift summed: none exceeds the sums over cells."""
+    s, epsilon = 5, 0.4
+    for law in (PLAIN, SPIKED):
+        p = np.repeat(np.array(law.weights, dtype=float) / s, s)
+        p[len(p) // 2] += law.spike
+        p /= float(law.total)
+        for d in range(1, law.cells_per_shift * s + 1):
+            for here, there in ((p[:-d], p[d:]), (p[d:], p[:-d])):
+                lost = p.sum() - here.sum()
+                loss = np.maximum(here - math.exp(epsilon) * there, 0).sum() + lost
+                assert loss <= float(law.exact_delta(epsilon)) + 1e-12
+
+
+def test_an_answer_too_far_out_is_refused() -> None:
+    with pytest.raises(DesignError, match="within"):
+        PLAIN.release(1e12)
+    with pytest.raises(DesignError, match="centred"):
+        CellNoise(weights=(1, 1), width=1.0, start=0.0, cells_per_shift=1).release(0.0)
 
 
 @settings(max_examples=60)

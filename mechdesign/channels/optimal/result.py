@@ -58,6 +58,12 @@ class ChannelResult(Result):
         frame["expected_loss"] = (matrix * design.losses).sum(axis=1)
         return frame
 
+    def restated(self) -> dict[str, Any]:
+        design = self.design
+        inputs, reports = (None, None) if design.equalities is None else design.equalities
+        stated = {"alpha": design.alpha, "distances": design.space.distances, "prior": design.weights}
+        return {**stated, "loss": design.losses, "inputs": inputs, "reports": reports}
+
     def _audit(self) -> pd.DataFrame:
         """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities.
 

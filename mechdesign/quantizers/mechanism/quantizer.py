@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +69,28 @@ class Quantizer(PiecewiseTable):
     selection: Selection | None = None
     law: ExactLaw | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, kind in (("selection", Selection), ("law", ExactLaw)):
+            if not isinstance(value := getattr(self, name), (kind, type(None))):
+                raise DesignError.of(name, value, f"must be a {kind.__name__}")
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
+        """Rebuild what a file holds; its tables must be those of its exact law, and the law that of its selection."""
+        made = cls(**fields)
+        if made.law is not None:
+            exact = cls.of_law(made.law)
+            tables = (
+                np.array_equal(getattr(made, f.name), getattr(exact, f.name))
+                for f in fields_of(PiecewiseTable)
+            )
+            if not all(tables):
+                raise DesignError("the tables of the quantizer are not those of its exact law")
+            if made.selection is not None and made.selection.exact(made.input_range) != made.law:
+                raise DesignError("the selection of the quantizer is not that of its exact law")
+        return made
+
     # -- constructors ---------------------------------------------------------------------------------
 
     @classmethod
@@ -112,7 +135,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
-        bins, knots = ([float(v) for v in values] for values in (law.bins, law.knots))
+        bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 
     def certified(self) -> Quantizer:
@@ -244,7 +267,7 @@ class Quantizer(PiecewiseTable):
                1  0.2917 ########
                2  0.2083 ######
         """
-        return pictures.bars(self, x, width=whole("width", width, 1))
+        return pictures.bars(self, x, width=whole("width", width, 1, 1000))
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""

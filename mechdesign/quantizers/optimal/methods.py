@@ -12,6 +12,7 @@ from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
+from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -118,7 +119,7 @@ def _exchange(problem: FloorProblem, gap: float, start: Array | None, deadline: 
 def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
     """Two outputs and a given mean leave no choice."""
     floors = interior_floors(problem.bins, problem.rho, *problem.reach)
-    value = problem.value(floors)
+    value = pieces(problem, floors).expected_loss(problem)
     margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
     nothing = np.zeros(len(problem.constraints[1]))
     slopes = np.zeros(len(problem.atoms[0]))

@@ -31,7 +31,7 @@ _ROUNDS = 60
 
 def expected(problem: FloorProblem, floors: Array) -> float:
     """F(a), with the bias budget of the problem."""
-    return problem.value(floors) if problem.bias == 0 else pieces(problem, floors).expected_loss(problem)
+    return pieces(problem, floors).expected_loss(problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ from scipy.sparse import linalg as sparse_linalg
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
+from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
@@ -211,13 +212,14 @@ class _Path:
     def assess(self) -> tuple[float, float, Continuum]:
         """Value of the fill of the current floors, bound from the current duals, and the density's part."""
         problem, a = self.problem, self.floors
-        fill = problem.fill(a)
-        part = problem.continuum(fill)
+        part = problem.continuum(problem.fill(a))
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
         points, weights = problem.atoms
         if points.size:
-            value += float(weights @ problem.loss_at(fill, points))
+            table = pieces(problem, a)
+            rows = table.rows_at(points, table.at(points))
+            value += float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
             lam, mu = self.atom_duals
             constant += float(weights @ (lam + mu * points))
             gradient = gradient + weights @ problem.reduced(points, lam, mu)

@@ -20,16 +20,15 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
-from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
-from mechdesign.solvers import Solution, SolveSequence
+from mechdesign.quantizers.optm.model import OPTMProgram
+from mechdesign.solvers import Model, Solution, SolveSequence
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -103,11 +102,11 @@ class Successive:
 
     Parameters
     ----------
-    blocks : SelectionBlocks
-    prior : Prior
-    loss : Loss
+    program : OPTMProgram
     start : Selection, optional
         Within the budget; the search ends no higher.
+    outputs : int
+        At most that many bins may be drawn, beside those of `start`.
     gap : float
         How closely the lower bound is proved.
     solver, options
@@ -121,20 +120,20 @@ class Successive:
     """
 
     def __init__(
-        self,
-        blocks: SelectionBlocks,
-        prior: Prior,
-        loss: Loss,
-        *,
-        start: Selection | None,
-        gap: float,
-        solver: str | None,
-        deadline: Deadline,
-        options: dict[str, Any],
-    ) -> None:
-        self.blocks, self.prior, self.loss, self.gap, self.deadline = blocks, prior, loss, gap, deadline
-        self.start = None if start is None else blocks.unknowns(start)
-        self.sequence = SolveSequence(solver, **options)
+        self, program: OPTMProgram, start: Selection | None, outputs: int, gap: float,
+        solver: str | None, deadline: Deadline, options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        usable = spread(program.m, outputs)
+        if start is not None:
+            left, right = start.left.sum(axis=0), start.right.sum(axis=0)[::-1]
+            usable = np.union1d(usable, np.flatnonzero(np.append(left, 0.0) + np.append(0.0, right)))
+        self.blocks = SelectionBlocks(
+            program.bins, program.input_range, program.prior, program.loss,
+            mirrored=not program.separate, shared_floor=program.constraints == "across-outputs", usable=usable,
+        )  # fmt: skip
+        self.program, self.gap, self.deadline = program, gap, deadline
+        self.start = None if start is None else self.blocks.unknowns(start)
+        self.sequence = SolveSequence(solver, deadline=deadline, **options)
         self.lower_bound: float | None = None
 
     def best(self, epsilon: float) -> LinearisedPoint | None:
@@ -185,7 +184,11 @@ class Successive:
         """The optimum over all mechanisms, whose bound is kept on the way, and the given mechanism."""
         blocks = self.blocks
         wanted = OptimalQuantizer(
-            blocks.bins[blocks.usable], PureDP(epsilon), self.prior, self.loss, input_range=blocks.input_range
+            blocks.bins[blocks.usable],
+            PureDP(epsilon),
+            self.program.prior,
+            self.program.loss,
+            input_range=blocks.input_range,
         )
 
         def solve(design: OptimalQuantizer) -> Any:
@@ -224,7 +227,9 @@ class Successive:
             if deadline.passed:
                 break
             lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-            solution = self.sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+            solution = self._solved(blocks.model(q, epsilon, lower, upper, price))
+            if solution is None:
+                break
             if solution.primal["over"].max() < 1e-12:
                 # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
                 worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
@@ -251,6 +256,15 @@ class Successive:
         found = [p for p in (self._inside(end, epsilon) for end in reversed(ends)) if p is not None]
         return min(found, key=lambda p: p.value, default=None)
 
+    def _solved(self, model: Model) -> Solution | None:
+        """The next linear program's answer; None where the deadline came first."""
+        try:
+            return None if self.deadline.passed else self.sequence.solve(model)
+        except SolverError:
+            if self.deadline.passed:
+                return None
+            raise
+
     def _inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
         """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
 
@@ -262,12 +276,12 @@ class Successive:
         for noise in _NOISE:
             moved = _without_noise(blocks, q, noise)
             for radius, margin in _APPROACH:
-                if self.deadline.passed:
-                    return None
                 lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
                 tight = epsilon - margin * max(1.0, epsilon)
                 model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
-                solution = self.sequence.solve(model)
+                solution = self._solved(model)
+                if solution is None:
+                    return None
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
                 mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
                 if mechanism.privacy_loss() <= epsilon:

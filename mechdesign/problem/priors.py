@@ -160,7 +160,7 @@ def _parse(spec: Any) -> Prior:
     if hasattr(spec, "dist"):
         return LawPrior(spec)
     if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
-        return EmpiricalPrior(spec)
+        return EmpiricalPrior(spec)  # type: ignore[arg-type]
     raise DesignError.of(
         "prior", spec, "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
     )

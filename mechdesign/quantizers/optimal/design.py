@@ -155,7 +155,7 @@ class OptimalQuantizer(Design):
             None if self.max_mse is None else self.max_mse / unit**2,
         )
 
-    def model(self, knots: Any = 33) -> Model:
+    def model(self, knots: Any = 33, **options: Any) -> Model:
         """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
 
         Parameters
@@ -165,6 +165,7 @@ class OptimalQuantizer(Design):
         """
         from mechdesign.quantizers.optimal.model import knot_model
 
+        refuse_unknown(options, "model() takes knots")
         lower, upper = self.input_range
         bins = self._outputs
         if np.ndim(knots) == 0:

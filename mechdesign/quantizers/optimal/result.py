@@ -181,7 +181,9 @@ def deploy(
     else:
         status = Status.OPTIMAL
     # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
-    small = law is not None and mechanism.starts.size <= 4096
+    certificate = None
+    if law is not None and mechanism.starts.size <= 4096:
+        certificate = QuantizerCertificate(law, design.privacy.epsilon, design.max_bias)
     report = SolveReport(
         solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
         status=status,
@@ -199,7 +201,7 @@ def deploy(
         lower_bound=bound,
         solver_report=report,
         notes=tuple(notes),
-        certificate=QuantizerCertificate(law, design.privacy.epsilon, design.max_bias) if small else None,
+        certificate=certificate,
         duals=_multipliers(problem, solution),
         floors=solution.floors,
         cuts=solution.cuts,

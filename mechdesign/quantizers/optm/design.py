@@ -223,14 +223,18 @@ class OPTM(Design):
         before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
         audit = point.audit(selection, self.privacy.epsilon)
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
+        bound = None if search.lower_bound is None else min(search.lower_bound, value)
+        certificate = None
+        if law is not None:
+            certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
         return QuantizerResult(
             design=self,
             mechanism=mechanism,
             value=value,
-            lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
+            lower_bound=bound,
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
-            certificate=None if law is None else QuantizerCertificate.of(self, law, value, bound),
+            certificate=certificate,
             duals=audit[["family", "index", "dual"]],
             model_audit=audit,
             rise=(value - before) / before,

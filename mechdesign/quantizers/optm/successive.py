@@ -24,6 +24,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -119,6 +120,8 @@ class Successive:
     ----------
     lower_bound : float or None
         Of every unbiased mechanism with the bins, of this family or not.
+    bound_duals : DualPieces or None
+        Multipliers that prove it.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class Successive:
         self.start = None if start is None else self.blocks.unknowns(start)
         self.sequence = SolveSequence(solver, deadline=deadline, **options)
         self.lower_bound: float | None = None
+        self.bound_duals: DualPieces | None = None
 
     def best(self, epsilon: float) -> LinearisedPoint | None:
         """The best point found within the budget.
@@ -201,6 +205,7 @@ class Successive:
         optimum = solve(wanted)
         everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
         self.lower_bound = everywhere.lower_bound
+        self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
         yield blocks.imitate(optimum.mechanism.probabilities)
         if self.start is not None:
             yield self.start

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
 from mechdesign.typing import Array
 
-__all__ = ["certified_table", "excess_loss", "rational_row", "rational_table", "tightened"]
+__all__ = ["certified_law", "excess_loss", "rational_row", "rational_table", "tightened"]
 
 _UNIT = 1 << 80
 
@@ -131,13 +130,10 @@ def tightened(
     )
 
 
-def certified_table(
-    bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float
-) -> QuantizerCertificate:
-    """Certify the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
-    law = tightened(
+def certified_law(bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float) -> RationalTable:
+    """Return the exact law of the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
+    return tightened(
         lambda budget: rational_table(bins, knots, solve(budget)),
         lambda law: excess_loss(law, epsilon),
         epsilon,
     )
-    return QuantizerCertificate(law, epsilon)

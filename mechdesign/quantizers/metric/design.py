@@ -30,7 +30,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import increasing, interval, one_of, settle, whole
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
@@ -133,22 +133,24 @@ class MetricQuantizer(Design):
         """The grid, or `count` equally spaced knots."""
         if self.inputs is not None:
             return np.array(self.inputs)
-        return np.linspace(*self.input_range, whole("knots", count, 2))
+        lower, upper = self.input_range
+        return np.linspace(lower, upper, whole("knots", count, 2))
 
     # -- model ----------------------------------------------------------------------------------------
 
-    def model(self, count: int = 129) -> Model:
+    def model(self, *, knots: int = 129, **options: Any) -> Model:
         """Declare the linear program over the rows in CVXPY.
 
         Families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case"; the parameters
         "ratio" and "delta" are the budget.
         """
-        bins, knots = np.array(self.bins), self.knots(count)
-        K, m = len(knots), len(bins)
-        k, l, ratios = self.notion.ratios(knots)
+        refuse_unknown(options, "model() takes knots")
+        bins, x = np.array(self.bins), self.knots(knots)
+        K, m = len(x), len(bins)
+        k, l, ratios = self.notion.ratios(x)
         P = cp.Variable((K, m), nonneg=True, name="P")
         variables = {"P": P}
-        families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
+        families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == x}
         if isinstance(self.privacy, PureDP):
             a = variables["a"] = cp.Variable((1, m), nonneg=True, name="a")
             ratio = cp.Parameter(name="ratio", value=ratios[0])
@@ -164,10 +166,10 @@ class MetricQuantizer(Design):
             families |= {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
         if self.objective == "worst":
             z = variables["worst"] = cp.Variable(name="worst")
-            families["worst case"] = z >= cp.sum(cp.multiply(self.loss(bins - knots[:, None]), P), axis=1)
+            families["worst case"] = z >= cp.sum(cp.multiply(self.loss(bins - x[:, None]), P), axis=1)
             target: Any = z
         else:
-            costs, constant = hat_costs(bins, knots, self.prior, self.loss)
+            costs, constant = hat_costs(bins, x, self.prior, self.loss)
             target = cp.sum(cp.multiply(costs, P)) + constant
         constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
         return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
@@ -239,7 +241,7 @@ class MetricQuantizer(Design):
         self, count: int, solver: str | None, certify: bool, deadline: Deadline, options: dict[str, Any]
     ) -> MetricQuantizerResult:
         """The result with a given number of knots."""
-        knots, model = self.knots(count), self.model(count)
+        knots, model = self.knots(count), self.model(knots=count)
         answers: list[Solution] = []
 
         def solved(epsilon: float) -> RationalTable:
@@ -283,7 +285,7 @@ class MetricQuantizer(Design):
                 return proved_bound(model, answer, box=self._box(model))
             if self.objective == "worst":
                 # Finitely many inputs of the range: a relaxation.
-                grid = replace(self, inputs=np.linspace(*self.input_range, min(count, 257)))
+                grid = replace(self, inputs=self.knots(min(count, 257)))
                 relaxed = grid.model()
                 grid._set_budget(relaxed, grid.knots(), self.privacy.epsilon, _OUTWARD)
                 return proved_bound(

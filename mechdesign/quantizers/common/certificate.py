@@ -137,7 +137,11 @@ class QuantizerCertificate(Certificate):
     def statement(self) -> Mapping[str, Any]:
         """Budget (ε, and ρ ≤ e^ε), allowed bias, inputs, outputs and cost, all rational; value and bound if stated."""
         ends = self.law.knots[0], self.law.knots[-1]
-        stated = {"epsilon": Fraction(self.epsilon), "rho": self.rho, "max_bias": Fraction(self.max_bias)}
+        stated: dict[str, Any] = {
+            "epsilon": Fraction(self.epsilon),
+            "rho": self.rho,
+            "max_bias": Fraction(self.max_bias),
+        }
         stated |= {"input_range": ends, "bins": self.law.bins}
         if self.prior is not None:
             costs = {"prior": self.prior, "loss": self.loss, "objective": self.objective}

@@ -153,6 +153,15 @@ class QuantizerCertificate(Certificate):
         """Claim by claim, each with its worst exact margin (as a double)."""
         return check_table([*self._law_checks(), *self._value_checks(), *self._bound_checks()])
 
+    def verify(self) -> bool:
+        """Whether every claim holds."""
+        parts = self._law_checks(), self._value_checks(), self._bound_checks()
+        return all(holds for part in parts for *_, holds in part)
+
+    def lawful(self) -> bool:
+        """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
+        return all(holds for *_, holds in self._law_checks())
+
     def _law_checks(self) -> Iterator[Check]:
         law, rho = self.law, self.rho
         unit = math.lcm(*(b.denominator for b in law.bins))

@@ -241,7 +241,8 @@ class MVU(Design):
         self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
     ) -> _Table:
         """The best P for an alphabet."""
-        if solver is None and self.m * len(self.inputs) > 4000:
+        # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
+        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
             limit = max(deadline.left, 1e-3) if deadline.finite else None
             optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=limit)
             rows = optimum.mechanism.probabilities(self.inputs)

@@ -68,10 +68,10 @@ def excess_loss(law: ExactLaw, epsilon: float) -> float:
     ratio = law.ratio()
     if ratio is None or min(low) < 0:
         return math.inf
-    rho = exp_lower(epsilon)
+    rho = exp_lower(min(epsilon, 700.0))
     relative = ratio / rho
     if relative > Fraction(11, 10) or relative < Fraction(9, 10):
-        return math.log(relative)
+        return math.log(relative.numerator) - math.log(relative.denominator)
     over = math.log1p(float(relative - 1))
     return max(over, math.ulp(0.0)) if relative > 1 else min(over, 0.0)
 

@@ -61,7 +61,7 @@ class OPTM(Design):
         Defaults to the prior's support.
     constraints : {"theorem5", "theorem6", "across-outputs"}
         Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
-        asymmetric bins: every maximum against every minimum across outputs.
+        asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     bounds : Grid or (lower, upper) or "successive" or None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from operator import mul
@@ -40,6 +40,8 @@ __all__ = ["QuantizerCertificate"]
 
 # What floats may have lost in a value or bound before it is stated.
 _MARGIN = 5e-13
+# From this ε on, ρ multiplies the rounding of the floats' bound by so much that the exact one is stated.
+_WIDE = 7.0
 # Agreement asked of what is computed again in floats.
 _FLOATS = 1e-9
 
@@ -102,7 +104,7 @@ class QuantizerCertificate(Certificate):
     ) -> QuantizerCertificate:
         """State a design's problem, and a value and lower bound that floats computed, to the safe side of them."""
         margin = _MARGIN * abs(value)
-        return cls(
+        stated = cls(
             law,
             design.privacy.epsilon,
             getattr(design, "max_bias", 0.0),
@@ -114,6 +116,9 @@ class QuantizerCertificate(Certificate):
             None if lower_bound is None else lower_bound - margin,
             duals,
         )
+        if duals is None or lower_bound is None or stated.epsilon < _WIDE:
+            return stated
+        return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
 
     @property
     def rho(self) -> Fraction:
@@ -217,24 +222,27 @@ class QuantizerCertificate(Certificate):
         if self.duals is None or self.loss is None or not self.loss.polynomial:
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
-        worst = self.objective == "worst"
-        moments = None if worst else Moments(Prior.of(self.prior))
-        if not self.duals.sound(len(self.law.bins), worst=worst):
+        if not self.duals.sound(len(self.law.bins), worst=self.objective == "worst"):
             yield claim, PROVED, -math.inf, False
             return
-        proved = self.duals.lower_bound(
+        margin = self.proved_bound() - Fraction(self.lower_bound)
+        exact = self.objective == "worst" or Moments(Prior.of(self.prior)).proved
+        tolerance = 0.0 if exact else _FLOATS * abs(self.lower_bound)
+        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
+
+    def proved_bound(self) -> Fraction:
+        """The lower bound that the multipliers prove, in exact arithmetic."""
+        if self.duals is None or self.loss is None:
+            raise DesignError("duals: this certificate has no multipliers to prove a lower bound with")
+        return self.duals.lower_bound(
             self.law.bins,
             (self.law.knots[0], self.law.knots[-1]),
             self.epsilon,
             self.loss,
             max_bias=self.max_bias,
-            moments=moments,
+            moments=None if self.objective == "worst" else Moments(Prior.of(self.prior)),
             max_mse=self.max_mse,
         )
-        margin = proved - Fraction(self.lower_bound)
-        exact = moments is None or moments.proved
-        tolerance = 0.0 if exact else _FLOATS * abs(self.lower_bound)
-        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
 
     def summary(self) -> str:
         """One line for reports."""

@@ -188,21 +188,22 @@ def deploy(
     known = known_loss(problem)
     sound = math.isfinite(solution.lower_bound) and solution.lower_bound <= known + 1e-9 * abs(known)
     bound = float(min(solution.lower_bound, value)) if sound else None
+    certificate = None
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
+        # Block fills of many outputs are right by construction.
+        if mechanism.starts.size <= 4096 and not certificate.lawful():
+            law = certificate = None
+            notes.append("not certified: the exact law is outside the budget")
+    if certificate is not None and certificate.lower_bound is not None:
+        bound = min(value, certificate.lower_bound)
     gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
     if bound is None:
         notes.append("no lower bound was proved")
     elif gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
-    certificate = None
-    # Block fills of many outputs are right by construction.
-    small = law is not None and mechanism.starts.size <= 4096
-    if small and not QuantizerCertificate(law, design.privacy.epsilon, design.max_bias).verify():
-        law = None
-        notes.append("not certified: the exact law is outside the budget")
-    if law is not None:
-        proof = solution.proof if design.loss.polynomial else None
-        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
-        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
     if law is None:
         status = Status.UNCERTIFIED
     elif gap > wanted:

@@ -108,7 +108,8 @@ class Staircase(SymmetricLaw):
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
         return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
 
-    def _rvs(self, epsilon: Any, gamma: Any, size: Any = None, random_state: Any = None) -> Any:
+    def _rvs(self, *shapes: Any, size: Any = None, random_state: Any = None) -> Any:
+        epsilon, gamma = shapes
         # Shell, side of the step, place within it, sign: exact, no inversion of rounded tails.
         b = np.exp(-epsilon)
         k = random_state.geometric(-np.expm1(-epsilon), size) - 1
@@ -117,8 +118,8 @@ class Staircase(SymmetricLaw):
         u = k + np.where(first, gamma * place, gamma + (1 - gamma) * place)
         return np.where(random_state.random(size) < 0.5, -u, u)
 
-    def _absolute_moment(self, p: int, epsilon: Any, gamma: Any) -> Any:
-        return _moment(p, epsilon, gamma) / _mass(epsilon, gamma)
+    def _absolute_moment(self, p: float, epsilon: Any, gamma: Any) -> Any:
+        return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
 
     def _entropy(self, epsilon: Any, gamma: Any) -> Any:
         # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
@@ -194,7 +195,7 @@ class L1Staircase:
     epsilon: float
     sensitivity: float = 1.0
     dimension: int = 2
-    gamma: float | None = None
+    gamma: Any = None
 
     def __post_init__(self) -> None:
         epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1)

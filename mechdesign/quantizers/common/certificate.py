@@ -117,8 +117,8 @@ class QuantizerCertificate(Certificate):
 
     @property
     def rho(self) -> Fraction:
-        """A rational lower bound of e^ε, proved by its Taylor series."""
-        return exp_lower(self.epsilon)
+        """A rational lower bound of e^ε, proved by its Taylor series; e^700 is one for every larger ε."""
+        return exp_lower(min(self.epsilon, 700.0))
 
     @property
     def ratio(self) -> Fraction:

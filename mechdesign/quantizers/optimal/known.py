@@ -25,7 +25,7 @@ from mechdesign.typing import Array
 
 __all__ = ["LARGEST_EPSILON", "carried_over", "known_loss"]
 
-LARGEST_EPSILON = 32.0
+LARGEST_EPSILON = 27.0
 
 
 def _loss(problem: FloorProblem, floors: Array) -> float:

@@ -83,7 +83,7 @@ def lower_bound(
 
     For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
     :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
-    extreme of Σa that is worse. The margin covers the rounding of the sums that made G.
+    extreme of Σa that is worse. The margin covers the error of the integrals that made G.
     """
     C, b = problem.constraints
     nu = np.maximum(multipliers, 0.0)
@@ -95,7 +95,7 @@ def lower_bound(
     least = float(rest.min())
     bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
     size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
-    return float(bound - 64 * np.finfo(float).eps * size)
+    return float(bound - problem.accuracy * size)
 
 
 class Folding:

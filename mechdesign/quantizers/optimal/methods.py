@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
@@ -37,9 +37,15 @@ def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, flo
         )
         raise InfeasibleError(
             f"outputs in [{first:g}, {last:g}] cannot be unbiased on [{lower:g}, {upper:g}] at epsilon = {epsilon:g}: "
-            f"the smallest feasible epsilon is {needed:.9g}; widen the outputs or raise epsilon",
+            f"the smallest feasible epsilon is {_distinct(needed, epsilon)}; widen the outputs or raise epsilon",
             smallest_epsilon=needed,
         )
+
+
+def _distinct(number: float, other: float) -> str:
+    """The number in as few digits as tell it from the other."""
+    short = f"{number:.9g}"
+    return repr(number) if short == f"{other:.9g}" else short
 
 
 def uncapped(
@@ -76,13 +82,18 @@ def uncapped(
     if method is not None and (method == "exchange") != (problem.objective == "worst"):
         raise DesignError.of("solver", method, '"exchange" is for objective="worst", and only it is')
     found: FloorSolution | None = None
+    failure = SolverError("no method was tried", solver=str(method), status="none")
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
-        answer = attempt(problem, gap, begin, deadline)
-        found = answer.merged(found)
+        try:
+            found = attempt(problem, gap, begin, deadline).merged(found)
+        except SolverError as error:
+            failure = error
+            continue
         if found.gap <= gap or deadline.passed:
             break
-    assert found is not None
+    if found is None:
+        raise failure
     return found
 
 

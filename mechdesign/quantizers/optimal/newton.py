@@ -120,8 +120,10 @@ class _Constraints:
                 whole: Any = np.zeros((len(sides),) * 2)
                 whole[:n, :n] = scaled
                 whole[r, c] = whole[c, r] = entries
-                factor = linalg.lu_factor(whole)
-                inverse: Solver = lambda right: linalg.lu_solve(factor, right)  # noqa: E731
+                factor, pivots, singular = linalg.lapack.dgetrf(whole)
+                if singular:
+                    return None
+                inverse: Solver = lambda right: linalg.lapack.dgetrs(factor, pivots, right)[0]  # noqa: E731
             else:
                 grid = np.indices((n, n)).reshape(2, -1)
                 r, c = np.concatenate([grid, [r, c], [c[off], r[off]]], axis=1)

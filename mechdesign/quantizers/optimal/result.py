@@ -194,11 +194,11 @@ def deploy(
     elif gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
     certificate = None
-    if law is not None and mechanism.starts.size <= 4096:
-        # Block fills of many outputs are right by construction.
-        if not QuantizerCertificate(law, design.privacy.epsilon, design.max_bias).verify():
-            law = None
-            notes.append("not certified: the exact law is outside the budget")
+    # Block fills of many outputs are right by construction.
+    small = law is not None and mechanism.starts.size <= 4096
+    if small and not QuantizerCertificate(law, design.privacy.epsilon, design.max_bias).verify():
+        law = None
+        notes.append("not certified: the exact law is outside the budget")
     if law is not None:
         proof = solution.proof if design.loss.polynomial else None
         duals = None if proof is None else dual_pieces(problem, proof, design.frame)

@@ -168,7 +168,7 @@ class QuantizerCertificate(Certificate):
         return all(holds for *_, holds in self._law_checks())
 
     def _law_checks(self) -> Iterator[Check]:
-        law, rho = self.law, self.rho
+        law = self.law
         unit = math.lcm(*(b.denominator for b in law.bins))
         bins = [int(b * unit) for b in law.bins]
         least = total = bias = Fraction(0)
@@ -176,14 +176,17 @@ class QuantizerCertificate(Certificate):
             total = max(total, abs(Fraction(sum(weights), common) - 1))
             least = min(least, Fraction(min(weights), common))
             bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
-        privacy = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
         ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
         slack = Fraction(self.max_bias) - bias
         yield "knots and outputs increase", PROVED, 0.0, ordered
         yield "rows sum to 1", PROVED, round_down(-total), total == 0
         yield "no probability is negative", PROVED, round_down(least), least == 0
         yield f"bias at most {self.max_bias!r}", PROVED, round_down(slack), slack >= 0
-        yield f"privacy loss at most {self.epsilon!r}", PROVED, round_down(privacy), privacy >= 0
+        yield self._privacy_check()
+
+    def _privacy_check(self) -> Check:
+        slack = min(self.rho * low - high for low, high in zip(*ExactLaw.extremes(self.law)))
+        return f"privacy loss at most {self.epsilon!r}", PROVED, round_down(slack), slack >= 0
 
     def _value_checks(self) -> Iterator[Check]:
         if self.value is None or self.loss is None:

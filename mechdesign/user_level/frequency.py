@@ -13,6 +13,7 @@ Projection on the simplex (`simplex_projection`) is optional: it makes a histogr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +22,14 @@ from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, generator, indices, instance, positive, settle, whole
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 from mechdesign.user_level.frequency_bounds import emd_error_bound, laplace_error_bound
+from mechdesign.user_level.lattice import LatticeLaplace
 
 __all__ = ["FrequencyEstimate", "FrequencyFit", "LaplaceHistogram", "simplex_projection"]
 
@@ -266,6 +269,26 @@ class LaplaceHistogram:
         """Release the average `histogram` of the users, shape (n,), with noise in doubles: for simulation."""
         truth = self.space.distribution(histogram)
         return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
+
+    @cached_property
+    def lattice(self) -> LatticeLaplace:
+        """The noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
+        moved = Fraction(2, self.users) + self.space.size * Fraction(1, 1 << 50)
+        return LatticeLaplace.of(round_up(moved / Fraction(self.epsilon)))
+
+    def release(self, histogram: ArrayLike) -> FrequencyFit:
+        """Release the average for deployment: on the lattice of `lattice.step`, from the operating system's randomness.
+
+        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
+        """
+        self.space.distribution(histogram)
+        truth, step = array("histogram", histogram, ndim=1), self.lattice.step
+        steps = truth / step
+        return self._fit(
+            self.lattice.release(
+                steps, np.zeros(truth.size), lambda i: Fraction(float(truth[i])) / Fraction(step)
+            )
+        )
 
     def _fit(self, noisy: Array) -> FrequencyFit:
         """What is made of the noisy histogram: post-processing."""

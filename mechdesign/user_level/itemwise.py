@@ -157,7 +157,7 @@ class ItemwiseRelease:
     def _losses(self) -> dict[str, Any]:
         """α₀ and the largest loss ε₀ of the channel in hand, as the accounting takes them."""
         taken = {name: self._question[name] for name in ("total", "delta", "accounting", "diameter")}
-        loss = min(self.item_alpha, self.channel_loss) if self.channel_loss > 0 else self.item_alpha
+        loss = self.channel_loss if self.channel_loss > 0 else self.item_alpha
         return {**taken, "item_alpha": loss, "item_epsilon": float(self.channel.epsilon)}
 
     def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -35,8 +36,9 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.problem.checks import generator, instance, settle, whole
+from mechdesign.problem.checks import array, generator, instance, settle, whole
 from mechdesign.typing import Array
+from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.linear_query import LinearQuery
 from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
@@ -137,17 +139,76 @@ class LinearRelease:
         -------
         ndarray, shape (k,), or (rows, k) for several local users
         """
-        weights = self.query.space.distribution(histogram)
-        if weights.ndim > 2:
-            raise DesignError.of("histogram", weights.shape, "must have shape (n,) or (rows, n)")
+        weights = self._rows(histogram)
         if self.model == "central" and weights.ndim == 2:
-            if len(weights) != self.users:
-                raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
             weights = weights.mean(axis=0)
         answer, source, noise = weights @ self.query.values, generator(rng), self.noise
         if noise is None:
             return answer + source.normal(0.0, self.scale, answer.shape)
         return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
+
+    @cached_property
+    def lattice(self) -> LatticeLaplace:
+        """The noise of `release`: its step, and its scale, which is no more than 0.1% above `scale`.
+
+        Raises
+        ------
+        DesignError
+            Another norm than ℓ₁ in several dimensions, or Gaussian noise: no exact release is known.
+        """
+        if self.gaussian or (self.norm != 1 and self.query.dimension > 1):
+            noise = "gaussian" if self.gaussian else "norm"
+            raise DesignError.of(
+                noise, getattr(self, noise), "no exact release is known; design it with norm=1, which has one"
+            )
+        return LatticeLaplace.of(self.scale)
+
+    def release(self, histogram: ArrayLike) -> Array:
+        """Answer the query for deployment: on the lattice of `lattice.step`, with the operating system's randomness.
+
+        The guarantee is that of the whole number of steps that leaves, for the histogram exactly as it is given: its
+        doubles relative to their exact sum. Counts of items (whole numbers) are histograms without any rounding.
+
+        Parameters
+        ----------
+        histogram : array
+            As for `sample`, or counts in its place.
+        """
+        lattice, space = self.lattice, self.query.space
+        counts = array("histogram", histogram, ndim=None)
+        whole_numbers = (
+            (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
+        )
+        weights = self._rows(counts / counts.sum(axis=-1, keepdims=True) if whole_numbers else counts)
+        given, values = np.atleast_2d(counts), self.query.values
+        if self.model == "central":
+            weights = weights.mean(axis=0) if weights.ndim == 2 else weights
+            users = [range(len(given))]
+        else:
+            users = [range(i, i + 1) for i in range(len(given))]
+        near = (weights @ values) / lattice.step
+        error = np.abs(weights) @ np.abs(values) / lattice.step * (space.size + len(users[0]) + 8) * 2.0**-50
+
+        def exact(i: int) -> Fraction:
+            """The i-th number to release, in steps."""
+            row, column = divmod(i, self.query.dimension)
+            features = [Fraction(v) for v in values[:, column].tolist()]
+            means = []
+            for user in users[row]:
+                shares = [Fraction(w) for w in given[user].tolist()]
+                means.append(sum((w * f for w, f in zip(shares, features) if w), Fraction(0)) / sum(shares))
+            return sum(means, Fraction(0)) / len(means) / Fraction(lattice.step)
+
+        return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
+
+    def _rows(self, histogram: ArrayLike) -> Array:
+        """Check histograms: (n,), or a row per user."""
+        weights = self.query.space.distribution(histogram)
+        if weights.ndim > 2:
+            raise DesignError.of("histogram", weights.shape, "must have shape (n,) or (rows, n)")
+        if self.model == "central" and weights.ndim == 2 and len(weights) != self.users:
+            raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
+        return weights
 
     def error(self) -> float:
         """Expected norm of the noise: ks in the K-norm's own norm; the Gaussian's ℓ₂ norm, about σ√k."""

@@ -220,19 +220,23 @@ class ReducedRelease:
     def sample(self, datasets: Any, *, rng: Any = None) -> Any:
         """Sample from every user's items (any sizes), then release; local: one row per user. For simulation."""
         source = Simulation(rng)
-        return self.mechanism.sample(self._input(datasets, source), rng=source.rng)
+        drawn = self._draws(datasets, source)
+        linear = isinstance(self.mechanism, LinearRelease)
+        return self.mechanism.sample(self.space.histogram(drawn) if linear else drawn, rng=source.rng)
 
     def release(self, datasets: Any) -> Any:
         """The same with the operating system's randomness, exactly."""
-        return self.mechanism.release(self._input(datasets, Deployment()))
+        drawn = self._draws(datasets, Deployment())
+        if isinstance(self.mechanism, LinearRelease):  # whole counts: nothing is rounded
+            drawn = np.rint(self.space.histogram(drawn) * self.samples)
+        return self.mechanism.release(drawn)
 
-    def _input(self, datasets: Any, source: Simulation | Deployment) -> Any:
+    def _draws(self, datasets: Any, source: Simulation | Deployment) -> Any:
         checked = [
             self.space.indices(items, name=f"datasets[{user}]")
             for user, items in enumerate(_collection(datasets))
         ]
-        drawn = self.reduction.drawn(checked, source)
-        return self.space.histogram(drawn) if isinstance(self.mechanism, LinearRelease) else drawn
+        return self.reduction.drawn(checked, source)
 
 
 def _collection(datasets: Any) -> list[Any]:

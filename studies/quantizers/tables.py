@@ -106,8 +106,8 @@ def searched(report: Report) -> None:
     rows = []
     with report.progress("searches", 11) as step:
         for epsilon in (1.0, 1.5):
-            found = md.OPTMSearch(md.PureDP(epsilon), UNIFORM).run(progress=False)
-            rows.append({**row("OPTM", epsilon, None, found.best.mechanism), "searched": found.programs})
+            found = md.OPTMSearch(md.PureDP(epsilon), UNIFORM).solve(progress=False)
+            rows.append({**row("OPTM", epsilon, None, found.mechanism), "searched": found.programs})
             step()
         for epsilon in (0.5, 1.0, 1.5):
             best = md.RQM(4, md.PureDP(epsilon), UNIFORM).solve(zoom=3, starts=2)
@@ -167,8 +167,8 @@ def table_2(report: Report) -> None:
                 levels=levels,
                 families="separate",
                 judge=judge,
-            ).run(progress=False)
-            return found.best.mechanism
+            ).solve(progress=False)
+            return found.mechanism
 
         mechanisms = [
             ("OPTM", "authors' program, judged by its objective", search("across-outputs", "objective")),

@@ -15,8 +15,8 @@ import mechdesign as md
 from mechdesign.errors import InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism import error_curve
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
-from mechdesign.quantizers.mechanism.error_curve import peaks
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, expected_planes
@@ -104,13 +104,14 @@ def test_fill_is_the_best_row(case, which, share):
     loss = Loss.of(LOSSES[which])
     problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), loss)
     x = np.array([lower + share * (upper - lower)])
-    fill = problem.fill(floors)
-    lam, mu, at = problem.duals_at(fill, x)
-    row = fill.rows(x, at)[0]
+    table = pieces(problem, floors)
+    at = table.at(x)
+    lam, mu = problem.slopes(x, table.left[at], table.right[at])
+    row = table.rows_at(x, at)[0]
     cost = loss(bins - x[0])
     assert row.sum() == pytest.approx(1, abs=1e-14)
     assert row @ bins == pytest.approx(x[0], abs=1e-13)
-    assert np.all(row >= floors) and np.all(row <= rho * floors * (1 + 1e-15))
+    assert np.all(row >= floors * (1 - 1e-15)) and np.all(row <= rho * floors * (1 + 1e-15))
     best = row_program(bins, floors, rho, x[0], cost)
     assert best.status == 0
     assert row @ cost == pytest.approx(best.fun, abs=1e-7)
@@ -130,9 +131,9 @@ def test_any_duals_bound_any_mechanism(case, seed, data):
     other = interior_floors(bins, rho, lower, upper)
     found = expected_planes(problem, pieces(problem, floors), np.array([lower, upper]))
     constant, gradient = found.constants, found.gradients
-    value = problem.value(other)
+    value = expected(problem, other)
     assert constant[0] + gradient[0] @ other <= value + 1e-10 * (1 + value)
-    assert constant[0] + gradient[0] @ floors == pytest.approx(problem.value(floors), rel=1e-9, abs=1e-9)
+    assert constant[0] + gradient[0] @ floors == pytest.approx(expected(problem, floors), rel=1e-9, abs=1e-9)
     nu = rng.uniform(0, 1, len(problem.constraints[1]))
     assert lower_bound(problem, float(constant[0]), gradient[0], nu, 10.0) <= value
 
@@ -152,7 +153,7 @@ def test_derivatives(case, which, kind):
     floors = 0.5 * floors + 0.5 * inside
     problem = FloorProblem(bins, rho, lower, upper, Prior.of(law), Loss.of(LOSSES[which]))
     part = problem.continuum(problem.fill(floors))
-    assert part.constant + floors @ part.gradient == pytest.approx(problem.value(floors), rel=1e-9)
+    assert part.constant + floors @ part.gradient == pytest.approx(expected(problem, floors), rel=1e-9)
     step = 1e-6 * floors.min()
     C, b = problem.constraints
     assume(step >= 1e-10 and (C @ floors - b).min() >= 10 * step * np.abs(C).max())
@@ -180,17 +181,17 @@ def test_value_by_quadrature(case, which):
     law = stats.beta(2, 3, lower, upper - lower)
     loss = Loss.of(LOSSES[which])
     problem = FloorProblem(bins, rho, lower, upper, Prior.of(law), loss)
-    fill = problem.fill(floors)
-    breaks = np.unique(np.concatenate([fill.means, bins]))
+    table = pieces(problem, floors)
+    breaks = np.unique(np.concatenate([table.edges, bins]))
     breaks = breaks[(breaks > lower) & (breaks < upper)]
     expected_loss, _ = integrate.quad(
-        lambda x: float(problem.loss_at(fill, np.array([x]))[0]) * law.pdf(x),
+        lambda x: float(error_curve.at(table.table, np.array([x]), loss)[0]) * law.pdf(x),
         lower,
         upper,
         points=breaks if breaks.size else None,
         limit=200,
     )
-    assert problem.value(floors) == pytest.approx(expected_loss, rel=1e-7)
+    assert expected(problem, floors) == pytest.approx(expected_loss, rel=1e-7)
 
 
 @given(cases(), st.floats(0.01, 0.999) | st.floats(1.001, 5))
@@ -248,9 +249,8 @@ def test_exact_fill(case, seed):
         assert np.array_equal(fast, slow)
     x = np.random.default_rng(seed).uniform(lower, upper, 20)
     problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), Loss.of("absolute"))
-    fill = problem.fill(floors)
-    _, _, at = problem.duals_at(fill, x)
-    assert np.abs(Quantizer.of_law(law).probabilities(x) - fill.rows(x, at)).max() < 1e-7
+    rows = pieces(problem, floors).table.probabilities(x)
+    assert np.abs(Quantizer.of_law(law).probabilities(x) - rows).max() < 1e-7
 
 
 def test_exact_fill_refuses_what_it_cannot_reach():
@@ -313,11 +313,11 @@ def test_bias_budget_is_used_optimally(case, share, which):
 def test_local_maxima_are_maxima(case, which):
     bins, floors, rho, lower, upper = case
     problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), Loss.of(LOSSES[which]))
-    where, height = peaks(pieces(problem, floors).table, problem.loss)
-    fill = problem.fill(floors)
-    grid = problem.loss_at(fill, np.linspace(lower, upper, 400))
+    table = pieces(problem, floors).table
+    where, height = error_curve.peaks(table, problem.loss)
+    grid = error_curve.at(table, np.linspace(lower, upper, 400), problem.loss)
     assert grid.max() <= height.max() * (1 + 1e-12)
-    assert problem.loss_at(fill, where) == pytest.approx(height, rel=1e-9, abs=1e-12)
+    assert error_curve.at(table, where, problem.loss) == pytest.approx(height, rel=1e-9, abs=1e-12)
 
 
 def test_symmetric_reduction_changes_nothing():

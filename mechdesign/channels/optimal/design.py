@@ -5,12 +5,13 @@ r"""The optimal item mechanism: the α-d-private channel of least expected loss,
     \min_C \; \sum_{x,y} π_x\, ℓ(x, y)\, C[x, y] \quad\text{s.t.}\quad
     C[x, y] \le e^{α d(x, x')}\, C[x', y], \quad \sum_y C[x, y] = 1, \quad C \ge 0 .
 
-Written in full the linear program has n²(n − 1) privacy rows. Four observations make it small:
+Written in full the linear program has n²(n − 1) privacy rows. Five observations make it small:
 
 * rows are needed for *essential pairs* only, or for the edges of a spanner (`rows`);
 * by convexity some optimum is invariant under the symmetries that distances, prior and losses share, so one
   variable per orbit is enough (`symmetry`): 1,275 instead of 10,000 on a 10 × 10 grid;
 * of very many rows only those that bind are generated (`program`);
+* items that α cannot tell apart share a row (`near`);
 * any multipliers give a lower bound, so an interior point needs no exactness to be trusted.
 
 What the solver returns is repaired to integer weights that are private exactly for all pairs, and comes with
@@ -31,9 +32,10 @@ from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
 from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.channels.optimal.near import Merged
 from mechdesign.channels.optimal.program import Answer, ChannelProgram
 from mechdesign.channels.optimal.repair import private_weights
-from mechdesign.channels.optimal.result import ChannelResult, pair_duals
+from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.channels.optimal.rows import PrivacyRows, check_spanner, privacy_rows, spread_multipliers
 from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.errors import DesignError
@@ -144,32 +146,36 @@ class MetricChannel(Design):
         if self.unbiased is None:
             return None
         try:
-            query, values = (array("unbiased", part, ndim=None) for part in self.unbiased)
+            parts = [np.atleast_1d(array("unbiased", part, ndim=None)) for part in self.unbiased]
+            query, values = (part.reshape(len(part), -1) for part in parts)
         except (TypeError, ValueError):
             raise DesignError.of("unbiased", self.unbiased, "must be (query values, report values)") from None
-        query, values = (
-            np.atleast_1d(part).reshape(np.size(part, 0), -1) for part in map(np.atleast_1d, (query, values))
-        )
         if len(query) != n or len(values) != k or query.shape[1] != values.shape[1]:
             raise DesignError.of(
                 "unbiased", (query.shape, values.shape), f"must have {n} and {k} rows and as many columns"
             )
         return query, values
 
-    def rows(self, *, symmetry: bool = True) -> PrivacyRows:
-        """The variables and privacy rows that are kept, with the symmetries of space, prior and loss or without."""
-        n, k = self.losses.shape
+    @cached_property
+    def merged(self) -> Merged:
+        """The items, those that α cannot tell apart as one; all apart where equalities speak of each."""
+        if self.equalities is not None:
+            return Merged.none(self.space, self.cost)
+        return Merged.of(self.space, self.alpha, self.cost)
+
+    def program(self, *, symmetry: bool = True) -> ChannelProgram:
+        """The program that is solved, with the symmetries of space, prior and loss or without."""
+        space, cost = self.merged.space, self.merged.cost
+        n, k = cost.shape
         usable = symmetry and n == k and self.equalities is None
-        generators = automorphisms(self.space.distances, self.cost) if usable else []
-        return privacy_rows(
-            self.space, pair_orbits(n, k, generators), pair_orbits(n, n, generators), self.spanner
-        )
+        generators = automorphisms(space.distances, cost) if usable else []
+        rows = privacy_rows(space, pair_orbits(n, k, generators), pair_orbits(n, n, generators), self.spanner)
+        return ChannelProgram(cost, self.equalities, rows, self.alpha / rows.stretch)
 
     def model(self, *, symmetry: bool = True, **options: Any) -> Model:
         """The linear program, with one variable per orbit of (item, report)."""
         refuse_unknown(options, "there is symmetry")
-        rows = self.rows(symmetry=symmetry)
-        return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch).model()
+        return self.program(symmetry=symmetry).model()
 
     def solve(
         self,
@@ -213,19 +219,19 @@ class MetricChannel(Design):
         SolverError
         """
         wanted, deadline = wanted_gap(gap, _GAP), self._deadline(time_limit, certify)
-        rows = self.rows(symmetry=symmetry)
-        program = ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch)
+        program = self.program(symmetry=symmetry)
         answers = [program.solve(solver, deadline, options)]
         if not certify:
             return self._uncertified(answers[0])
-        if rows.stretch > 1.0:
-            # The same edges with the whole budget are a relaxation: its duals bound the optimum, and its
-            # channel, repaired, is private too; measured on grids it is the better one where α is large.
-            answers.append(replace(program, alpha=self.alpha).solve(solver, deadline, options))
-        repaired = answers if self.equalities is None else answers[:1]  # a large repair costs the equalities
-        certificates = [self._certificate(rows, answer, answers[-1]) for answer in repaired]
-        best = min(certificates, key=lambda certificate: certificate.exact_value).claiming()
-        return self._certified(rows, best, answers, wanted)
+        # With a spanner, the same edges with the whole budget are a relaxation: its duals bound the optimum, and its
+        # channel, repaired, is private too; measured on grids it is the better one where α is large.
+        relaxed = replace(program, alpha=self.alpha)
+        bounds = answers if program.alpha == self.alpha else [relaxed.solve(solver, deadline, options)]
+        certificate = self._best(program.rows, answers, bounds)
+        if solver is None and not self._reached(certificate, wanted) and program.alpha == self.alpha:
+            answers += relaxed.again(answers[0].report.solver, deadline)
+            certificate = self._best(program.rows, answers, answers)
+        return self._certified(program.rows, certificate, [*answers, *bounds], wanted)
 
     def _deadline(self, time_limit: float | None, certify: bool) -> Deadline:
         """When the solver must stop, so that what follows is done in time."""
@@ -233,55 +239,84 @@ class MetricChannel(Design):
         limit = Deadline(time_limit)
         return Deadline(max(limit.left - _CERTIFY * n * n * k * certify, 1e-3)) if limit.finite else limit
 
-    def _certificate(self, rows: PrivacyRows, primal: Answer, bound: Answer) -> ChannelCertificate:
-        weights = private_weights(primal.matrix, self.space.distances, self.alpha, self.cost)
+    @property
+    def question(self) -> dict[str, Any]:
+        """What a certificate must state: α, distances, prior, loss and the equalities."""
         inputs, reports = self.equalities or (None, None)
-        return ChannelCertificate(
-            weights,
-            self.space.distances,
-            self.alpha,
-            self.weights,
-            self.losses,
-            *spread_multipliers(rows, bound.multipliers),
-            inputs,
-            reports,
-            bound.free,
+        return {
+            "alpha": self.alpha,
+            "distances": self.space.distances,
+            "prior": self.weights,
+            "loss": self.losses,
+            "inputs": inputs,
+            "reports": reports,
+        }
+
+    def _best(self, rows: PrivacyRows, primals: list[Answer], bounds: list[Answer]) -> ChannelCertificate:
+        """The best channel among the answers, repaired, with the best of the lower bounds that their duals prove."""
+        if rows.stretch > 1.0 and self.equalities is None:  # a large repair costs the equalities
+            primals = [*primals, *bounds]
+        merged, distances = self.merged, self.merged.space.distances
+        proofs = [self._multipliers(rows, answer) for answer in bounds] + [self._multipliers(rows, None)]
+        channels = [
+            ChannelCertificate(
+                weights=merged.rows(private_weights(answer.matrix, distances, self.alpha, merged.cost)),
+                **self.question,
+                **proofs[0],
+            )
+            for answer in primals
+        ]
+        best = min(channels, key=lambda certificate: certificate.exact_value)
+        proved = [best, *(replace(best, **proof) for proof in proofs[1:])]
+        return max(proved, key=lambda certificate: certificate.exact_bound).claiming()
+
+    def _multipliers(self, rows: PrivacyRows, answer: Answer | None) -> dict[str, Any]:
+        """Multipliers for the certificate from an answer's; none, which prove something too, from None."""
+        held = np.zeros(len(rows.high)) if answer is None else answer.multipliers
+        triples, values = self.merged.multipliers(
+            self.space, self.alpha, self.cost, *spread_multipliers(rows, held)
         )
+        free = None if self.equalities is None else np.zeros_like(self.equalities[0])
+        return {
+            "triples": triples,
+            "multipliers": values,
+            "free": free if answer is None else answer.free,
+        }
+
+    def _reached(self, certificate: ChannelCertificate, wanted: float) -> bool:
+        """Whether value and lower bound are as close as wanted, or closer than doubles resolve the losses."""
+        resolved = 1e-15 * float(np.abs(self.losses).max())
+        return certificate.value - certificate.lower_bound <= max(wanted * abs(certificate.value), resolved)
 
     def _certified(
         self, rows: PrivacyRows, certificate: ChannelCertificate, answers: list[Answer], wanted: float
     ) -> ChannelResult:
         table = certificate.checks()
         notes = tuple(f"not certified: {claim}" for claim in table["claim"][~table["holds"]])
-        difference = certificate.value - certificate.lower_bound
         if notes:
             status = Status.UNCERTIFIED
         elif any(answer.report.status is Status.LIMIT for answer in answers):
             status = Status.LIMIT
-        elif difference <= max(wanted * certificate.value, 1e-15 * float(np.abs(self.losses).max())):
-            status = Status.OPTIMAL
         else:
-            status = Status.GAP
+            status = Status.OPTIMAL if self._reached(certificate, wanted) else Status.GAP
         if rows.stretch > 1.0:
             notes += (
                 f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
                 "all α-private channels",
             )
+        seconds = sum(answer.report.seconds for answer in set(answers))
         return ChannelResult(
             design=self,
             mechanism=Channel.from_weights(certificate.weights, self.space),
             value=certificate.value,
             lower_bound=certificate.lower_bound,
-            solver_report=replace(
-                answers[0].report, status=status, seconds=sum(answer.report.seconds for answer in answers)
-            ),
+            solver_report=replace(answers[0].report, status=status, seconds=seconds),
             notes=notes,
             certificate=certificate,
-            duals=pair_duals(certificate),
         )
 
     def _uncertified(self, answer: Answer) -> ChannelResult:
-        channel = Channel(answer.matrix, self.space)
+        channel = Channel(answer.matrix[self.merged.labels], self.space)
         return ChannelResult(
             design=self,
             mechanism=channel,

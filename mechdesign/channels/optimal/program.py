@@ -12,8 +12,10 @@ enter. Another backend that is asked for gets the whole.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -76,8 +78,14 @@ class ChannelProgram:
     rows: PrivacyRows
     alpha: float
 
+    @cached_property
+    def unit(self) -> float:
+        """A power of two: 1, or near the largest cost where that is far from 1 and a solver's tolerances are not meant."""
+        power = math.frexp(float(np.abs(self.cost).max()) or 1.0)[1]
+        return 1.0 if abs(power) <= 12 else math.ldexp(1.0, power)
+
     def model(self, kept: Indices | None = None) -> solvers.Model:
-        """The linear program, with all privacy rows or some."""
+        """The linear program, with all privacy rows or some, and its objective in units of `unit`."""
         (n, k), rows = self.cost.shape, self.rows if kept is None else self.rows.only(kept)
         channel = cp.Variable(rows.variables, nonneg=True, name="channel")
         cost = np.bincount(rows.orbits.ravel(), self.cost.ravel(), rows.variables)
@@ -94,7 +102,7 @@ class ChannelProgram:
             constraints["unbiased"] = moments @ channel == query.ravel()
         if len(rows.high):
             constraints["privacy"] = rows.matrix(self.alpha) @ channel <= 0
-        problem = cp.Problem(cp.Minimize(cost @ channel), list(constraints.values()))
+        problem = cp.Problem(cp.Minimize(cost / self.unit @ channel), list(constraints.values()))
         return solvers.Model(problem, {"channel": channel}, constraints)
 
     def solve(self, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> Answer:
@@ -123,6 +131,13 @@ class ChannelProgram:
                 f"no {self.alpha}-private channel meets the equalities ({error.reason}); raise alpha, or let the "
                 "reports' values reach further beyond the query's range"
             ) from None
+
+    def again(self, solver: str, deadline: Deadline) -> list[Answer]:
+        """What HiGHS's other method says, after `solver` left a gap: an answer, or none."""
+        try:
+            return [self.solve("highs" if solver == "highs-ipm" else "highs-ipm", deadline, {})]
+        except SolverError:
+            return []
 
     def _grown(self, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> Answer:
         started, count = time.perf_counter(), len(self.rows.high)
@@ -158,12 +173,12 @@ class ChannelProgram:
     def _answer(self, values: Array, duals: Array, equal: Array, report: SolveReport) -> Answer:
         """From the program's variables and the duals of its rows, those of the query last among the equalities'."""
         matrix = np.maximum(values, 0.0)[self.rows.orbits]
-        multipliers = np.maximum(duals, 0.0) / self.rows.half(self.alpha)
+        multipliers = np.maximum(duals, 0.0) / self.rows.half(self.alpha) * self.unit
         # Any multiplier may be dropped: where rates were lowered it is no more than rounding's share.
         multipliers[self.rows.lowered(self.alpha)] = 0.0
         multipliers[multipliers < 1e-16 * max(float(multipliers.max(initial=0.0)), 1e-300)] = 0.0
         free = None
         if self.equalities is not None:
             query = self.equalities[0]
-            free = equal[len(equal) - query.size :].reshape(query.shape)
+            free = equal[len(equal) - query.size :].reshape(query.shape) * self.unit
         return Answer(matrix / matrix.sum(axis=1, keepdims=True), multipliers, free, report)

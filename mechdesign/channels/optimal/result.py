@@ -10,9 +10,11 @@ import pandas as pd
 
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.errors import DesignError
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.typing import Array
+from mechdesign.problem.checks import instance, settle
+from mechdesign.typing import Array, Status
 
 __all__ = ["ChannelResult", "pair_duals"]
 
@@ -23,6 +25,24 @@ class ChannelResult(Result):
     """A certified channel; see `MetricChannel.solve`."""
 
     certificate: ChannelCertificate | None = None
+
+    def __post_init__(self) -> None:
+        held = self.certificate
+        if held is None:
+            if self.lower_bound is not None or self.status is not Status.UNCERTIFIED:
+                raise DesignError.of("certificate", None, "is missing: without one nothing is proved")
+            return
+        weights = instance("mechanism", self.mechanism, Channel).weights
+        wanted = getattr(self.design, "question", None)
+        if (
+            not isinstance(held, ChannelCertificate)
+            or weights != held.weights
+            or (self.value, self.lower_bound) != (held.value, held.lower_bound)
+            or wanted is None
+            or not all(np.array_equal(part, held.statement[name]) for name, part in wanted.items())
+        ):
+            raise DesignError("certificate: is not that of this design, channel, value and lower bound")
+        settle(self, duals=pair_duals(held))
 
     @property
     def channel(self) -> Channel:
@@ -37,6 +57,12 @@ class ChannelResult(Result):
             frame["unchanged"] = np.diag(matrix)
         frame["expected_loss"] = (matrix * design.losses).sum(axis=1)
         return frame
+
+    def restated(self) -> dict[str, Any]:
+        design = self.design
+        inputs, reports = (None, None) if design.equalities is None else design.equalities
+        stated = {"alpha": design.alpha, "distances": design.space.distances, "prior": design.weights}
+        return {**stated, "loss": design.losses, "inputs": inputs, "reports": reports}
 
     def _audit(self) -> pd.DataFrame:
         """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper
@@ -32,6 +32,9 @@ from mechdesign.quantizers.mechanism.selection import (
 )
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Quantizer"]
 
@@ -73,6 +76,22 @@ class Quantizer(PiecewiseTable):
         for name, kind in (("selection", Selection), ("law", ExactLaw)):
             if not isinstance(value := getattr(self, name), (kind, type(None))):
                 raise DesignError.of(name, value, f"must be a {kind.__name__}")
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
+        """Rebuild what a file holds; its tables must be those of its exact law, and the law that of its selection."""
+        made = cls(**fields)
+        if made.law is not None:
+            exact = cls.of_law(made.law)
+            tables = (
+                np.array_equal(getattr(made, f.name), getattr(exact, f.name))
+                for f in fields_of(PiecewiseTable)
+            )
+            if not all(tables):
+                raise DesignError("the tables of the quantizer are not those of its exact law")
+            if made.selection is not None and made.selection.exact(made.input_range) != made.law:
+                raise DesignError("the selection of the quantizer is not that of its exact law")
+        return made
 
     # -- constructors ---------------------------------------------------------------------------------
 

@@ -101,14 +101,21 @@ class FloorProblem:
 
     @cached_property
     def scale(self) -> float:
-        """The largest loss there can be."""
-        return float(np.max(self.loss(np.array([self.span, -self.span]))))
+        """The largest loss there can be: a convex function is largest at an extreme error."""
+        first, last = self.bins[0], self.bins[-1]
+        errors = np.array([first - self.upper, first - self.lower, last - self.upper, last - self.lower])
+        return float(np.abs(self.loss(errors)).max())
+
+    @property
+    def accuracy(self) -> float:
+        """Error of an integral relative to the size of what it sums: rounding, or quadrature."""
+        exact = self.prior.closed_form and self.loss.polynomial
+        return 64 * np.finfo(float).eps if exact else 1e-10
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Lowest and highest means that the floors must reach (one point if the bias budget covers all)."""
-        low, high = self.lower + self.bias, self.upper - self.bias
-        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
+        """Lowest and highest means to reach: below the first and above the second there must be one."""
+        return self.lower + self.bias, self.upper - self.bias
 
     @cached_property
     def constraints(self) -> tuple[Array, Array]:
@@ -153,14 +160,6 @@ class FloorProblem:
         """The best mechanism with these floors."""
         return block_fill(self.bins, floors, self.rho)
 
-    def segments(self, fill: BlockFill) -> tuple[Array, Indices, Indices]:
-        """Knots strictly inside the input range, and the pairs (i, j) of the segments between them."""
-        first = int(np.searchsorted(fill.means, self.lower, side="right"))
-        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
-        first = min(max(first, 1), len(fill.left))
-        stop = max(min(stop, len(fill.left)), first)
-        return fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
-
     def slopes(self, x: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
         """Duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
         low, high = self.bins[i], self.bins[j]
@@ -168,47 +167,21 @@ class FloorProblem:
         mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
         return cost_low - mu * low, mu
 
-    def duals_at(self, fill: BlockFill, x: Array) -> tuple[Array, Array, Indices]:
-        """Duals (λ, μ) of the fill at inputs x, and the segment each falls in."""
-        # Segments inside one cell have no width in x: side="right" and the filter skip them.
-        proper = np.flatnonzero(fill.left < fill.right)
-        if proper.size == 0:
-            proper = np.arange(len(fill.left))
-        ends = fill.means[proper + 1]
-        at = proper[np.minimum(np.searchsorted(ends, x, side="left"), len(proper) - 1)]
-        lam, mu = self.slopes(x, fill.left[at], fill.right[at])
-        return lam, mu, at
-
     def reduced(self, x: Array, lam: Array, mu: Array) -> Array:
         """h(c_k) at inputs x under the duals; shape (len(x), m)."""
         c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
         return np.minimum(c, self.rho * c)
-
-    def value(self, floors: Array) -> float:
-        """F(a), density and atoms."""
-        fill = self.fill(floors)
-        part = self.continuum(fill, hessian=False)
-        total = part.constant + float(floors @ part.gradient)
-        points, weights = self.atoms
-        return total + (float(weights @ self.loss_at(fill, points)) if points.size else 0.0)
-
-    def loss_at(self, fill: BlockFill, x: Array) -> Array:
-        """V(x; a): the expected loss of the fill at inputs x, from its rows."""
-        _, _, at = self.duals_at(fill, x)
-        out = np.empty(len(x))
-        chunk = max(1, 2_000_000 // len(self.bins))
-        for start in range(0, len(x), chunk):
-            part = slice(start, start + chunk)
-            rows = fill.rows(x[part], at[part])
-            out[part] = np.einsum("nk,nk->n", rows, self.loss(self.bins - x[part, None]))
-        return out
 
     def continuum(self, fill: BlockFill, *, hessian: bool = True) -> Continuum:
         """Constant, gradient and Hessian factors of the density's part of F."""
         nothing = np.zeros((0, len(self.bins))), np.zeros(0)
         if not self.has_density:
             return Continuum(0.0, np.zeros(len(self.bins)), *nothing)
-        knots, i, j = self.segments(fill)
+        # Knots strictly inside the input range, and the outputs (i, j) of the segments between them.
+        first = int(np.clip(np.searchsorted(fill.means, self.lower, side="right"), 1, len(fill.left)))
+        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
+        stop = max(min(stop, len(fill.left)), first)
+        knots, i, j = fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
         if self.loss.polynomial:
             constant, gradient = self._by_moments(knots, i, j)
         else:

@@ -34,6 +34,8 @@ from scipy.sparse import linalg as sparse_linalg
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
+from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
@@ -118,8 +120,10 @@ class _Constraints:
                 whole: Any = np.zeros((len(sides),) * 2)
                 whole[:n, :n] = scaled
                 whole[r, c] = whole[c, r] = entries
-                factor = linalg.lu_factor(whole)
-                inverse: Solver = lambda right: linalg.lu_solve(factor, right)  # noqa: E731
+                factor, pivots, singular = linalg.lapack.dgetrf(whole)
+                if singular:
+                    return None
+                inverse: Solver = lambda right: linalg.lapack.dgetrs(factor, pivots, right)[0]  # noqa: E731
             else:
                 grid = np.indices((n, n)).reshape(2, -1)
                 r, c = np.concatenate([grid, [r, c], [c[off], r[off]]], axis=1)
@@ -211,13 +215,14 @@ class _Path:
     def assess(self) -> tuple[float, float, Continuum]:
         """Value of the fill of the current floors, bound from the current duals, and the density's part."""
         problem, a = self.problem, self.floors
-        fill = problem.fill(a)
-        part = problem.continuum(fill)
+        part = problem.continuum(problem.fill(a))
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
         points, weights = problem.atoms
         if points.size:
-            value += float(weights @ problem.loss_at(fill, points))
+            table = pieces(problem, a)
+            rows = table.rows_at(points, table.at(points))
+            value += float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
             lam, mu = self.atom_duals
             constant += float(weights @ (lam + mu * points))
             gradient = gradient + weights @ problem.reduced(points, lam, mu)
@@ -335,6 +340,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
         return FloorSolution(start, math.inf, -math.inf, 0, none, slopes, methods=("newton",))
     path = _Path(problem, start)
     value, bound, floors, nu = math.inf, -math.inf, path.floors, none
+    proved = path.floors, path.atom_duals
     count = stalled = 0
     longest = 0.0
     # The last steps divide by what has become zero; results are checked.
@@ -349,10 +355,12 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
                 value, floors = new_value, path.floors
             if new_bound > bound:
                 bound, nu, slopes = new_bound, path.multipliers, path.atom_duals[1]
+                proved = path.floors, path.atom_duals
             if value - bound <= gap * abs(value) or deadline.left <= longest:
                 break
             stalled = 0 if value - bound < 0.999 * before else stalled + 1
             if stalled > 15 or not path.step(part):
                 break
             longest = max(longest, time.monotonic() - began)
-    return FloorSolution(floors, value, bound, count, nu, slopes, methods=("newton",))
+    proof = fill_proof(problem, proved[0], nu, proved[1])
+    return FloorSolution(floors, value, bound, count, nu, slopes, methods=("newton",), proof=proof)

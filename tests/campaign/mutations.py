@@ -160,7 +160,7 @@ def said(result: md.Result) -> list[str]:
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):
             return [plain(v, left_out) for v in node]
-        return f"{node:.10g}" if type(node) in (int, float) and abs(node) < 2**53 else node
+        return f"{node + 0.0:.10g}" if type(node) in (int, float) and abs(node) < 2**53 else node
 
     parts = ((part, SEARCHED if part == "design" else ()) for part in SAID)
     return [json.dumps(plain(encode(getattr(result, part)), left_out)) for part, left_out in parts]
@@ -235,7 +235,9 @@ def difference(before: str, after: str) -> str:
             return f"{path}: gone"
         if not isinstance(at(a, path), (dict, list)) and at(a, path) != other:
             return f"{path}: {at(a, path)!r:.40} -> {other!r:.40}"
-    return "added"
+        if isinstance(other, (dict, list)) and len(other) != len(at(a, path)):
+            return f"{path}: {other!r:.100}"
+    return "elsewhere"
 
 
 def main() -> None:

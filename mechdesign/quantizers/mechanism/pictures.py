@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.problem.checks import array
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["bars", "panels"]
 

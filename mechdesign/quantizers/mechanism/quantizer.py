@@ -11,10 +11,9 @@ import math
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper
@@ -33,6 +32,9 @@ from mechdesign.quantizers.mechanism.selection import (
 )
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Quantizer"]
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import serializable
@@ -22,6 +21,9 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Frontier", "frontier"]
 

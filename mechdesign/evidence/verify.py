@@ -192,10 +192,13 @@ def quantizer(result, account):
     epsilon = exact(privacy["epsilon"])
     own = result["certificate"]["law"]
     account.proved("the certificate's law is the mechanism's", own == law)
-    if not metric:
-        account.proved(
-            "the certificate's budget is the design's", exact(result["certificate"]["epsilon"]) == epsilon
-        )
+    stated = result["certificate"]
+    for key in ("prior", "loss"):
+        account.proved(f"the certificate's {key} is the design's", stated[key] in (None, design[key]))
+    account.proved("the certificate's budget is the design's", stated["epsilon"] == privacy["epsilon"])
+    for key in ("value", "lower_bound"):
+        near = stated[key] is None or abs(stated[key] - result[key]) <= NEAR * abs(result[key])
+        account.proved(f"the {key.replace('_', ' ')} shown is the certificate's", near)
     bins = law["bins"]
     account.proved("outputs increase", all(a < b for a, b in pairwise(bins)))
     low, high = map(exact, design.get("input_range") or (mechanism["knots"][0], mechanism["knots"][-1]))
@@ -467,6 +470,15 @@ def allocation(result, account):
     if any(s <= 0 < l for s, l in zip(scales, lam)):
         account.proved("every sensitive coordinate has noise", False)
         return
+    stated = result["certificate"]
+    if stated is None:
+        account.proved("a certificate is there", False)
+        return
+    account.proved("the certificate's question is the design", stated["question"] == design)
+    account.proved("the certificate's scales are the mechanism's", stated["scales"] == scales)
+    for key in ("value", "lower_bound"):
+        near = abs(stated[key] - result[key]) <= NEAR * abs(result[key])
+        account.proved(f"the {key.replace('_', ' ')} shown is the certificate's", near)
     account.proved("the noise is the design's", noise == design["noise"] and len(scales) == len(lam))
     spent = sum((exact(l) / exact(s)) ** power for l, s in zip(lam, scales) if l)
     if privacy[""] == "pure-dp" and noise == "laplace":

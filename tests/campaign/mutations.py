@@ -30,7 +30,7 @@ from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 
 LIMIT = 10.0
-SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric")
+SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric", "axes")
 SAID = ("design", "mechanism", "value", "lower_bound")
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",

@@ -121,8 +121,12 @@ def optimal_quantizer(rng: random.Random) -> Any:
 
 
 def metric_quantizer(rng: random.Random) -> Any:
-    notion = md.MetricDP(scale(rng, -0.5, 1), rng.choice(["absolute", "squared"]))
-    return md.MetricQuantizer(bins(rng, max(notion.epsilon, 0.5)), notion, prior(rng), loss(rng))
+    metric = rng.choice(["absolute", "squared"])
+    notion = md.MetricDP(scale(rng, -0.5, 1), metric)
+    inputs = np.linspace(-1, 1, rng.randint(2, 17)) if metric == "squared" else None
+    return md.MetricQuantizer(
+        bins(rng, max(notion.epsilon, 0.5)), notion, prior(rng), loss(rng), inputs=inputs
+    )
 
 
 def allocation(rng: random.Random) -> Any:
@@ -146,7 +150,7 @@ def correlated(rng: random.Random) -> Any:
 
 
 def calibration(rng: random.Random) -> Any:
-    name = rng.choice(["laplace", "gaussian", "staircase", "flipped-huber"])
+    name = rng.choice(["laplace", "gaussian", "logistic", "flipped_huber", "truncated_laplace"])
     return md.noise.Calibration(
         name, privacy=approximate(rng), sensitivity=scale(rng, -3, 3), dimension=rng.randint(1, 3)
     )

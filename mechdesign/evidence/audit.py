@@ -44,7 +44,9 @@ def claims(result: Any) -> pd.DataFrame:
     for key in ("value", "lower_bound"):
         if key in statement:
             shown, stated = getattr(result, key), statement[key]
-            near = shown is not None and abs(shown - float(stated)) <= _NEAR * abs(shown)
+            near = shown is not None and abs(shown - float(stated)) <= _NEAR * max(
+                abs(shown), abs(result.value)
+            )
             rows.append((f"the {key.replace('_', ' ')} shown is the certificate's", PROVED, math.nan, near))
     return check_table([*rows, *_uncovered(result, statement)])
 

@@ -45,7 +45,7 @@ class Account:
     def shown(self, result, *keys):
         for key in keys:
             stated, shown = result["certificate"][key], result[key]
-            near = stated is None or abs(stated - shown) <= NEAR * abs(shown)
+            near = stated is None or abs(stated - shown) <= NEAR * max(abs(shown), abs(result["value"]))
             self.proved(f"the {key.replace('_', ' ')} shown is the certificate's", near)
 
     def claimed(self, claim):
@@ -428,8 +428,11 @@ def lattice_bound(certificate, powers, delta, growth, sensitivity):
     reach = half + n + 1
     gain = {j: Fraction(0) for j in range(-reach, reach + 1)}
     spent = Fraction(0)
+    # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
+    largest = max([1.0, *map(sum, certificate["psi"]), *certificate["totals"]])
+    bits = max(8, 55 - math.ceil(math.log2(largest * max(1, len(certificate["psi"])))))
     for s, row, cap in zip(certificate["shifts"], certificate["psi"], certificate["totals"]):
-        row = [max(exact(p), 0) for p in row]
+        row = [Fraction(max(math.floor(p * 2**bits), 0), 2**bits) for p in row]
         spent += max([exact(cap), *row])
         for j, p in zip(range(-half, half + 1), row):
             gain[j] += p

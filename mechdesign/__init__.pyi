@@ -24,7 +24,7 @@ from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
-from .noise.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
+from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.losses import Loss as Loss
 from .problem.priors import Prior as Prior

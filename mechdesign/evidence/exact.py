@@ -86,7 +86,10 @@ def log_upper(ratio: Fraction) -> float:
         raise ValueError("ratio must be positive")
     if ratio < 1:
         return -log_lower(1 / ratio)
-    guess = math.log(ratio.numerator) - math.log(ratio.denominator)
+    try:
+        guess = math.log(ratio.numerator / ratio.denominator)
+    except OverflowError:
+        guess = math.log(ratio.numerator) - math.log(ratio.denominator)
     if ratio.numerator < ratio.denominator * 2:  # near one, the difference above loses digits
         guess = math.log1p(float(ratio - 1))
     guess = max(guess, 0.0)

@@ -1,7 +1,10 @@
-"""What is asked: privacy notions, priors, losses, and the protocol that every design follows.
+"""What is asked: the privacy notion, the prior of the inputs, the loss of an error, and what every design promises.
 
-A design is a question in these words (how private, what inputs, what an error costs) and an answer that solvers give.
-Nothing here solves. Imports errors, `typing`, and `evidence` for what is written to files.
+``privacy`` holds pure, approximate, zero-concentrated and metric differential privacy; ``priors`` and ``losses`` integrate
+polynomial losses against any law of the inputs, cell by cell; ``design`` states the protocol that all designs obey;
+``checks`` turns arguments into proper values or names what is wrong with them.
+
+May import solvers and evidence (the protocol names models and results), errors, plotting and typing.
 """
 
 import lazy_loader

@@ -33,11 +33,13 @@ from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.rational_rows import certified_table
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.rational_rows import certified_law
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.mvu_alphabets import AlphabetSearch
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import get, solve
@@ -137,7 +139,8 @@ class MVU(Design):
     def model(self, bins: Any = None, *, epsilon: float | None = None, **options: Any) -> Model:
         """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
         refuse_unknown(options, "model() takes bins and epsilon")
-        x, rho = self.inputs, math.exp(self.privacy.epsilon if epsilon is None else epsilon)
+        x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
+        rho = math.exp(min(epsilon, LARGEST_EPSILON))
         alphabet = self._spread if bins is None else np.asarray(bins, dtype=float)
         value = cp.Parameter(self.m, name="alphabet", value=alphabet)
         cost = cp.Parameter((len(x), self.m), name="cost", nonneg=True, value=self._cost(alphabet))
@@ -210,18 +213,18 @@ class MVU(Design):
                 return table.rows
             return self._table(alphabet, epsilon, solver, deadline, options).rows
 
-        if certify:
-            certificate = certified_table(alphabet, self.inputs, rows, budget)
-            mechanism, status = Quantizer.of_law(certificate.law), Status.FEASIBLE
-        else:
+        law = certified_law(alphabet, self.inputs, rows, budget) if certify else None
+        if law is None:
             mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
-            certificate = None
+        else:
+            mechanism, status = Quantizer.of_law(law), Status.FEASIBLE
         notes = (
             f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
             f"{count} programs over alphabets, {deadline.elapsed:.3g} s in all; a local search of a non-convex problem",
         )
         report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
+        certificate = None if law is None else QuantizerCertificate.of(self, law, value)
         return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
@@ -238,7 +241,8 @@ class MVU(Design):
         self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
     ) -> _Table:
         """The best P for an alphabet."""
-        if solver is None and self.m * len(self.inputs) > 4000:
+        # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
+        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
             limit = max(deadline.left, 1e-3) if deadline.finite else None
             optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=limit)
             rows = optimum.mechanism.probabilities(self.inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -62,7 +62,7 @@ class ParameterSearch(Design):
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
 
-    def model(self) -> Any:
+    def model(self, **options: Any) -> Any:
         """There is none: members are in closed form, and their parameters are searched."""
         raise DesignError(f"{type(self).__name__} is a search over closed forms: it has no program")
 
@@ -120,8 +120,8 @@ class ParameterSearch(Design):
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         if law is None:
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
-        exact = replace(Quantizer.of_law(law), selection=best.mechanism.selection)
-        certificate = QuantizerCertificate(law, self.privacy.epsilon)
+        exact = Quantizer.of_law(law, best.mechanism.selection)
+        certificate = QuantizerCertificate.of(self, law, best.value)
         return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:

@@ -108,7 +108,7 @@ class GrowingProgram:
             data = table[keep]
         first = self.shape[0]
         bounds = [np.broadcast_to(np.asarray(b, dtype=float), count).copy() for b in (lower, upper)]
-        self._highs.addRows(
+        status = self._highs.addRows(
             count,
             *bounds,
             len(data),
@@ -116,6 +116,12 @@ class GrowingProgram:
             index.astype(np.int32),
             np.asarray(data, dtype=float),
         )
+        if self.shape[0] != first + count:
+            raise SolverError(
+                f"HiGHS refused rows of the {self.what}: coefficients beyond its range",
+                solver="highs",
+                status=str(status),
+            )
         return np.arange(first, first + count)
 
     def set_cost(self, columns: npt.ArrayLike, cost: npt.ArrayLike) -> None:

@@ -38,14 +38,14 @@ def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0
     law, rows = mechanism.law, mechanism.rows
     places = np.arange(1, len(rows) + 1) // 2  # the knot at which each row is a limit
     x, bins = mechanism.knots[places], mechanism.bins
-    rho: Any = math.exp(epsilon)
+    rho: Any = math.exp(min(epsilon, 700.0))
     allowed: Any = max_bias
     labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
     exact = is_exact(mechanism)
     if law is not None and exact:
         rows = np.array([law.row(*divmod(n, 2)) for n in range(len(rows))])
         x, bins = np.array(law.knots)[places], np.array(law.bins)
-        rho, allowed = exp_lower(epsilon), Fraction(max_bias)
+        rho, allowed = exp_lower(min(epsilon, 700.0)), Fraction(max_bias)
     total, mean, top = rows.sum(axis=1), rows @ bins, rho * rows.min(axis=0) + 0 * rows
     bias = allowed - abs(mean - x)
     each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]

@@ -32,7 +32,7 @@ from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
 from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Status
 
 __all__ = ["Searched", "any_outputs_bound", "search_bins"]
 
@@ -64,6 +64,7 @@ class Searched:
     any_outputs_bound: float | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    status: Status = Status.FEASIBLE
 
     def in_units(self, unit: float) -> Searched:
         """Return it for inputs and outputs that are `unit` times as large."""
@@ -227,4 +228,5 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         )
         best, value = min((best, value), (free, height), key=lambda found: found[1])
     search.descend("polish", best, min(coarse, 1e-9), 40)
+    search.found.status = Status.LIMIT if deadline.passed else Status.FEASIBLE
     return search.found

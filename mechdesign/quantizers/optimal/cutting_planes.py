@@ -31,6 +31,7 @@ from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.quantizers.optimal.proof import Chords, Lines, Proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.growing import GrowingProgram
 from mechdesign.typing import Array, Indices, Status
@@ -53,6 +54,8 @@ class Planes:
     constants, gradients : ndarray (N,) and (N, m)
     slopes, point_group : ndarray, optional
         μ at the prior's point masses, and the group that each is in.
+    table, inputs : Pieces and ndarray
+        The fill, and the ends of the groups; of the worst case, the input of each plane.
     """
 
     value: float
@@ -61,6 +64,8 @@ class Planes:
     gradients: Array
     slopes: Array | None = None
     point_group: Indices | None = None
+    table: Pieces | None = None
+    inputs: Array | None = None
 
 
 def expected_planes(problem: FloorProblem, table: Pieces, edges: Array) -> Planes:
@@ -108,9 +113,8 @@ def expected_planes(problem: FloorProblem, table: Pieces, edges: Array) -> Plane
         # Points are sorted, so groups are runs.
         runs = np.flatnonzero(np.diff(owner(x), prepend=-1))
         gradients[owner(x)[runs]] += np.add.reduceat(w[:, None] * reduced, runs, axis=0)
-    return Planes(
-        table.expected_loss(problem), np.arange(groups), constants, gradients, slopes, owner(points)
-    )
+    value = table.expected_loss(problem)
+    return Planes(value, np.arange(groups), constants, gradients, slopes, owner(points), table, edges)
 
 
 class Bundle:
@@ -138,10 +142,12 @@ class Bundle:
         self.group = np.zeros(0, dtype=int)
         self.constants, self.gradients = np.zeros(0), np.zeros((0, len(problem.bins)))
         self.source: Indices = np.zeros(0, dtype=int)
+        self.place: Indices = np.zeros(0, dtype=int)
         self.found: list[Planes] = []
         self.best, self.value, self.lower_bound = np.zeros(n), math.inf, -math.inf
         self.multipliers = np.zeros(self.folding.total)
         self.slopes = np.zeros(len(problem.atoms[0]))
+        self.weights = np.zeros(0)
 
     def add(self, floors: Array, found: Planes, theta: Array | None = None) -> None:
         """Take in the planes found at `floors`; of those, where θ is given, the ones that exceed it."""
@@ -161,6 +167,7 @@ class Bundle:
         self.constants = np.append(self.constants, found.constants[new])
         self.gradients = np.concatenate([self.gradients, found.gradients[new]])
         self.source = np.append(self.source, np.full(len(new), len(self.found)))
+        self.place = np.append(self.place, new)
         self.found.append(found)
 
     def _slopes(self, weights: Array) -> Array:
@@ -169,6 +176,28 @@ class Bundle:
         np.add.at(share, (self.source, self.group), weights)
         parts = [s[f.point_group] * f.slopes for s, f in zip(share, self.found) if f.slopes is not None]
         return np.sum(parts, axis=0) if parts else self.slopes
+
+    @property
+    def proof(self) -> Proof:
+        """The planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
+        problem, chords, lines = self.problem, [], []
+        for source in np.unique(self.source[: len(self.weights)][self.weights > 0]).tolist():
+            planes, used = self.found[source], np.flatnonzero(self.source[: len(self.weights)] == source)
+            table, inputs = planes.table, planes.inputs
+            if table is None or inputs is None:
+                continue
+            share = np.zeros(len(planes.group))
+            share[self.place[used]] = self.weights[used]
+            x, shares = inputs, share
+            if planes.point_group is not None:
+                chords += [
+                    Chords(table, inputs[g], inputs[g + 1], share[g]) for g in np.flatnonzero(share > 0)
+                ]
+                x = problem.atoms[0]
+                shares = share[planes.point_group]
+            at = table.at(x)
+            lines.append(Lines(x, shares, *problem.slopes(x, table.left[at], table.right[at])))
+        return Proof(tuple(chords), tuple(lines), self.multipliers)
 
     def solve(self) -> tuple[Array, Array] | None:
         """Return the program's floors and θ, and raise the lower bound; None where the deadline came first."""
@@ -184,6 +213,7 @@ class Bundle:
             bound = lower_bound(self.problem, constant, weights @ self.gradients, nu, self.problem.scale)
             if bound > self.lower_bound:
                 self.lower_bound, self.multipliers, self.slopes = bound, nu, self._slopes(weights)
+                self.weights = weights
         x = self.program.x
         floors = self.problem.inside(np.maximum(x[self.floors], 0.0)[self.folding.index])
         return floors, x[self.heights] * self.unit
@@ -231,6 +261,7 @@ def minimise(
         bundle.slopes,
         len(bundle.constants),
         (name,),
+        bundle.proof,
     )
 
 

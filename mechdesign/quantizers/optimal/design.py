@@ -29,11 +29,13 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
+from mechdesign.quantizers.optimal.exact import widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, carried_over
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy, searched_result
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -144,7 +146,7 @@ class OptimalQuantizer(Design):
         mirrored = lower == -upper and loss.polynomial and (self.objective == "worst" or prior.symmetric())
         return FloorProblem(
             mirrored_bins((self._outputs - centre) / unit),
-            math.exp(self.privacy.epsilon),
+            math.exp(min(self.privacy.epsilon, LARGEST_EPSILON)),
             lower,
             upper,
             prior,
@@ -222,13 +224,28 @@ class OptimalQuantizer(Design):
             least possible.
         """
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
-        check_feasible(self.problem, self.privacy.epsilon, self.frame)
-        searched = self._searched(wanted, deadline)
-        fixed = self if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
+        design, moved = self._widened()
+        check_feasible(design.problem, self.privacy.epsilon, self.frame)
+        searched = design._searched(wanted, deadline)
+        fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
         method, start, fallbacks = fixed._start(solver, knots, deadline, options)
         solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
+        if self.privacy.epsilon > LARGEST_EPSILON:
+            solution = carried_over(fixed.problem, solution)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
-        return result.with_search(self, searched, any_outputs_bound(fixed.problem, solution.lower_bound))
+        everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
+        return searched_result(result, self, searched, everywhere, moved)
+
+    def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
+        """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""
+        if not isinstance(self.bins, tuple):
+            return self, ()
+        epsilon = min(self.privacy.epsilon, LARGEST_EPSILON)
+        bins, units = widened(np.array(self.bins), self.input_range, epsilon, self.max_bias)
+        if not units:
+            return self, ()
+        words = f"the outermost outputs were moved out by {units} unit(s) in the last place: as doubles they need more"
+        return self.at(bins=bins), (f"{words} than epsilon = {epsilon!r}",)
 
     def _searched(self, gap: float, deadline: Deadline) -> Searched:
         """The outputs: those given, the alphabet's, or the best that a search finds."""

@@ -101,14 +101,21 @@ class FloorProblem:
 
     @cached_property
     def scale(self) -> float:
-        """The largest loss there can be."""
-        return float(np.max(self.loss(np.array([self.span, -self.span]))))
+        """The largest loss there can be: a convex function is largest at an extreme error."""
+        first, last = self.bins[0], self.bins[-1]
+        errors = np.array([first - self.upper, first - self.lower, last - self.upper, last - self.lower])
+        return float(np.abs(self.loss(errors)).max())
+
+    @property
+    def accuracy(self) -> float:
+        """Error of an integral relative to the size of what it sums: rounding, or quadrature."""
+        exact = self.prior.closed_form and self.loss.polynomial
+        return 64 * np.finfo(float).eps if exact else 1e-10
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Lowest and highest means that the floors must reach (one point if the bias budget covers all)."""
-        low, high = self.lower + self.bias, self.upper - self.bias
-        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
+        """Lowest and highest means to reach: below the first and above the second there must be one."""
+        return self.lower + self.bias, self.upper - self.bias
 
     @cached_property
     def constraints(self) -> tuple[Array, Array]:

@@ -40,6 +40,7 @@ __all__ = [
     "exact_block_fill",
     "interior_floors",
     "range_constraints",
+    "rational_ratio",
     "smallest_epsilon",
 ]
 
@@ -154,7 +155,8 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
 
     Splitting every output between the two extreme ones, keeping means, is post-processing; so two
     outputs decide: :math:`\varepsilon = \log\max\{(B_m - lo)/(B_m - hi), (hi - B_1)/(lo - B_1)\}`.
-    Infinite when an extreme output only just reaches an end of the range.
+    Infinite when an extreme output only just reaches an end of the range; 0 when one mean serves for all inputs
+    (a bias budget can make ``lower`` at least ``upper``).
 
     Examples
     --------
@@ -166,6 +168,8 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
     first, last = float(bins[0]), float(bins[-1])
     if first > lower or last < upper:
         return math.inf
+    if lower >= upper:
+        return 0.0
     if first == lower or last == upper:
         return math.inf
     return math.log(max((last - lower) / (last - upper), (upper - first) / (lower - first)))
@@ -178,6 +182,8 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     """
     m = len(bins)
     first, last = bins[0], bins[-1]
+    if lower > upper:
+        lower = upper = min(max((lower + upper) / 2, first), last)
     # Of two outputs: P(B_1 | lo) = u, P(B_1 | hi) = v; floors between v and u/ρ keep every mean reachable.
     u, v = (last - lower) / (last - first), (last - upper) / (last - first)
     ends = np.array([math.sqrt(max(u * v / rho, 0.0)), math.sqrt((1 - u) * (1 - v) / rho)])
@@ -195,6 +201,12 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
         if slack > best_slack:
             best, best_slack = a, slack
     return best
+
+
+def rational_ratio(epsilon: float) -> Fraction:
+    """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""
+    unit = 1 << 64
+    return Fraction(int(exp_lower(float(epsilon)) * unit), unit)
 
 
 def exact_block_fill(
@@ -226,7 +238,7 @@ def exact_block_fill(
     ['-1/2', '0', '1/2']
     """
     unit = 1 << 64
-    rho = Fraction(int(exp_lower(float(epsilon)) * unit), unit)
+    rho = rational_ratio(epsilon)
     exact_bins = tuple(Fraction(float(b)) for b in bins)
     ends = Fraction(lower), Fraction(upper)
     target = np.maximum(np.asarray(floors, dtype=float), 0.0)

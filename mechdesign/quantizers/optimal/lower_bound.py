@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.proof import Proof
 from mechdesign.typing import Array
 
 __all__ = ["FloorSolution", "Folding", "lower_bound"]
@@ -41,6 +42,8 @@ class FloorSolution:
         Cuts in the last linear program (cutting planes only).
     methods : tuple of str
         The methods tried, in order.
+    proof : Proof, optional
+        What the lower bound was found from.
     """
 
     floors: Array
@@ -51,6 +54,7 @@ class FloorSolution:
     atom_slopes: Array
     cuts: int = 0
     methods: tuple[str, ...] = ()
+    proof: Proof | None = None
 
     @property
     def gap(self) -> float:
@@ -79,7 +83,7 @@ def lower_bound(
 
     For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
     :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
-    extreme of Σa that is worse. The margin covers the rounding of the sums that made G.
+    extreme of Σa that is worse. The margin covers the error of the integrals that made G.
     """
     C, b = problem.constraints
     nu = np.maximum(multipliers, 0.0)
@@ -91,7 +95,7 @@ def lower_bound(
     least = float(rest.min())
     bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
     size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
-    return float(bound - 64 * np.finfo(float).eps * size)
+    return float(bound - problem.accuracy * size)
 
 
 class Folding:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -29,16 +30,22 @@ Method = Callable[[FloorProblem, float, Array | None, Deadline], FloorSolution]
 def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, float] = (0.0, 1.0)) -> None:
     """Raise InfeasibleError, with the smallest feasible ε, unless the outermost outputs allow unbiasedness."""
     needed = smallest_epsilon(problem.bins, *problem.reach)
-    # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there.
-    if needed > epsilon * (1 + 4e-16):
+    # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there, and are checked exactly later.
+    if needed > epsilon * (1 + 1e-15) + 1e-15:
         first, last, lower, upper = (
             unit[0] + unit[1] * v for v in (problem.bins[0], problem.bins[-1], problem.lower, problem.upper)
         )
         raise InfeasibleError(
             f"outputs in [{first:g}, {last:g}] cannot be unbiased on [{lower:g}, {upper:g}] at epsilon = {epsilon:g}: "
-            f"the smallest feasible epsilon is {needed:.9g}; widen the outputs or raise epsilon",
+            f"the smallest feasible epsilon is {_distinct(needed, epsilon)}; widen the outputs or raise epsilon",
             smallest_epsilon=needed,
         )
+
+
+def _distinct(number: float, other: float) -> str:
+    """The number in as few digits as tell it from the other."""
+    short = f"{number:.9g}"
+    return repr(number) if short == f"{other:.9g}" else short
 
 
 def uncapped(
@@ -75,13 +82,18 @@ def uncapped(
     if method is not None and (method == "exchange") != (problem.objective == "worst"):
         raise DesignError.of("solver", method, '"exchange" is for objective="worst", and only it is')
     found: FloorSolution | None = None
+    failure = SolverError("no method was tried", solver=str(method), status="none")
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
-        answer = attempt(problem, gap, begin, deadline)
-        found = answer.merged(found)
+        try:
+            found = attempt(problem, gap, begin, deadline).merged(found)
+        except SolverError as error:
+            failure = error
+            continue
         if found.gap <= gap or deadline.passed:
             break
-    assert found is not None
+    if found is None:
+        raise failure
     return found
 
 
@@ -123,7 +135,10 @@ def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadlin
     margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
     nothing = np.zeros(len(problem.constraints[1]))
     slopes = np.zeros(len(problem.atoms[0]))
-    return FloorSolution(floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",))
+    proof = fill_proof(problem, floors, nothing)
+    return FloorSolution(
+        floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",), proof=proof
+    )
 
 
 _BY_NAME: dict[str, Method] = {"newton": _newton, "cutting-planes": _planes, "exchange": _exchange}

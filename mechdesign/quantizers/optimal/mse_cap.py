@@ -88,7 +88,7 @@ def best_floors(
             least=least.value,
         )
     best = below = point(least.floors)
-    bound, proof = free.lower_bound, free
+    bound, proof, price = free.lower_bound, free, 0.0
     for _ in range(_ROUNDS):
         if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
             break
@@ -98,13 +98,15 @@ def best_floors(
         solution = uncapped(penalised, 0.1 * gap, method, best.floors, deadline)
         if solution.lower_bound - nu * cap > bound:
             bound, proof = solution.lower_bound - nu * cap, solution
+            price = nu
         here = point(solution.floors)
         moved = abs(here.square - (above if here.square > cap else below).square)
         above, below = (here, below) if here.square > cap else (above, here)
         best = min(best, below, _mixture(square, cap, below, above, point), key=lambda p: p.loss)
         if moved <= 1e-13 * abs(cap):
             break
-    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound)
+    priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
+    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)
 
 
 def _mixture(

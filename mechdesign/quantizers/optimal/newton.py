@@ -35,6 +35,7 @@ from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
@@ -119,8 +120,10 @@ class _Constraints:
                 whole: Any = np.zeros((len(sides),) * 2)
                 whole[:n, :n] = scaled
                 whole[r, c] = whole[c, r] = entries
-                factor = linalg.lu_factor(whole)
-                inverse: Solver = lambda right: linalg.lu_solve(factor, right)  # noqa: E731
+                factor, pivots, singular = linalg.lapack.dgetrf(whole)
+                if singular:
+                    return None
+                inverse: Solver = lambda right: linalg.lapack.dgetrs(factor, pivots, right)[0]  # noqa: E731
             else:
                 grid = np.indices((n, n)).reshape(2, -1)
                 r, c = np.concatenate([grid, [r, c], [c[off], r[off]]], axis=1)
@@ -337,6 +340,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
         return FloorSolution(start, math.inf, -math.inf, 0, none, slopes, methods=("newton",))
     path = _Path(problem, start)
     value, bound, floors, nu = math.inf, -math.inf, path.floors, none
+    proved = path.floors, path.atom_duals
     count = stalled = 0
     longest = 0.0
     # The last steps divide by what has become zero; results are checked.
@@ -351,10 +355,12 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
                 value, floors = new_value, path.floors
             if new_bound > bound:
                 bound, nu, slopes = new_bound, path.multipliers, path.atom_duals[1]
+                proved = path.floors, path.atom_duals
             if value - bound <= gap * abs(value) or deadline.left <= longest:
                 break
             stalled = 0 if value - bound < 0.999 * before else stalled + 1
             if stalled > 15 or not path.step(part):
                 break
             longest = max(longest, time.monotonic() - began)
-    return FloorSolution(floors, value, bound, count, nu, slopes, methods=("newton",))
+    proof = fill_proof(problem, proved[0], nu, proved[1])
+    return FloorSolution(floors, value, bound, count, nu, slopes, methods=("newton",), proof=proof)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,14 +15,16 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Searched
+from mechdesign.quantizers.optimal.exact import exact_law
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import exact_block_fill
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, known_loss
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.outputs import Alphabet
-from mechdesign.quantizers.optimal.pieces import Pieces, pieces
+from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import dual_pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -80,30 +80,6 @@ class OptimalQuantizerResult(QuantizerResult):
             return None
         return (self.value - self.any_outputs_bound) / abs(self.value)
 
-    def with_search(
-        self, design: Any, searched: Searched, any_outputs_bound: float | None
-    ) -> OptimalQuantizerResult:
-        """Return the result of a design that had outputs to find, which is never called optimal unless all were tried."""
-        if isinstance(design.bins, Alphabet):
-            return replace(self, design=design, any_outputs_bound=any_outputs_bound)
-        if not searched.rows:
-            return self
-        report = self.solver_report
-        if report.status in (Status.OPTIMAL, Status.GAP):
-            report = replace(report, status=Status.FEASIBLE)
-        return replace(
-            self,
-            design=design,
-            solver_report=report,
-            notes=(*self.notes, *searched.notes),
-            search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
-            any_outputs_bound=searched.any_outputs_bound,
-        )
-
-    def recomputed(self) -> float:
-        worst = self.design.objective != "mean"
-        return self.mechanism.worst_case_loss(self.design.loss)[0] if worst else super().recomputed()
-
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
 
@@ -112,13 +88,12 @@ class OptimalQuantizerResult(QuantizerResult):
         InfeasibleError
             ε is, to within rounding, the smallest at which these outputs can be unbiased.
         """
-        law = self.mechanism.law
-        if law is None:
+        if self.certificate is None:
             raise InfeasibleError(
                 "no exactly unbiased rational mechanism exists at this epsilon with these outputs: epsilon is the "
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
-        return QuantizerCertificate(law, self.design.privacy.epsilon, self.design.max_bias)
+        return self.certificate
 
     def _audit(self) -> pd.DataFrame:
         design = self.design
@@ -135,6 +110,31 @@ class OptimalQuantizerResult(QuantizerResult):
                 f"{100 * (self.alphabet_gap or 0):.3g}% lower"
             )
         return lines + super()._evidence()
+
+
+def searched_result(
+    result: OptimalQuantizerResult,
+    design: Any,
+    searched: Searched,
+    any_outputs: float | None,
+    notes: tuple[str, ...],
+) -> OptimalQuantizerResult:
+    """Return the result as that of a design which may have had outputs to find; a search's is never called optimal."""
+    notes, report = (*result.notes, *searched.notes, *notes), result.solver_report
+    if isinstance(design.bins, Alphabet):
+        return replace(result, design=design, notes=notes, any_outputs_bound=any_outputs)
+    if not searched.rows:
+        return replace(result, notes=notes) if notes else result
+    if report.status in (Status.OPTIMAL, Status.GAP):
+        report = replace(report, status=searched.status)
+    return replace(
+        result,
+        design=design,
+        solver_report=report,
+        notes=notes,
+        search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
+        any_outputs_bound=searched.any_outputs_bound,
+    )
 
 
 def deploy(
@@ -158,7 +158,7 @@ def deploy(
         raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
     if certify:
         try:
-            law = _exact_law(design, solution.floors)
+            law = _checked_law(design, solution.floors)
         except InfeasibleError as error:
             notes.append(f"not certified: {error.reason}")
     mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
@@ -173,10 +173,26 @@ def deploy(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
         )
         if design.objective == "worst":
-            notes.append("the worst input was searched on 33 points a piece and refined")
-    bound = float(min(solution.lower_bound, value))
-    gap = (value - bound) / max(abs(value), 1e-300)
-    if gap > wanted:
+            notes.append("the worst case is enclosed to 1e-9, not computed in closed form")
+    # No answer rather than a wrong one: a bound above what is known to be feasible proves nothing.
+    known = known_loss(problem)
+    sound = math.isfinite(solution.lower_bound) and solution.lower_bound <= known + 1e-9 * abs(known)
+    bound = float(min(solution.lower_bound, value)) if sound else None
+    certificate = None
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
+        # Block fills of many outputs are right by construction.
+        if mechanism.starts.size <= 4096 and not certificate.lawful():
+            law = certificate = None
+            notes.append("not certified: the exact law is outside the budget")
+    if certificate is not None and certificate.lower_bound is not None:
+        bound = min(value, certificate.lower_bound)
+    gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
+    if bound is None:
+        notes.append("no lower bound was proved")
+    elif gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
     if law is None:
         status = Status.UNCERTIFIED
@@ -184,10 +200,6 @@ def deploy(
         status = Status.LIMIT if deadline.passed else Status.GAP
     else:
         status = Status.OPTIMAL
-    # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
-    certificate = None
-    if law is not None and mechanism.starts.size <= 4096:
-        certificate = QuantizerCertificate(law, design.privacy.epsilon, design.max_bias)
     report = SolveReport(
         solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
         status=status,
@@ -213,6 +225,30 @@ def deploy(
     )
 
 
+def _checked_law(design: Any, floors: Array) -> ExactLaw:
+    """The exact law of some floors, verified; block fills of many outputs are right by construction.
+
+    Raises
+    ------
+    InfeasibleError
+        There is none within the budget.
+    """
+    epsilon, bins = design.privacy.epsilon, np.array(design.bins)
+    law = exact_law(
+        design.problem,
+        floors,
+        bins,
+        design.input_range,
+        design.frame,
+        min(epsilon, LARGEST_EPSILON),
+        design.max_bias,
+    )
+    small = len(law.knots) * len(bins) <= 4096
+    if small and not QuantizerCertificate(law, epsilon, design.max_bias).verify():
+        raise InfeasibleError("the exact law next to the floors is outside the budget")
+    return law
+
+
 def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame:
     """Multipliers of the constraints on the floors: 1/ρ ≤ Σa ≤ 1, then the range's upper and lower end."""
     m = len(problem.bins)
@@ -228,54 +264,3 @@ def _float_mechanism(design: Any, floors: Array) -> Quantizer:
     knots = centre + unit * table.edges
     knots[[0, -1]] = design.input_range
     return Quantizer(design.bins, knots, *table.rows)
-
-
-def _exact_law(design: Any, floors: Array) -> ExactLaw:
-    """Exact law; with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
-    bins, (lower, upper), epsilon = np.array(design.bins), design.input_range, design.privacy.epsilon
-    if design.max_bias == 0:
-        return exact_block_fill(bins, floors, epsilon, lower, upper)
-    table: Pieces = pieces(design.problem, floors)
-    centre, unit = (Fraction(v) for v in design.frame)
-    low, high = _covered(table, design)
-    if high - low < 1e-9 * (bins[-1] - bins[0]):
-        # The budget allows a mechanism that hardly depends on its input: take one that does not.
-        row = [Fraction(max(float(a), 0.0)) for a in floors]
-        constant = tuple(a / sum(row, Fraction(0)) for a in row)
-        ends = Fraction(lower), Fraction(upper)
-        return RationalTable(tuple(Fraction(float(b)) for b in bins), ends, (constant,), (constant,))
-    base = exact_block_fill(bins, floors, epsilon, low, high)
-    budget = Fraction(design.max_bias)
-    first, last = base.knots[0], base.knots[-1]
-    knots = [centre + unit * Fraction(float(x)) for x in table.edges]
-    knots[0], knots[-1] = Fraction(lower), Fraction(upper)
-    rows: list[list[tuple[Fraction, ...]]] = [[], []]
-    for end in (0, 1):
-        for k in range(len(table.left)):
-            x = knots[k + end]
-            if table.position[k] >= 0:
-                mean = centre + unit * Fraction(float(table.fill.means[table.position[k]]))
-            else:
-                mean = x + (budget if table.shift[k] > 0 else -budget)
-            mean = min(max(mean, x - budget, first), x + budget, last)
-            rows[end].append(tuple(_row_at(base, mean)))
-    return RationalTable(base.bins, tuple(knots), tuple(rows[0]), tuple(rows[1]))
-
-
-def _covered(table: Pieces, design: Any) -> tuple[Fraction, Fraction]:
-    """Means that the pieces use: a little inside what the floors reach, and all that the budget requires."""
-    centre, unit = (Fraction(v) for v in design.frame)
-    means = table.fill.means
-    inset = 1e-12 * (means[-1] - means[0])
-    reach = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
-    budget = Fraction(design.max_bias)
-    low, high = (Fraction(v) for v in design.input_range)
-    needed = (low + budget, high - budget) if low + budget <= high - budget else ((low + high) / 2,) * 2
-    return min(next(reach), needed[0]), max(next(reach), needed[1])
-
-
-def _row_at(law: ExactLaw, mean: Fraction) -> list[Fraction]:
-    """Row of a continuous exact law at any point of its range."""
-    k = min(max(bisect_right(law.knots, mean) - 1, 0), len(law.knots) - 2)
-    t = (mean - law.knots[k]) / (law.knots[k + 1] - law.knots[k])
-    return [(1 - t) * p + t * q for p, q in zip(law.row(k, 0), law.row(k, 1))]

@@ -31,7 +31,8 @@ def worst_planes(problem: FloorProblem, floors: Array) -> Planes:
     where, height = peaks(table.table, problem.loss)
     x = np.unique(where[where >= -1e-12 * problem.upper] if problem.symmetric else where)
     constants, gradients, _ = table.duals(problem, x, table.at(x))
-    return Planes(float(height.max()), np.zeros(len(x), dtype=int), constants, gradients)
+    group = np.zeros(len(x), dtype=int)
+    return Planes(float(height.max()), group, constants, gradients, table=table, inputs=x)
 
 
 def worst_case(

@@ -186,6 +186,7 @@ class BoxSearch:
     """
 
     lower_bound: float | None = None
+    bound_duals: None = None
 
     def __init__(
         self,

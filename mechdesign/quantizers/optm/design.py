@@ -19,7 +19,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -61,7 +61,7 @@ class OPTM(Design):
         Defaults to the prior's support.
     constraints : {"theorem5", "theorem6", "across-outputs"}
         Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
-        asymmetric bins: every maximum against every minimum across outputs.
+        asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     bounds : Grid or (lower, upper) or "successive" or None
@@ -135,8 +135,9 @@ class OPTM(Design):
             separate=self.families == "separate",
         )
 
-    def model(self, low: Any = None, high: Any = None) -> solvers.Model:
+    def model(self, *, low: Any = None, high: Any = None, **options: Any) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
+        refuse_unknown(options, "model() takes low and high")
         m = len(self.bins)
         default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
         pair = _checked_pair([d if b is None else b for b, d in zip((low, high), default)], m)
@@ -222,14 +223,18 @@ class OPTM(Design):
         before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
         audit = point.audit(selection, self.privacy.epsilon)
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
+        bound = None if search.lower_bound is None else min(search.lower_bound, value)
+        certificate = None
+        if law is not None:
+            certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
         return QuantizerResult(
             design=self,
             mechanism=mechanism,
             value=value,
-            lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
+            lower_bound=bound,
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
-            certificate=None if law is None else QuantizerCertificate(law, self.privacy.epsilon),
+            certificate=certificate,
             duals=audit[["family", "index", "dual"]],
             model_audit=audit,
             rise=(value - before) / before,

@@ -158,9 +158,9 @@ class OPTMSearch(Design):
             bounds=bounds,
         )
 
-    def model(self, bins: tuple[float, ...] | None = None) -> solvers.Model:
+    def model(self, *, bins: tuple[float, ...] | None = None, **options: Any) -> solvers.Model:
         """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
-        return self.at(self.alphabets()[0] if bins is None else bins).model()
+        return self.at(self.alphabets()[0] if bins is None else bins).model(**options)
 
     def solve(
         self,

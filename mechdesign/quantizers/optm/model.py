@@ -76,7 +76,7 @@ class OPTMProgram:
             return PrivacyRows(theorem6_pairs(self.view))
         views = [self.view, self.view.mirrored()] if self.separate else [self.view]
         across = self.constraints == "across-outputs"
-        return PrivacyRows([p for v in views for p in theorem5_pairs(v, across_outputs=across)])
+        return PrivacyRows(theorem5_pairs(views, across_outputs=across))
 
     @cached_property
     def bounded(self) -> Indices:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.solvers import Model, Solution, SolveSequence
@@ -117,6 +120,8 @@ class Successive:
     ----------
     lower_bound : float or None
         Of every unbiased mechanism with the bins, of this family or not.
+    bound_duals : DualPieces or None
+        Multipliers that prove it.
     """
 
     def __init__(
@@ -135,6 +140,7 @@ class Successive:
         self.start = None if start is None else self.blocks.unknowns(start)
         self.sequence = SolveSequence(solver, deadline=deadline, **options)
         self.lower_bound: float | None = None
+        self.bound_duals: DualPieces | None = None
 
     def best(self, epsilon: float) -> LinearisedPoint | None:
         """The best point found within the budget.
@@ -150,11 +156,11 @@ class Successive:
         found = [p for p in descents if p is not None]
         if not found:
             found = [p for p in [self._descend(self._outermost(), epsilon, self.deadline)] if p is not None]
-        if self.start is not None:  # it may be better than what is a hair inside the budget
-            itself = Solution(
-                Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0, native_status="the start"
-            )
-            found.append(LinearisedPoint(self.blocks, self.start, itself))
+        # A start may be better than what is a hair inside the budget; the outermost bins are better than nothing.
+        spare = self._outermost() if self.start is None and not found else self.start
+        if spare is not None and self._loss(spare) <= epsilon:
+            itself = Solution(Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0)
+            found.append(LinearisedPoint(self.blocks, spare, itself))
         if not found:
             return None
         point = min(found, key=lambda p: p.value)
@@ -191,13 +197,15 @@ class Successive:
             input_range=blocks.input_range,
         )
 
-        def solve(design: OptimalQuantizer) -> Any:
-            limit = {"time_limit": max(deadline.left, 0.01)} if deadline.finite else {}
-            return design.solve(gap=self.gap, **limit)
+        def solve(design: OptimalQuantizer) -> OptimalQuantizerResult:
+            return design.solve(
+                gap=self.gap, time_limit=max(deadline.left, 1e-3) if deadline.finite else None
+            )
 
         optimum = solve(wanted)
         everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
         self.lower_bound = everywhere.lower_bound
+        self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
         yield blocks.imitate(optimum.mechanism.probabilities)
         if self.start is not None:
             yield self.start
@@ -208,6 +216,10 @@ class Successive:
         for b in self.blocks.blocks:
             q[b.u[0]] = q[b.v[-1]] = 1.0
         return q
+
+    def _loss(self, q: Array) -> float:
+        """Privacy loss, from floats and rounded up."""
+        return Quantizer.of_selection(self.blocks.selection(q), self.blocks.input_range).privacy_loss()
 
     # -- the descent ----------------------------------------------------------------------------------
 
@@ -252,7 +264,7 @@ class Successive:
             else:
                 radius = 0.35 * min(radius, float(np.abs(step).max()))
             value = blocks.loss(q)
-        ends = [q, _polished(blocks, q, epsilon)] if small else [q]
+        ends = [q, _polished(blocks, q, epsilon, deadline)] if small else [q]
         found = [p for p in (self._inside(end, epsilon) for end in reversed(ends)) if p is not None]
         return min(found, key=lambda p: p.value, default=None)
 
@@ -283,13 +295,12 @@ class Successive:
                 if solution is None:
                     return None
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
-                mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
-                if mechanism.privacy_loss() <= epsilon:
+                if self._loss(moved) <= epsilon:
                     return LinearisedPoint(blocks, moved, solution)
         return None
 
 
-def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
+def _polished(blocks: SelectionBlocks, q: Array, epsilon: float, deadline: Deadline) -> Array:
     """Finish by SLSQP on the exact problem over (q, a): linear programs converge slowly where no vertex is optimal."""
     n, rho, rows = blocks.size, np.exp(epsilon), blocks.rows.toarray()
     low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
@@ -304,9 +315,15 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
         upper = np.hstack([jacobian[low], -floor_of[low]])
         return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
 
+    def loss(z: Array) -> float:
+        if deadline.passed:
+            raise TimeoutError
+        return blocks.loss(z[:n])
+
     sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
-    found = optimize.minimize(
-        lambda z: blocks.loss(z[:n]),
+    solve = partial(
+        optimize.minimize,
+        loss,
         np.concatenate([q, blocks.extremes(q)[0]]),
         jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
         method="SLSQP",
@@ -317,8 +334,11 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
         ],
         options={"maxiter": 200, "ftol": 1e-10},
     )
-    end = np.asarray(found.x[:n])
-    return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
+    try:
+        end = np.maximum(solve().x[:n], 0.0)
+    except TimeoutError:
+        return q
+    return end if np.isfinite(end).all() else q
 
 
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:

@@ -173,10 +173,6 @@ class Result:
             if isinstance(v, (tuple, np.ndarray)) or not isinstance(stated[k], tuple)
         }
 
-    def recomputed(self) -> float | None:
-        """The value, computed again from the mechanism in doubles; None where the certificate does better."""
-        return None
-
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""
         return pd.DataFrame(

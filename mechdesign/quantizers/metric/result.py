@@ -37,12 +37,6 @@ class MetricQuantizerResult(Result):
             return float(self.design.privacy.epsilon)  # checked with slack when the result was made
         return self.design.notion.needed(self.mechanism.knots, self._rows)
 
-    def recomputed(self) -> float:
-        mechanism, design = self.mechanism, self.design
-        if design.objective == "worst":
-            return mechanism.worst_case_loss(design.loss)[0]
-        return mechanism.expected_loss(design.prior, design.loss)
-
     def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
         """Pure-DP level of the mechanism applied to every coordinate of a vector.
 

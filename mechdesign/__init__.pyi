@@ -24,7 +24,7 @@ from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
-from .noise.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
+from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.losses import Loss as Loss
 from .problem.priors import Prior as Prior
@@ -35,8 +35,7 @@ from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
-from .quantizers.families import ERM as ERM
-from .quantizers.families import RQM as RQM
+from .quantizers.erm import ERM as ERM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer
 from .quantizers.mechanism.vector import VectorQuantizer as VectorQuantizer
 from .quantizers.metric.design import MetricQuantizer as MetricQuantizer
@@ -47,6 +46,7 @@ from .quantizers.optimal.outputs import Alphabet as Alphabet
 from .quantizers.optimal.outputs import BinSearch as BinSearch
 from .quantizers.optm.design import OPTM as OPTM
 from .quantizers.optm.grid_search import OPTMSearch as OPTMSearch
+from .quantizers.rqm import RQM as RQM
 from .runs.grid import Grid as Grid
 from .spaces.earth_mover import emd as emd
 from .spaces.space import MetricSpace as MetricSpace

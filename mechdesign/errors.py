@@ -5,7 +5,7 @@ Every message names the argument, the value it had and what is allowed instead.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "DesignError",
@@ -15,6 +15,8 @@ __all__ = [
     "ResultFormatError",
     "SolverError",
 ]
+
+T = TypeVar("T")
 
 
 class MechdesignError(Exception):
@@ -37,6 +39,19 @@ class DesignError(MechdesignError, ValueError):
         if len(text) > 120:
             text = text[:117] + "..."
         return cls(f"{argument} = {text}: {allowed}")
+
+    @classmethod
+    def unless(cls, argument: str, value: Any, kind: type[T]) -> T:
+        """Return `value`, or raise the error that says what it must be an instance of.
+
+        Examples
+        --------
+        >>> DesignError.unless("epsilon", 1.0, float)
+        1.0
+        """
+        if not isinstance(value, kind):
+            raise cls.of(argument, value, f"must be a {kind.__name__} of {kind.__module__.partition('.')[0]}")
+        return value
 
 
 class InfeasibleError(MechdesignError):

@@ -1,11 +1,12 @@
-"""One look for every figure, without matplotlib's global state."""
+"""One look for every figure, without matplotlib's global state; matplotlib loads with the first of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["COLOURS", "STYLE", "figure", "write_figure"]
 
@@ -37,6 +38,9 @@ def figure(
     >>> fig, ax = figure()
     >>> _ = ax.plot([0, 1], [1, 0], color=COLOURS[0])
     """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     with rc_context(STYLE):
         made = Figure(figsize=(width, height), layout="constrained")
         axes = made.subplots(rows, columns, **options)
@@ -47,7 +51,7 @@ def figure(
 
 def write_figure(fig: Figure, stem: Any) -> list[str]:
     """Write ``stem.png`` and ``stem.svg``, byte-stable for the same data; return the file names."""
-    from pathlib import Path
+    from matplotlib import rc_context
 
     names = []
     with rc_context(STYLE):

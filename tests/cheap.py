@@ -70,7 +70,7 @@ def solved(name: str) -> md.Result:
     return design().solve(**options)
 
 
-def _objects() -> Iterator[Any]:
+def objects() -> Iterator[Any]:
     """Objects of the kinds that no result holds."""
     n, u, a, c = md.noise, md.user_level, md.accounting, md.channels
     space = md.MetricSpace.clustered(2, 2, within=0.1)
@@ -85,7 +85,7 @@ def _objects() -> Iterator[Any]:
     ]
     estimate = md.FrequencyEstimate(c.ClusteredResponse(space, alpha=5.0))
     histogram = u.LaplaceHistogram(space, epsilon=1.0, users=100)
-    yield [estimate, histogram, estimate.fit([0, 1, 2, 3, 3]), histogram(np.full(4, 0.25), rng=0)]
+    yield [estimate, histogram, estimate.fit([0, 1, 2, 3, 3]), histogram.sample(np.full(4, 0.25), rng=0)]
     yield md.LinearRelease(u.LinearQuery.average(md.MetricSpace.line([0.0, 1.0, 5.0])), alpha=5.0, users=100)
     item = md.ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
     yield [item, u.sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)]
@@ -123,7 +123,7 @@ def documents() -> dict[str, str]:
             for child in node:
                 walk(child)
 
-    for value in [*map(solved, DESIGNS), *_objects()]:
+    for value in [*map(solved, DESIGNS), *objects()]:
         walk(json.loads(dumps(value))["payload"])
     return found
 

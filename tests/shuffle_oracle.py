@@ -25,7 +25,7 @@ def random_space(rng, n):
 
 
 def random_channel(rng, space, outputs=None):
-    """A random channel: near uniform, spread out, staircase-like or an exponential mechanism."""
+    """A random channel that depends on the item: near uniform, spread out, staircase-like or an exponential mechanism."""
     n = space.size
     k = outputs or int(rng.integers(2, 5))
     kind = rng.integers(4)
@@ -37,7 +37,8 @@ def random_channel(rng, space, outputs=None):
         matrix = np.where(rng.random((n, k)) < 0.4, np.exp(3 * rng.random()), 1.0)
     else:
         return Channel.exponential(space, 3 * rng.random() + 0.1)
-    return Channel(matrix / matrix.sum(axis=1, keepdims=True), space)
+    channel = Channel(matrix / matrix.sum(axis=1, keepdims=True), space)
+    return channel if channel.alpha > 0 else random_channel(rng, space, outputs)
 
 
 def multisets(points, size):

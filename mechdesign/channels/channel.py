@@ -9,32 +9,33 @@ the smallest α for which it is α-d-private; it is rounded up, never down.
 
 What is analysed is what is sampled: row x of the matrix stands for the rational probabilities
 ``matrix[x] / sum(matrix[x])`` (doubles are dyadic rationals, so these are exact), or for integer `weights`
-where they are given. `Channel.sample_exact` draws from those integers with the operating system's generator.
+where they are given. `Response.release` draws from those integers with the operating system's randomness.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from operator import index
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel_loss import integer_rows, metric_loss
+from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
-__all__ = ["Channel", "Response", "check_prior", "loss_matrix"]
+__all__ = ["Channel", "Response", "check_prior", "integer_weights", "loss_matrix"]
 
-Ints = NDArray[np.int64]
+_FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
 
 def check_prior(prior: ArrayLike | None, size: int) -> Array:
@@ -47,18 +48,15 @@ def check_prior(prior: ArrayLike | None, size: int) -> Array:
     """
     if prior is None:
         return np.full(size, 1.0 / size)
-    try:
-        array = np.asarray(prior, dtype=float)
-    except (TypeError, ValueError):
-        raise DesignError.of("prior", prior, "must be an array of probabilities") from None
-    if array.shape != (size,):
-        raise DesignError.of("prior", array.shape, f"must have one probability per point, shape ({size},)")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise DesignError.of("prior", array, "must be finite and non-negative")
-    total = math.fsum(array.tolist())
+    weights = array("prior", prior)
+    if weights.shape != (size,):
+        raise DesignError.of("prior", weights.shape, f"must have one probability per point, shape ({size},)")
+    if (weights < 0).any():
+        raise DesignError.of("prior", weights, "must be non-negative")
+    total = math.fsum(weights.tolist())
     if abs(total - 1) > 1e-9:
         raise DesignError.of("prior", total, "must sum to 1; divide the weights by their sum first")
-    return array / total
+    return weights / total
 
 
 def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[int, int]) -> Array:
@@ -68,29 +66,26 @@ def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[i
     channel's shape.
     """
     if isinstance(loss, str):
-        if loss not in ("metric", "squared", "error"):
-            raise DesignError.of("loss", loss, 'must be "metric", "squared", "error" or a matrix')
+        one_of("loss", loss, ("metric", "squared", "error"))
         if shape[0] != shape[1]:
             raise DesignError.of("loss", loss, f"needs reports to be points; pass a matrix of shape {shape}")
         if loss == "error":
             return 1.0 - np.eye(shape[0])
         if space is None:
             raise DesignError.of("loss", loss, "needs a metric space; give the channel its space")
-        return space.distances.copy() if loss == "metric" else space.distances**2
-    array = np.array(loss, dtype=float)
-    if array.shape != shape:
-        raise DesignError.of(
-            "loss", array.shape, f"must have one row per point and column per report, {shape}"
-        )
-    if not np.isfinite(array).all():
-        raise DesignError("loss: every entry must be finite; forbid a report with a large loss instead")
-    return array
+        return array("loss", space.distances if loss == "metric" else space.distances**2, ndim=2)
+    values = array("loss", loss, ndim=None)
+    if values.shape != shape:
+        raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
+    return values
 
 
 class Response:
-    """What every channel offers; subclasses give `size`, `outputs`, `space` and the matrix or transforms."""
+    """What every channel offers; subclasses give `size`, `outputs`, `space`, the matrix or transforms, and `integers`."""
 
     space: MetricSpace | None
+    epsilon: float
+    """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
 
     @property
     def size(self) -> int:
@@ -107,63 +102,89 @@ class Response:
         """The matrix, shape (size, outputs), built when asked for."""
         raise NotImplementedError
 
-    def apply(self, histogram: ArrayLike) -> Array:
-        """Distribution of the reports of items distributed as `histogram`: f ↦ f·C, over the last axis."""
-        return np.asarray(histogram, dtype=float) @ self.dense
-
-    def unbias(self, reports: ArrayLike) -> Array:
-        """Apply the right inverse of the channel: q ↦ q·Q with C·Q = I, over the last axis."""
-        return np.asarray(reports, dtype=float) @ self.inverse
-
     @property
     def inverse(self) -> Array:
         """The right inverse Q, shape (outputs, size), dense."""
         raise NotImplementedError
 
-    def check_items(self, items: ArrayLike) -> Ints:
-        """Return `items` as indices into the rows, or raise a `DesignError`."""
-        return check_indices("items", items, self.size)
+    def metric_loss(self, space: MetricSpace | None = None) -> float:
+        """Exact metric loss against `space` (its own by default), rounded up; ``inf`` if a report gives an item away."""
+        return metric_loss(self.dense, self.measured(space).distances)
 
-    def sample(self, items: ArrayLike, rng: Any = None) -> Ints:
-        """Draw a report for every item, in the shape of `items`.
+    def measured(self, space: MetricSpace | None) -> MetricSpace:
+        """Return `space`, the channel's own where None is given, or raise a `DesignError` where it does not fit."""
+        found = self.space if space is None else instance("space", space, MetricSpace)
+        if found is None:
+            raise DesignError("space: this channel has none; use metric_loss(space)")
+        if found.size != self.size:
+            raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
+        return found
 
-        Fast and vectorised, for simulation: it works with doubles and is not the certified sampler; deploy
-        `sample_exact`.
+    def apply(self, histogram: ArrayLike) -> Array:
+        """Distribution of the reports of items distributed as `histogram`: f ↦ f·C, over the last axis."""
+        return self.vectors("histogram", histogram, self.size) @ self.dense
+
+    def unbias(self, reports: ArrayLike) -> Array:
+        """Apply the right inverse of the channel: q ↦ q·Q with C·Q = I, over the last axis."""
+        return self.vectors("reports", reports, self.outputs) @ self.inverse
+
+    def unbias_squares(self, reports: ArrayLike) -> Array:
+        """q ↦ q·(Q∘Q), the second moments of the estimates."""
+        return self.vectors("reports", reports, self.outputs) @ self.inverse**2
+
+    def vectors(self, name: str, values: ArrayLike, length: int) -> Array:
+        """Return `values` as floats with that many entries in the last axis, or raise a `DesignError`."""
+        found = array(name, values, ndim=None)
+        if found.shape[-1:] != (length,):
+            raise DesignError.of(name, found.shape, f"must have {length} entries in its last axis")
+        return found
+
+    def second_moments(self, space: MetricSpace) -> tuple[float, float]:
+        r"""(S, S_A): largest :math:`\sum_y P[x,y]\|Q_y\|^2`, over points and over the clusters of `space`.
+
+        S_A is 1 where the space has no clusters or only one.
+        """
+        space, matrix, inverse = self.measured(space), self.dense, self.inverse
+        points = float((matrix @ (inverse**2).sum(axis=1)).max())
+        if space.kind != "clustered" or space.shape[0] == 1:
+            return points, 1.0
+        sums = inverse.reshape(len(inverse), *space.shape).sum(axis=-1)
+        return points, float((matrix @ (sums**2).sum(axis=1)).max())
+
+    def drawn(self, items: ArrayLike, source: Simulation | Deployment) -> Indices:
+        """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
+        held = indices("items", items, self.size)
+        instance("source", source, Simulation, Deployment)
+        return self._report(held.ravel(), source).reshape(held.shape)
+
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
+        return source.choose(self, items)
+
+    def cumulative(self, row: int) -> Array:
+        """Running sums of a row of probabilities, all but the last, as doubles: what a simulation inverts."""
+        sums = list(accumulate(self.integers(row)))
+        return np.array([s / sums[-1] for s in sums[:-1]])
+
+    def integers(self, row: int) -> Sequence[int]:
+        """The row's probabilities as integer weights, exactly: what is released."""
+        raise NotImplementedError
+
+    def sample(self, items: ArrayLike, *, rng: Any = None) -> Indices:
+        """Draw a report for every item, in the shape of `items`: for simulation, in doubles; `release` deploys.
 
         Parameters
         ----------
         items : int or array of int
         rng : int or numpy Generator, optional
         """
-        raise NotImplementedError
+        return self.drawn(items, Simulation(rng))
 
-    def sample_exact(self, items: ArrayLike) -> Ints:
-        """Draw reports with exactly the analysed probabilities, from the operating system's randomness.
+    def release(self, items: ArrayLike) -> Indices:
+        """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
 
-        Integer weights, `secrets.randbelow` (unbiased), no floating point.
+        Integer weights and random words decide; no floating-point number takes part.
         """
-        array = self.check_items(items)
-        out = np.array([self._draw(int(x)) for x in array.ravel()], dtype=np.int64)
-        return out.reshape(array.shape)
-
-    def _draw(self, item: int) -> int:
-        raise NotImplementedError
-
-
-def check_indices(name: str, values: ArrayLike, size: int) -> Ints:
-    """Return `values` as an integer array with entries in 0..size−1, or raise a `DesignError`."""
-    array = np.asarray(values)
-    if array.size == 0:
-        raise DesignError.of(name, values, "is empty; at least one is needed")
-    if array.dtype.kind not in "iu":
-        numbers = np.asarray(array, dtype=float)
-        if not (np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()):
-            raise DesignError.of(name, values, f"must be integers in 0..{size - 1}")
-    array = array.astype(np.int64)
-    if (array < 0).any() or (array >= size).any():
-        bad = int(array[(array < 0) | (array >= size)].ravel()[0])
-        raise DesignError.of(name, bad, f"must be in 0..{size - 1}")
-    return array
+        return self.drawn(items, Deployment())
 
 
 @serializable("channel")
@@ -205,40 +226,35 @@ class Channel(Response):
     weights: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        try:
-            matrix = np.array(self.matrix, dtype=float)
-        except (TypeError, ValueError):
-            raise DesignError.of("matrix", self.matrix, "must be an array of probabilities") from None
-        if matrix.ndim != 2 or 0 in matrix.shape:
-            raise DesignError.of("matrix", matrix.shape, "must have shape (items, reports)")
-        if not np.isfinite(matrix).all() or (matrix < 0).any():
-            bad = matrix[~(np.isfinite(matrix) & (matrix >= 0))][0]
-            raise DesignError.of("matrix", float(bad), "every probability must be finite and >= 0")
+        matrix = array("matrix", self.matrix, ndim=2)
+        if (matrix < 0).any():
+            raise DesignError.of("matrix", float(matrix.min()), "every probability must be >= 0")
         sums = matrix.sum(axis=1)
         if (np.abs(sums - 1) > 1e-6).any():
             row = int(np.abs(sums - 1).argmax())
             raise DesignError(f"matrix: row {row} sums to {sums[row]!r}; divide every row by its sum first")
-        if self.space is not None and self.space.size != len(matrix):
-            raise DesignError.of("space", self.space.size, f"must have one point per row ({len(matrix)})")
+        settle(self, matrix=matrix)
+        if self.space is not None:
+            self.measured(self.space)
         if self.weights is not None:
-            weights = tuple(tuple(int(w) for w in row) for row in self.weights)
-            totals = {sum(row) for row in weights}
-            if len(weights) != len(matrix) or len(totals) != 1 or min(min(row) for row in weights) < 0:
-                raise DesignError("weights: must be non-negative integers with the same total in every row")
-            object.__setattr__(self, "weights", weights)
+            weights = integer_weights(self.weights)
+            exact = _rounded(weights)
+            if exact.shape != matrix.shape or not np.allclose(exact, matrix, rtol=1e-12, atol=0.0):
+                raise DesignError("weights: are not those of the matrix; build the channel by from_weights")
+            settle(self, weights=weights)
+            matrix = exact
         matrix.setflags(write=False)
-        object.__setattr__(self, "matrix", matrix)
+        settle(self, matrix=matrix)
 
     @classmethod
     def from_weights(cls, weights: Sequence[Sequence[int]], space: MetricSpace | None = None) -> Channel:
         """The channel with probabilities ``weights[x][y] / total``, exactly."""
-        total = sum(weights[0])
-        matrix = np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly
-        return cls(matrix, space, tuple(tuple(row) for row in weights))
+        held = integer_weights(weights)
+        return cls(_rounded(held), space, held)
 
     @property
     def size(self) -> int:
-        return int(self.matrix.shape[0])
+        return len(self.matrix)
 
     @property
     def outputs(self) -> int:
@@ -253,18 +269,13 @@ class Channel(Response):
     @cached_property
     def alpha(self) -> float:
         """Exact metric loss α₀ per unit of the space's distance, rounded up."""
-        if self.space is None:
-            raise DesignError("space: this channel has none; use metric_loss(space)")
-        return self.metric_loss(self.space)
+        return self.metric_loss()
 
-    def metric_loss(self, space: MetricSpace) -> float:
-        """Exact metric loss against `space`, rounded up; ``inf`` if some report gives an item away."""
-        if space.size != self.size:
-            raise DesignError.of("space", space.size, f"must have one point per row ({self.size})")
-        return metric_loss(self.matrix, space.distances, self.weights)
+    def metric_loss(self, space: MetricSpace | None = None) -> float:
+        return metric_loss(self.matrix, self.measured(space).distances, self.weights)
 
     @cached_property
-    def epsilon(self) -> float:
+    def epsilon(self) -> float:  # type: ignore[override]
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
         return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights)
 
@@ -305,42 +316,19 @@ class Channel(Response):
                 "from its reports; mix it with a little of the identity or of metric randomised response, or "
                 "use ClusteredResponse, KaryResponse or HadamardResponse"
             )
-        inverse = (
-            np.linalg.inv(self.matrix)
-            if self.size == self.outputs
-            else np.linalg.pinv(self.matrix, rcond=1e-15)
-        )
+        square = self.size == self.outputs
+        inverse = np.linalg.inv(self.matrix) if square else np.linalg.pinv(self.matrix, rcond=1e-15)
         # Both satisfy Q·1 = 1 in exact arithmetic (square) or after this shift along the null space of C.
         inverse = inverse + (1.0 - inverse.sum(axis=1, keepdims=True)) / self.size
         inverse.setflags(write=False)
         return inverse
 
-    @cached_property
-    def _cumulative(self) -> Array:
-        return np.cumsum(self.matrix / self.matrix.sum(axis=1, keepdims=True), axis=1)
+    def cumulative(self, row: int) -> Array:
+        sums = np.cumsum(self.matrix[row])
+        return np.where(sums >= sums[-1], 1.0, sums / sums[-1])[:-1]
 
-    def sample(self, items: ArrayLike, rng: Any = None) -> Ints:
-        """Draw a report for every item; see `Response.sample`."""
-        array = self.check_items(items)
-        generator = np.random.default_rng(rng)
-        flat = array.ravel()
-        uniform = generator.random(flat.size)
-        out = np.empty(flat.size, dtype=np.int64)
-        for x in np.unique(flat):
-            here = flat == x
-            out[here] = np.searchsorted(self._cumulative[x, :-1], uniform[here], side="right")
-        # A zero-probability report at the end of a row must not be reached through rounding.
-        last = self.outputs - 1 - (self.matrix[:, ::-1] > 0).argmax(axis=1)
-        return np.minimum(out, last[flat]).reshape(array.shape)
-
-    @cached_property
-    def _tables(self) -> list[list[int]]:
-        rows = self.weights if self.weights is not None else integer_rows(self.matrix)
-        return [list(accumulate(row)) for row in rows]
-
-    def _draw(self, item: int) -> int:
-        table = self._tables[item]
-        return bisect_right(table, secrets.randbelow(table[-1]))
+    def integers(self, row: int) -> Sequence[int]:
+        return integer_rows(self.matrix[[row]])[0] if self.weights is None else self.weights[row]
 
     # ------------------------------------------------------------------ ready-made channels
 
@@ -349,20 +337,19 @@ class Channel(Response):
         r"""Exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
 
         The factor 2 pays for the rows' different normalisers; `calibrated` measures what they really cost,
-        by bisection on the exact metric loss (β = α where all normalisers agree).
+        by bisection on the exact metric loss (β = α where all normalisers agree). Beyond βd = 600 the distance
+        counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
         """
-        alpha = check_alpha(alpha)
+        alpha = positive("alpha", alpha)
         distances = space.distances
 
         def at(beta: float) -> Channel:
-            kernel = np.exp(-beta * distances)
+            kernel = np.exp(-np.minimum(beta * distances, _FAR))
             return cls(kernel / kernel.sum(axis=1, keepdims=True), space)
 
         low, high = alpha / 2 * (1 - 1e-12), alpha
-        if not calibrated:
-            return at(low)
         best = at(low)
-        for _ in range(40):
+        for _ in range(40 if calibrated else 0):
             middle = (low + high) / 2
             tried = at(middle)
             if tried.alpha <= alpha:
@@ -372,14 +359,18 @@ class Channel(Response):
         return best
 
 
-def check_alpha(alpha: Any) -> float:
-    """Return α as a float, or raise a `DesignError` unless it is positive and finite."""
+def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:
+    """Return `given` as integer rows of one length and one positive total, or raise a `DesignError`."""
     try:
-        value = float(alpha)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise DesignError.of(
-            "alpha", alpha, "must be a positive, finite privacy parameter per unit of distance"
-        )
-    return value
+        rows = tuple(tuple(map(index, row)) for row in given)
+    except TypeError:
+        raise DesignError.of("weights", given, "must be rows of integers") from None
+    same = len({(len(row), sum(row)) for row in rows}) == 1
+    if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
+        raise DesignError("weights: must be non-negative integers with the same total in every row")
+    return rows
+
+
+def _rounded(weights: tuple[tuple[int, ...], ...]) -> Array:
+    total = sum(weights[0])
+    return np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly

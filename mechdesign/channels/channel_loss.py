@@ -121,12 +121,8 @@ def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]
 
 def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
     """Whether every quotient is proved to be at most e^{αd}."""
-    rates: dict[float, tuple[int, int]] = {}
     for high, low, distance in pairs:
-        if distance not in rates:
-            rate = exp_lower(Fraction(alpha) * Fraction(distance))
-            rates[distance] = rate.numerator, rate.denominator
-        numerator, denominator = rates[distance]
-        if high * denominator > numerator * low:
+        rate = exp_lower(Fraction(alpha) * Fraction(distance))
+        if high * rate.denominator > rate.numerator * low:
             return False
     return True

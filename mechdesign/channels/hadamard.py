@@ -2,19 +2,21 @@ r"""Hadamard response: local privacy for every pair alike, one report of log K b
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel import Ints, Response
-from mechdesign.channels.responses import TOP, at_least_two, budget, level
+from mechdesign.channels.channel import Response
+from mechdesign.channels.draws import Deployment, Simulation
+from mechdesign.channels.responses import TOP, level
 from mechdesign.evidence.serialize import serializable
-from mechdesign.typing import Array
+from mechdesign.problem.checks import positive, settle, whole
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array, Indices
 
 __all__ = ["HadamardResponse", "walsh_hadamard"]
 
@@ -37,7 +39,7 @@ def walsh_hadamard(vector: ArrayLike) -> Array:
     return array
 
 
-def _parity(values: Ints) -> Ints:
+def _parity(values: Indices) -> Indices:
     """Parity of the number of ones in binary."""
     out = values.copy()
     for shift in (32, 16, 8, 4, 2, 1):
@@ -82,8 +84,7 @@ class HadamardResponse(Response):
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "items", at_least_two(self.items))
-        object.__setattr__(self, "epsilon", budget(self.epsilon))
+        settle(self, items=whole("items", self.items, 2, 1 << 40), epsilon=positive("epsilon", self.epsilon))
 
     @property
     def size(self) -> int:
@@ -123,16 +124,16 @@ class HadamardResponse(Response):
         return np.asarray((signs - signs.mean(axis=1, keepdims=True)) / self.contrast + 1.0 / self.size)
 
     def apply(self, histogram: ArrayLike) -> Array:
-        array = np.asarray(histogram, dtype=float)
-        padded = np.zeros((*array.shape[:-1], self.outputs))
-        padded[..., 1 : self.size + 1] = array
-        mass = array.sum(axis=-1, keepdims=True)
+        held = self.vectors("histogram", histogram, self.size)
+        padded = np.zeros((*held.shape[:-1], self.outputs))
+        padded[..., 1 : self.size + 1] = held
+        mass = held.sum(axis=-1, keepdims=True)
         return np.asarray((mass + self.contrast * walsh_hadamard(padded)) / self.outputs)
 
     def unbias(self, reports: ArrayLike) -> Array:
-        array = np.asarray(reports, dtype=float)
-        raw = walsh_hadamard(array)[..., 1 : self.size + 1] / self.contrast
-        mass = array.sum(axis=-1, keepdims=True)
+        held = self.vectors("reports", reports, self.outputs)
+        raw = walsh_hadamard(held)[..., 1 : self.size + 1] / self.contrast
+        mass = held.sum(axis=-1, keepdims=True)
         return np.asarray(raw + (mass - raw.sum(axis=-1, keepdims=True)) / self.size)
 
     def _row_means(self) -> Array:
@@ -142,16 +143,16 @@ class HadamardResponse(Response):
         return walsh_hadamard(marks)
 
     def unbias_squares(self, reports: ArrayLike) -> Array:
-        """q ↦ q·(Q∘Q), the second moments of the estimates, in O(K log K)."""
-        array = np.asarray(reports, dtype=float)
+        held = self.vectors("reports", reports, self.outputs)
         means, c, n = self._row_means(), 1 / self.contrast, self.size
         # (c(h - m) + 1/n)² with h² = 1, sorted by powers of h.
-        constant = (c * c * (1 + means**2) - 2 * c * means / n + 1 / n**2) * array
-        linear = (2 * c / n - 2 * c * c * means) * array
+        constant = (c * c * (1 + means**2) - 2 * c * means / n + 1 / n**2) * held
+        linear = (2 * c / n - 2 * c * c * means) * held
         return np.asarray(constant.sum(axis=-1, keepdims=True) + walsh_hadamard(linear)[..., 1 : n + 1])
 
-    def second_moments(self, groups: int) -> tuple[float, float]:
-        r"""Largest :math:`\sum_y P[x,y] \|Q_y\|^2` over points, and for sums over `groups` equal runs of items."""
+    def second_moments(self, space: MetricSpace) -> tuple[float, float]:
+        space = self.measured(space)
+        groups = space.shape[0] if space.kind == "clustered" else 1
         means, c, n = self._row_means(), 1 / self.contrast, self.size
         points = c * c * n * (1 - means**2) + 1 / n
         sums = np.zeros(self.outputs)
@@ -166,24 +167,18 @@ class HadamardResponse(Response):
         means = (values.sum() + self.contrast * walsh_hadamard(values)[1 : self.size + 1]) / self.outputs
         return float(means.max())
 
-    def sample(self, items: ArrayLike, rng: Any = None) -> Ints:
-        array = self.check_items(items)
-        generator = np.random.default_rng(rng)
-        high, low = self.levels
-        wanted = (generator.random(array.shape) >= high / (high + low)).astype(np.int64)
-        return self._place(array, generator.integers(0, self.outputs // 2, size=array.shape), wanted)
+    def integers(self, row: int) -> Sequence[int]:
+        """Weights of a preferred report and of another, the same for all rows."""
+        return self.levels
 
-    def _place(self, items: Ints, index: Ints, wanted: Ints) -> Ints:
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
+        wanted = source.choose(self, np.zeros_like(items))
+        return self._place(items, source.below(self.outputs // 2, items.size), wanted)
+
+    def _place(self, items: Indices, index: Indices, wanted: Indices) -> Indices:
         """The report number `index` among those of parity `wanted` with the item's row."""
         row = items + 1
         lowest = row & -row  # flipping this bit of a report flips its parity with the row
         below = index & (lowest - 1)
         report = ((index ^ below) << 1) | below
         return report | np.where(_parity(row & report) == wanted, 0, lowest)
-
-    def _draw(self, item: int) -> int:
-        high, low = self.levels
-        wanted = int(secrets.randbelow(high + low) >= high)
-        index = secrets.randbelow(self.outputs // 2)
-        place = self._place(np.array([item]), np.array([index]), np.array([wanted]))
-        return int(place[0])

@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 
-from mechdesign.channels.channel import Channel, check_alpha
+from mechdesign.channels.channel import Channel
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import positive
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
@@ -77,9 +78,14 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     >>> channel.alpha <= 0.7, bool(abs(channel.matrix.sum(axis=1) - 1).max() < 1e-12)
     (True, True)
     """
-    alpha = check_alpha(alpha)
-    if space.kind != "grid" or space.points is None or space.matrix is not None:
-        raise DesignError.of("space", space.kind, "must be a Euclidean MetricSpace.grid(rows, columns)")
+    alpha = positive("alpha", alpha)
+    if (
+        not isinstance(space, MetricSpace)
+        or space.kind != "grid"
+        or space.points is None
+        or space.matrix is not None
+    ):
+        raise DesignError.of("space", space, "must be a Euclidean MetricSpace.grid(rows, columns)")
     rows, columns = space.shape
     step = float(space.points[1, 1] - space.points[0, 1]) if columns > 1 else 1.0
     if rows > 1:

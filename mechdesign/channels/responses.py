@@ -11,21 +11,22 @@ row's total, exactly. Levels are rounded so that the privacy asked for holds exa
 from __future__ import annotations
 
 import math
-import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel import Ints, Response, check_alpha
+from mechdesign.channels.channel import Response
+from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["ClusteredResponse", "KaryResponse"]
 
@@ -35,12 +36,7 @@ TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before roun
 
 def level(loss: Fraction) -> int:
     """The least integer proved to be at least ``TOP · exp(-loss)``."""
-    return min(TOP, math.ceil(TOP / exp_lower(loss)))
-
-
-def _log_ratio(high: int, low: int) -> float:
-    """Upper bound of ``log(high / low)``, proved."""
-    return log_upper(Fraction(high, low))
+    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_lower(loss)))  # e^{-70} of TOP is below 1
 
 
 @serializable("clustered-response")
@@ -77,7 +73,7 @@ class ClusteredResponse(Response):
     >>> histogram = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
     >>> np.allclose(channel.unbias(channel.apply(histogram)), histogram)
     True
-    >>> channel.metric_loss <= 5.0
+    >>> channel.metric_loss() <= 5.0
     True
     """
 
@@ -85,15 +81,13 @@ class ClusteredResponse(Response):
     alpha: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", check_alpha(self.alpha))
-        if not isinstance(self.space, MetricSpace) or self.space.kind != "clustered":
-            raise DesignError.of(
-                "space", self.space, "must be a MetricSpace.clustered(...); use Channel.exponential elsewhere"
-            )
-        if self.levels[0] == self.levels[1] and self.space.shape[1] > 1:
-            raise DesignError.of(
-                "alpha", self.alpha, "is so small that the channel is singular in doubles; raise alpha"
-            )
+        settle(self, alpha=positive("alpha", self.alpha))
+        if not isinstance(self.space, MetricSpace) or self.space.kind != "clustered" or self.space.size < 2:
+            allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
+            raise DesignError.of("space", self.space, allowed)
+        own, near, far = self.levels
+        if own == (near if self.space.shape[1] > 1 else far):
+            raise DesignError.of("alpha", self.alpha, "is so small that the channel is singular in doubles")
 
     @property
     def size(self) -> int:
@@ -131,24 +125,23 @@ class ClusteredResponse(Response):
         size = self.space.shape[1]
         return (own - near + size * (near - far)) / self._total, (own - near) / self._total
 
-    @property
-    def metric_loss(self) -> float:
-        """Exact metric loss of the levels, rounded up; at most `alpha`."""
+    def metric_loss(self, space: MetricSpace | None = None) -> float:
+        if not self.measured(space).same_metric(self.space):
+            return super().metric_loss(space)
         own, near, far = self.levels
         clusters, size = self.space.shape
         losses = [0.0]
         if size > 1:
-            losses.append(_log_ratio(own, near) / self.space.within)
+            losses.append(log_upper(Fraction(own, near)) / self.space.within)
         if clusters > 1:
-            losses.append(_log_ratio(own, far) / self.space.across)
+            losses.append(log_upper(Fraction(own, far)) / self.space.across)
         # The levels are rounded up, so α itself is proved; the quotients above may exceed it by an ulp.
         return min(self.alpha, math.nextafter(max(losses), math.inf))
 
     @property
-    def epsilon(self) -> float:
-        """Pure local-DP loss over any two items, rounded up."""
+    def epsilon(self) -> float:  # type: ignore[override]
         own, near, far = self.levels
-        return _log_ratio(own, far if self.space.shape[0] > 1 else near)
+        return log_upper(Fraction(own, far if self.space.shape[0] > 1 else near))
 
     @property
     def dense(self) -> Array:
@@ -160,8 +153,8 @@ class ClusteredResponse(Response):
         return self._spread(*self.inverse_levels)
 
     def _spread(self, own: float, near: float, far: float) -> Array:
-        labels = np.repeat(np.arange(self.space.shape[0]), self.space.shape[1])
-        matrix = np.where(labels[:, None] == labels[None, :], near, far)
+        labels = self.space.clusters
+        matrix = np.where(np.equal.outer(labels, labels), near, far)
         np.fill_diagonal(matrix, own)
         return matrix
 
@@ -180,71 +173,60 @@ class ClusteredResponse(Response):
             own = near + (1.0 / inside if size > 1 else 0.0)
         return own, near, far
 
-    def _combine(self, vector: ArrayLike, own: float, near: float, far: float) -> Array:
+    def _combine(self, name: str, vector: ArrayLike, own: float, near: float, far: float) -> Array:
         """Apply the matrix with these three entries to vectors over the last axis, in O(n)."""
-        array = np.asarray(vector, dtype=float)
-        groups = array.reshape(*array.shape[:-1], *self.space.shape)
+        held = self.vectors(name, vector, self.size)
+        groups = held.reshape(*held.shape[:-1], *self.space.shape)
         within = groups.sum(axis=-1, keepdims=True)
         total = within.sum(axis=-2, keepdims=True)
-        return ((own - near) * groups + (near - far) * within + far * total).reshape(array.shape)
+        return ((own - near) * groups + (near - far) * within + far * total).reshape(held.shape)
 
     def apply(self, histogram: ArrayLike) -> Array:
-        return self._combine(histogram, *self.probabilities)
+        return self._combine("histogram", histogram, *self.probabilities)
 
     def unbias(self, reports: ArrayLike) -> Array:
-        return self._combine(reports, *self.inverse_levels)
+        return self._combine("reports", reports, *self.inverse_levels)
 
     def unbias_squares(self, reports: ArrayLike) -> Array:
-        """q ↦ q·(Q∘Q), the second moments of the estimates, in O(n)."""
         own, near, far = self.inverse_levels
-        return self._combine(reports, own * own, near * near, far * far)
+        return self._combine("reports", reports, own * own, near * near, far * far)
 
-    def second_moments(self) -> tuple[float, float]:
-        r"""Largest :math:`\sum_y P[x,y] \|Q_y\|^2` over points, and the same for cluster sums of Q.
+    def second_moments(self, space: MetricSpace) -> tuple[float, float]:
+        r"""Largest :math:`\sum_y P[x,y] \|Q_y\|^2` over points, and the same for the clusters' sums of Q.
 
         All rows of Q have one norm: :math:`\operatorname{tr} Q^2/n = (1 + (g-1)/λ_2^2 + (n-g)/λ_3^2)/n`, and
-        :math:`Q W Q` has the diagonal :math:`(1 + (g-1)/λ_2^2)/g`.
+        :math:`Q W Q` has the diagonal :math:`(1 + (g-1)/λ_2^2)/g`. In one cluster all points are alike, and any
+        grouping of them has the same closed form.
         """
-        clusters, n = self.space.shape[0], self.size
+        space, n = self.measured(space), self.size
+        clustered = space.kind == "clustered"
         between, inside = self.eigenvalues
+        if self.space.shape[0] == 1:
+            clusters, between = (space.shape[0] if clustered else 1), inside
+        elif clustered and space.shape == self.space.shape:
+            clusters = space.shape[0]
+        else:
+            return super().second_moments(space)
         groups = 1.0 + (clusters - 1) / between**2
         rest = (n - clusters) / inside**2 if n > clusters else 0.0
         return (groups + rest) / n, groups / clusters
 
-    def sample(self, items: ArrayLike, rng: Any = None) -> Ints:
-        array = self.check_items(items)
-        generator = np.random.default_rng(rng)
-        clusters, size = self.space.shape
-        own, near, _ = self.probabilities
-        cluster, point = np.divmod(array, size)
-        uniform = generator.random(array.shape)
-        # Another point of the same cluster: skip over the item itself; another cluster: skip over its own.
-        inside = generator.integers(0, max(size - 1, 1), size=array.shape)
-        inside += inside >= point
-        other = generator.integers(0, max(clusters - 1, 1), size=array.shape)
-        other += other >= cluster
-        anywhere = generator.integers(0, size, size=array.shape)
-        stay = uniform < own
-        near_by = ~stay & (uniform < own + (size - 1) * near)
-        if clusters == 1:
-            near_by = ~stay
-        moved = np.where(near_by, cluster * size + inside, other * size + anywhere)
-        return np.asarray(np.where(stay, array, moved), dtype=np.int64)
+    def integers(self, row: int) -> Sequence[int]:
+        """Weights of staying, of the rest of the cluster and of the other clusters, the same for all rows."""
+        (clusters, size), (own, near, far) = self.space.shape, self.levels
+        return own, (size - 1) * near, (clusters - 1) * size * far
 
-    def _draw(self, item: int) -> int:
-        own, near, far = self.levels
-        _, size = self.space.shape
-        cluster, point = divmod(item, size)
-        ticket = secrets.randbelow(self._total)
-        if ticket < own:
-            return item
-        ticket -= own
-        if ticket < (size - 1) * near:
-            shift = ticket // near
-            return cluster * size + shift + (shift >= point)
-        index = (ticket - (size - 1) * near) // far
-        other = index // size
-        return int((other + (other >= cluster)) * size + index % size)
+    def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
+        clusters, size = self.space.shape
+        cluster, point = np.divmod(items, size)
+        outcome = source.choose(self, np.zeros_like(items))
+        # Another point of the same cluster: skip over the item itself; another cluster: skip over its own.
+        inside = source.below(max(size - 1, 1), items.size)
+        inside += inside >= point
+        other = source.below(max(clusters - 1, 1), items.size)
+        other += other >= cluster
+        anywhere = source.below(size, items.size)
+        return np.choose(outcome, [items, cluster * size + inside, other * size + anywhere])
 
 
 def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
@@ -266,17 +248,6 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
     >>> round(own / other, 9) == round(math.e, 9), channel.epsilon <= 1 + 1e-14
     (True, True)
     """
-    return ClusteredResponse(MetricSpace.clustered(1, at_least_two(items), within=1.0), budget(epsilon))
-
-
-def at_least_two(items: Any) -> int:
-    if isinstance(items, bool) or int(items) != items or items < 2:
-        raise DesignError.of("items", items, "must be a whole number of items, at least 2")
-    return int(items)
-
-
-def budget(epsilon: Any) -> float:
-    try:
-        return check_alpha(epsilon)
-    except DesignError:
-        raise DesignError.of("epsilon", epsilon, "must be a positive, finite budget") from None
+    return ClusteredResponse(
+        MetricSpace.clustered(1, whole("items", items, 2), within=1.0), positive("epsilon", epsilon)
+    )

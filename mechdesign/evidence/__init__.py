@@ -1,4 +1,11 @@
-"""TODO."""
+"""What may be called proved: results, certificates, exact arithmetic, and the files that carry them.
+
+`Result` is what every design returns, `Certificate` what it proves: a statement in exact numbers, a law and multipliers,
+checked without the solver. ``exact`` and ``rounding`` enclose what doubles cannot hold, ``sampling`` draws integers from
+the operating system's randomness, ``serialize`` reads and writes result files as data.
+
+Imports nothing of the package but errors, plotting and typing: evidence does not know what it is evidence of.
+"""
 
 import lazy_loader
 

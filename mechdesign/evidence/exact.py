@@ -6,13 +6,18 @@ dyadic rational, so bins, budgets and inputs enter exactly.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
+
+from mechdesign.errors import DesignError
 
 __all__ = ["exp_lower", "exp_upper", "log_upper"]
 
 _BITS = 256
+LARGEST = 2**14  # of an exponent: the sums have as many digits
 
 
 def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
@@ -24,6 +29,12 @@ def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
         term = term * x.numerator // (x.denominator * n)  # rounds down, so the sum stays a lower bound
         total += term
     return total, n, term
+
+
+def _exponent(x: Fraction | float) -> Fraction:
+    if not abs(x) <= LARGEST:
+        raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
+    return Fraction(x)
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +51,7 @@ def exp_lower(x: Fraction | float) -> Fraction:
     >>> float(exp_lower(1.0))
     2.718281828459045
     """
-    x = Fraction(x)
+    x = _exponent(x)
     if x < 0:
         return 1 / exp_upper(-x)
     total, _, _ = _series(x, _BITS)
@@ -54,7 +65,7 @@ def exp_upper(x: Fraction | float) -> Fraction:
     The lower sum stops at the first term below one unit, at n > 2x (as x^n/n! is that small only there), so
     the true tail is below two units and rounding lost less than one unit, amplified by at most e^x, per term.
     """
-    x = Fraction(x)
+    x = _exponent(x)
     if x < 0:
         return 1 / exp_lower(-x)
     total, n, _ = _series(x, _BITS)
@@ -75,20 +86,33 @@ def log_upper(ratio: Fraction) -> float:
         raise ValueError("ratio must be positive")
     if ratio < 1:
         return -log_lower(1 / ratio)
-    guess = math.log(ratio.numerator) - math.log(ratio.denominator)
+    try:
+        guess = math.log(ratio.numerator / ratio.denominator)
+    except OverflowError:
+        guess = math.log(ratio.numerator) - math.log(ratio.denominator)
     if ratio.numerator < ratio.denominator * 2:  # near one, the difference above loses digits
         guess = math.log1p(float(ratio - 1))
     guess = max(guess, 0.0)
     while guess > 0 and exp_lower(math.nextafter(guess, -math.inf)) >= ratio:
         guess = math.nextafter(guess, -math.inf)
-    while exp_lower(guess) < ratio:
-        guess = math.nextafter(guess, math.inf)
+    for step in _steps(guess):
+        if exp_lower(guess) >= ratio:
+            break
+        guess += step
     return guess
 
 
 def log_lower(ratio: Fraction) -> float:
     """Return a double ε with e^ε ≤ `ratio`, proved."""
     guess = log_upper(ratio)
-    while exp_upper(guess) > ratio:
-        guess = math.nextafter(guess, -math.inf)
+    for step in _steps(guess):
+        if exp_upper(guess) <= ratio or guess == 0 <= ratio - 1:
+            break
+        guess -= step
     return guess
+
+
+def _steps(start: float) -> Iterator[float]:
+    """Single units in the last place, then ever longer steps: next to one, 256 bits resolve less than a double."""
+    for n in itertools.count():
+        yield math.ldexp(math.ulp(start), max(0, n - 4))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
 from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.typing import Status
@@ -60,6 +63,8 @@ class SolveReport:
     @classmethod
     def of(cls, solution: Any, **changes: Any) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
+        if not hasattr(solution, "native_status"):
+            raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
         fields = {
             name: getattr(solution, name)
             for name in (
@@ -120,6 +125,14 @@ class Result:
     certificate: Certificate | None = None
     duals: pd.DataFrame | None = None
 
+    def __post_init__(self) -> None:
+        parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
+        for name, kind in parts:
+            if (part := getattr(self, name)) is not None:
+                DesignError.unless(name, part, kind)
+        if not hasattr(self.design, "solve"):
+            raise DesignError.of("design", self.design, "must be a design")
+
     @property
     def gap(self) -> float | None:
         """Relative distance between value and lower bound; None where no bound is proved."""
@@ -144,6 +157,25 @@ class Result:
 
     def _audit(self) -> pd.DataFrame:
         return pd.DataFrame(columns=AUDIT_COLUMNS)
+
+    def checks(self) -> pd.DataFrame:
+        """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves."""
+        return claims(self)
+
+    def restated(self) -> Mapping[str, Any]:
+        """What the certificate's statement must say, key by key, taken from the design; not what a search left free."""
+        stated = {} if self.certificate is None else self.certificate.statement
+        owners = (getattr(self.design, "privacy", None), self.design)
+        held = {key: getattr(owner, key) for owner in owners for key in stated if hasattr(owner, key)}
+        return {
+            k: v
+            for k, v in held.items()
+            if isinstance(v, (tuple, np.ndarray)) or not isinstance(stated[k], tuple)
+        }
+
+    def recomputed(self) -> float | None:
+        """The value, computed again from the mechanism in doubles; None where the certificate does better."""
+        return None
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""

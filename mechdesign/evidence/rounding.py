@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -21,14 +22,22 @@ def round_down(value: Fraction | float | int) -> float:
     >>> round_down(Fraction(1, 3)) <= Fraction(1, 3) < round_up(Fraction(1, 3))
     True
     """
-    near = float(value)
+    near = _near(value)
     return math.nextafter(near, -math.inf) if Fraction(near) > value else near
 
 
 def round_up(value: Fraction | float | int) -> float:
     """Return the smallest double not below `value` (to one step)."""
-    near = float(value)
+    near = _near(value)
     return math.nextafter(near, math.inf) if Fraction(near) < value else near
+
+
+def _near(value: Fraction | float | int) -> float:
+    """A double next to `value`, the outermost finite one beyond the range of doubles."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, 1 if value > 0 else -1)
 
 
 def safe_root(

@@ -80,7 +80,10 @@ class IntegerWeights:
         """Draw `size` indices."""
         words = random_words(size)
         index = np.searchsorted(self._cells, words, side="right")
-        for i in np.flatnonzero(np.isin(words, self._cells)):
+        boundary = (
+            self._cells[np.maximum(index - 1, 0)] == words if self._cells.size else np.zeros(size, bool)
+        )
+        for i in np.flatnonzero(boundary):
             index[i] = self._settled(int(words[i]))
         return index.astype(np.int64, copy=False)
 

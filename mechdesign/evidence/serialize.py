@@ -222,13 +222,19 @@ def _array(values: Any, dtype: Any, shape: list[Any]) -> Any:
     sized = all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype) or not sized:
         _refuse(f"an array of type {dtype!r:.40} and shape {shape!s:.40}")
-    wanted = np.dtype(object if dtype == "str" else dtype)
-    found = np.array(values, dtype=object if wanted.kind == "O" else None)
+    if dtype in ("object", "str"):
+        cells = list(values)
+        for length in shape[1:]:
+            cells = [
+                inner for cell in cells for inner in (cell if len(cell) == length else _refuse("ragged"))
+            ]
+        return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
+    wanted, found = np.dtype(dtype), np.array(values)
     cast = found.astype(wanted)
     # Numbers of the type that is named, not texts that look like them, and none that changes on the way.
-    if found.size and (found.dtype.kind not in {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)):
-        _refuse(f"an array of type {dtype} that holds something else")
-    if found.size and wanted.kind in "iuU" and not np.array_equal(cast, found):
+    kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
+    whole = wanted.kind in "iuU"
+    if found.size and (found.dtype.kind not in kinds or (whole and not np.array_equal(cast, found))):
         _refuse(f"an array of type {dtype} that holds something else")
     return cast.reshape(shape)
 

@@ -1,4 +1,10 @@
-"""TODO."""
+"""Additive noise: families of laws calibrated to a requirement, scales and covariances for vectors, and the optimum.
+
+From Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*
+(``allocation``, ``correlated``) and *Grafting Laplace and Gaussian distributions* (``laws``, ``calibration``), and from
+Selvi, Liu and Wiesemann, *Differential privacy via distributionally robust optimization* (``optimal``). It stands on
+accounting, the privacy notions and the solvers, and imports nothing above or beside it.
+"""
 
 import lazy_loader
 

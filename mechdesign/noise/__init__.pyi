@@ -11,8 +11,10 @@ from .calibration.design import Calibration as Calibration
 from .calibration.design import calibrate as calibrate
 from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
-from .correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
-from .correlated_gaussian import CorrelatedGaussianResult as CorrelatedGaussianResult
+from .correlated.certificate import CorrelatedGaussianCertificate as CorrelatedGaussianCertificate
+from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
+from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
+from .correlated.result import CorrelatedGaussianResult as CorrelatedGaussianResult
 from .knorm import KNormNoise as KNormNoise
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
@@ -28,5 +30,4 @@ from .laws.truncated_laplace import truncated_laplace_law as truncated_laplace_l
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
-from .vector_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .vector_noise import IndependentNoise as IndependentNoise

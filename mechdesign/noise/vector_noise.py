@@ -1,10 +1,9 @@
-"""Noise for vector queries: independent with a scale per coordinate, and Gaussian with any covariance."""
+"""Noise for vector queries, independent with a scale per coordinate."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, one_of, settle
+from mechdesign.problem.checks import generator, one_of, positive, settle, whole
 from mechdesign.typing import Array
 
-__all__ = ["CorrelatedGaussianNoise", "IndependentNoise"]
+__all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
 
 
 @serializable("independent-noise")
@@ -43,9 +42,13 @@ class IndependentNoise:
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
-        settle(self, scales=array("scales", self.scales))
-        if self.scales.min() < 0:
-            raise DesignError.of("scales", self.scales, "must be non-negative")
+        try:
+            scales = np.asarray(self.scales, dtype=float)  # not copied: it may be long
+        except (TypeError, ValueError, OverflowError):
+            scales = np.empty(0)
+        if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
+            raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
+        settle(self, scales=scales)
 
     def variance(self) -> Array:
         """Variance per coordinate."""
@@ -57,14 +60,26 @@ class IndependentNoise:
 
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""
-        return absolute_moment(self.noise, order) * self.scales**order
+        return absolute_moment(self.noise, positive("order", order)) * self.scales**order
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors, shape ``size + (K,)``."""
-        rng = np.random.default_rng(random_state)
-        shape = (*np.atleast_1d(() if size is None else size).astype(int), len(self.scales))
+        rng, shape = generator(random_state), (*shape_of(size), len(self.scales))
         unit = rng.standard_normal(shape) if self.noise == "gaussian" else rng.laplace(size=shape)
         return unit * self.scales
+
+
+def shape_of(size: Any) -> tuple[int, ...]:
+    """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
+
+    Examples
+    --------
+    >>> shape_of(None), shape_of(3), shape_of((2, 3))
+    ((), (3,), (2, 3))
+    """
+    if size is None or isinstance(size, (tuple, list)):
+        return tuple(whole("size", n, 0, 2**40) for n in size or ())
+    return (whole("size", size, 0, 2**40),)
 
 
 def absolute_moment(noise: str, order: float) -> float:
@@ -80,59 +95,3 @@ def absolute_moment(noise: str, order: float) -> float:
     if order == 2:
         return 1.0
     return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))
-
-
-@serializable("correlated-gaussian-noise")
-@dataclass(frozen=True, eq=False)
-class CorrelatedGaussianNoise:
-    """Gaussian noise N(0, Σ).
-
-    Parameters
-    ----------
-    covariance : ndarray, shape (K, K)
-        Σ, symmetric positive semidefinite; directions it does not reach get no noise.
-
-    Examples
-    --------
-    >>> CorrelatedGaussianNoise(covariance=np.eye(2)).mse()
-    2.0
-    """
-
-    covariance: Array
-
-    def __post_init__(self) -> None:
-        matrix = array("covariance", self.covariance, ndim=2)
-        if matrix.shape[0] != matrix.shape[1]:
-            raise DesignError.of("covariance", self.covariance, "must be a square matrix of finite numbers")
-        if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
-            raise DesignError.of("covariance", self.covariance, "must be symmetric")
-        settle(self, covariance=(matrix + matrix.T) / 2)
-        values = self._spectrum[0]
-        if values.min() < -1e-9 * max(values.max(), 1e-300):
-            raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")
-
-    @cached_property
-    def _spectrum(self) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(self.covariance)
-        return values, vectors
-
-    def mse(self) -> float:
-        """E‖T‖₂² = tr Σ."""
-        return float(np.trace(self.covariance))
-
-    def mahalanobis(self, vectors: Any) -> Array:
-        """Return μ(d) = √(dᵀΣ⁺d) for each row d; infinite where d leaves the range of Σ."""
-        d = np.atleast_2d(np.asarray(vectors, dtype=float))
-        values, basis = self._spectrum
-        keep = values > 1e-12 * values.max()
-        inside = d @ basis[:, keep]
-        outside = np.linalg.norm(d @ basis[:, ~keep], axis=1)
-        mu = np.sqrt((inside**2 / values[keep]).sum(axis=1))
-        return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
-
-    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
-        """Draw noise vectors, shape ``size + (K,)``."""
-        rng = np.random.default_rng(random_state)
-        values, basis = self._spectrum
-        shape = (*np.atleast_1d(() if size is None else size).astype(int), len(values))
-        return rng.standard_normal(shape) * np.sqrt(np.maximum(values, 0.0)) @ basis.T

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "array",
     "generator",
     "increasing",
+    "indices",
+    "instance",
     "interval",
     "non_negative",
     "number",
@@ -171,6 +173,26 @@ def increasing(name: str, value: Any, least: int = 2) -> Array:
     return found
 
 
+def indices(name: str, value: Any, size: int) -> Indices:
+    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
+
+    Examples
+    --------
+    >>> indices("items", [2.0, 0], 3)
+    array([2, 0])
+    """
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "iu" or not found.size:
+        found = array(name, value, ndim=None)
+    bad = (found < 0) | (found >= size) | (found != np.floor(found))
+    if bad.any():
+        raise DesignError.of(name, found[bad][0].item(), f"must be an integer in 0..{size - 1}")
+    return found.astype(np.int64)
+
+
 def generator(rng: Any) -> np.random.Generator:
     """Return the NumPy generator that `rng` is or seeds, or raise DesignError.
 
@@ -183,6 +205,13 @@ def generator(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
+
+
+def instance(name: str, value: Any, *kinds: type[T]) -> T:
+    """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
+    if not isinstance(value, kinds):
+        raise DesignError.of(name, value, f"must be a {' or a '.join(kind.__name__ for kind in kinds)}")
+    return value
 
 
 def settle(self: Any, **values: Any) -> None:

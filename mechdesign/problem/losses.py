@@ -93,6 +93,14 @@ class Loss:
         parts = [f"{w:g}*{n}" for n, w in (("absolute", self.absolute), ("squared", self.squared)) if w]
         return " + ".join(parts)
 
+    def in_units(self, unit: float) -> Loss:
+        """Return the loss of an error that is measured in units: ℓ(unit · t)."""
+        given = self.function
+        if unit == 1.0:
+            return self
+        function = None if given is None else lambda t: given(unit * np.asarray(t))
+        return Loss(self.absolute * unit, self.squared * unit**2, function)
+
     def __call__(self, error: Any) -> Array:
         """Return ℓ(error), element-wise."""
         error = np.asarray(error, dtype=float)

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,7 @@ def _parse(spec: Any) -> Prior:
     if hasattr(spec, "dist"):
         return LawPrior(spec)
     if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
-        return EmpiricalPrior(spec)
+        return EmpiricalPrior(spec)  # type: ignore[arg-type]
     raise DesignError.of(
         "prior", spec, "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
     )
@@ -184,6 +184,7 @@ def _law(law: Any) -> Any:
     return law
 
 
+@lru_cache(maxsize=256)
 def _rescaled(law: Any, centre: float, unit: float) -> Any:
     shapes, loc, scale = law_parameters(law)
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)

@@ -2,8 +2,7 @@ from .biased_design import BiasedResult as BiasedResult
 from .biased_design import BiasedSelection as BiasedSelection
 from .common.certificate import QuantizerCertificate as QuantizerCertificate
 from .common.result import QuantizerResult as QuantizerResult
-from .families import ERM as ERM
-from .families import RQM as RQM
+from .erm import ERM as ERM
 from .mechanism.biased import BiasedQuantizer as BiasedQuantizer
 from .mechanism.continuous_ldp import HybridMechanism as HybridMechanism
 from .mechanism.continuous_ldp import PiecewiseMechanism as PiecewiseMechanism
@@ -11,7 +10,7 @@ from .mechanism.continuous_ldp import duchi as duchi
 from .mechanism.quantizer import Quantizer as Quantizer
 from .mechanism.vector import VectorQuantizer as VectorQuantizer
 from .metric.design import MetricQuantizer as MetricQuantizer
-from .metric.result import MetricCertificate as MetricCertificate
+from .metric.certificate import MetricCertificate as MetricCertificate
 from .metric.result import MetricQuantizerResult as MetricQuantizerResult
 from .mvu import MVU as MVU
 from .optimal.design import OptimalQuantizer as OptimalQuantizer
@@ -22,3 +21,5 @@ from .optimal.outputs import BinSearch as BinSearch
 from .optimal.result import OptimalQuantizerResult as OptimalQuantizerResult
 from .optm.design import OPTM as OPTM
 from .optm.grid_search import OPTMSearch as OPTMSearch
+from .optm.grid_search import OPTMSearchResult as OPTMSearchResult
+from .rqm import RQM as RQM

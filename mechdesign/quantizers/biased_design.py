@@ -7,28 +7,68 @@ least expected loss within an exact privacy budget and a bias budget.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.families import settle_family
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.parameter_search import settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
-__all__ = ["BiasedResult", "BiasedSelection"]
+__all__ = ["BiasedCertificate", "BiasedResult", "BiasedSelection"]
 
 SEARCH = "grid search"
+
+
+@serializable("biased-certificate")
+@dataclass(frozen=True, eq=False)
+class BiasedCertificate(Certificate):
+    """Evidence for a `BiasedQuantizer`: its loss is enclosed in integers, bias and value are computed again in floats.
+
+    Parameters
+    ----------
+    mechanism : BiasedQuantizer
+    design : BiasedSelection
+    value : float
+    """
+
+    mechanism: BiasedQuantizer
+    design: Any
+    value: float
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """Budgets, outputs, input range, and the value that is claimed."""
+        budgets = {"epsilon": Fraction(self.design.privacy.epsilon), "max_bias": self.design.max_bias}
+        bins = tuple(Fraction(b) for b in self.mechanism.bins.tolist())
+        return {**budgets, "bins": bins, "input_range": self.design.input_range, "value": self.value}
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy, bias and value."""
+        design, mechanism = self.design, self.mechanism
+        epsilon, same = design.privacy.epsilon, mechanism.input_range == design.input_range
+        privacy = epsilon - mechanism.proved_loss()
+        bias = design.max_bias - mechanism.max_bias()
+        error = abs(mechanism.expected_loss(design.prior, design.loss) - self.value)
+        return check_table([
+            (f"privacy loss at most {epsilon!r}", PROVED, privacy, same and privacy >= 0),
+            (f"bias at most {design.max_bias!r} on a fine grid", RECOMPUTED, bias, bias >= 0),
+            ("expected loss as stated", RECOMPUTED, -error, error <= 1e-9 * max(1.0, self.value)),
+        ])  # fmt: skip
 
 
 @serializable("biased-result")
@@ -45,6 +85,18 @@ class BiasedResult(Result):
 
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table
+
+    def _audit(self) -> pd.DataFrame:
+        low, high = self.mechanism.extremes()
+        rho, bias, most = (
+            math.exp(self.design.privacy.epsilon),
+            self.mechanism.max_bias(),
+            self.design.max_bias,
+        )
+        index = [f"output {b:g}" for b in self.mechanism.bins]
+        rows = [("privacy", i, h, rho * l, rho * l - h, math.nan, False) for i, l, h in zip(index, low, high)]
+        rows.append(("bias", "largest", bias, most, most - bias, math.nan, False))
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def _evidence(self) -> list[str]:
         return [f"exact loss: {self.epsilon!r}, largest bias: {self.mechanism.max_bias():.6g}"]
@@ -87,7 +139,7 @@ class BiasedSelection(Design):
     def __post_init__(self) -> None:
         betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
         settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
-        if self.max_bias != math.inf:
+        if not (isinstance(self.max_bias, float) and self.max_bias == math.inf):
             settle(self, max_bias=non_negative("max_bias", self.max_bias))
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
@@ -112,8 +164,6 @@ class BiasedSelection(Design):
         **options: Any,
     ) -> BiasedResult:
         """Search the grid; the status is "feasible", and no lower bound is known.
-
-        Probabilities are logistic functions of the input, not rational ones: there is no exact law to certify.
 
         Raises
         ------
@@ -140,9 +190,14 @@ class BiasedSelection(Design):
             )
         table = pd.DataFrame(rows).sort_values("value", ignore_index=True)
         best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
-        status = Status.FEASIBLE if tried == len(self.grid or ()) else Status.LIMIT
+        value, certificate = float(table.loc[0, "value"]), None
+        status = Status.LIMIT if tried < len(self.grid or ()) else Status.FEASIBLE
+        if certify:
+            certificate = BiasedCertificate(best, self, value)
+        elif status is Status.FEASIBLE:
+            status = Status.UNCERTIFIED
         report = SolveReport(SEARCH, status, deadline.elapsed, iterations=tried)
-        return BiasedResult(self, best, float(table.loc[0, "value"]), None, report, table=table)
+        return BiasedResult(self, best, value, None, report, certificate=certificate, table=table)
 
     def _members(self, deadline: Deadline) -> tuple[list[dict[str, float]], float, int]:
         """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
@@ -157,7 +212,7 @@ class BiasedSelection(Design):
                 continue
             bias = member.max_bias(201)
             least = min(least, bias)
-            if bias <= self.max_bias:
+            if max(bias, member.max_bias() if math.isfinite(self.max_bias) else 0.0) <= self.max_bias:
                 value = member.expected_loss(self.prior, self.loss)
                 rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
         return rows, least, tried

@@ -9,44 +9,58 @@ alphabet a are optimised together:
     \sum_i P_{ki} = 1,\; \sum_i a_i P_{ki} = x_k,\; P_{ki} \le e^{\varepsilon} P_{k'i}.
 
 For a fixed alphabet this is a linear program; its value is minimised over (symmetric) alphabets by a simplex search
-from several starts, every evaluation a warm re-solve; by `BinSearch` and over evenly spread ones beyond 4 outputs. Dithering makes the mechanism piecewise affine
-between the grid points, so its privacy and its error on the continuum are exact like any other's.
+from several starts, every evaluation a warm re-solve; by `BinSearch` and over evenly spread ones beyond 4 outputs.
+Dithering makes the mechanism piecewise affine between the grid points, so its privacy and its error on the continuum
+are exact like any other's.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from scipy import optimize
+import pandas as pd
+from scipy import stats
 
-from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import interval, positive, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.rational_rows import certified_table
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.rational_rows import certified_law
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import check_bins
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import BinSearch
-from mechdesign.solvers import CompiledLP, HighsSession, Status
-from mechdesign.typing import Array
+from mechdesign.quantizers.mechanism.selection import check_bins, check_range
+from mechdesign.quantizers.mvu_alphabets import AlphabetSearch
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
+from mechdesign.solvers.base import Model
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.registry import get, solve
+from mechdesign.typing import Array, Status
 
 __all__ = ["MVU"]
 
 
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """P (inputs, outputs), its variance on the input grid, and how it was found."""
+
+    rows: Array
+    variance: float
+    report: SolveReport
+    duals: pd.DataFrame | None
+
+
 @serializable("mvu")
 @dataclass(frozen=True)
-class MVU:
+class MVU(Design):
     """The minimum-variance unbiased mechanism.
 
     Parameters
@@ -82,68 +96,79 @@ class MVU:
     max_abs: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", whole("m", self.m, 2))
-        object.__setattr__(self, "input_bits", whole("input_bits", self.input_bits, 1, 10))
+        settle(self, m=whole("m", self.m, 2, 4097), input_bits=whole("input_bits", self.input_bits, 1, 10))
         if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
-        lower, upper = (float(v) for v in self.input_range)
-        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
-            raise DesignError.of("input_range", self.input_range, "needs finite lower < upper")
-        object.__setattr__(self, "input_range", (lower, upper))
-        if self.prior is None:
-            from scipy import stats
-
-            object.__setattr__(self, "prior", Prior.of(stats.uniform(lower, upper - lower)))
-        object.__setattr__(self, "prior", Prior.of(self.prior, self.input_range))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
+            raise DesignError.of("privacy", self.privacy, "must be md.PureDP(epsilon)")
+        lower, upper = interval("input_range", self.input_range)
+        prior = stats.uniform(lower, upper - lower) if self.prior is None else self.prior
+        settle(
+            self, input_range=(lower, upper), prior=Prior.of(prior, (lower, upper)), loss=Loss.of(self.loss)
+        )
         if self.bins is not None:
             bins = check_bins(self.bins)
             if len(bins) != self.m:
-                raise DesignError.of("bins", self.bins, f"needs m = {self.m} values")
-            object.__setattr__(self, "bins", tuple(bins.tolist()))
+                raise DesignError.of("bins", self.bins, f"must be m = {self.m} values")
+            check_range(self.input_range, bins)
+            settle(self, bins=tuple(bins.tolist()))
         if self.max_abs is not None:
-            reach, least = (
-                positive("max_abs", self.max_abs),
-                self._half[1] / math.tanh(self.privacy.epsilon / 2),
-            )
+            reach, least = positive("max_abs", self.max_abs), self.search.least
             if reach < least * (1 - 1e-12):
                 raise DesignError.of(
                     "max_abs",
                     self.max_abs,
                     f"must be at least {least:.9g}, or no alphabet is unbiased at this epsilon",
                 )
-            object.__setattr__(self, "max_abs", reach)
+            settle(self, max_abs=reach)
+        self.loss.check_convex(np.array(self._spread)[[0, -1]], lower, upper)
 
     @property
     def inputs(self) -> Array:
         """The input grid."""
-        lower, upper = self.input_range
-        return np.linspace(lower, upper, 2**self.input_bits)
+        return self.search.inputs
 
-    def model(self, bins: Any = None, *, epsilon: float | None = None) -> solvers.Model:
-        """Return the linear program for a fixed alphabet, which is a CVXPY parameter."""
-        x = self.inputs
-        n, m = len(x), self.m
-        alphabet = np.linspace(-2, 2, m) if bins is None else np.asarray(bins, dtype=float)
-        value = cp.Parameter(m, name="alphabet", value=alphabet)
-        cost = cp.Parameter((n, m), name="cost", nonneg=True, value=self._cost(alphabet))
-        p = cp.Variable((n, m), name="P", nonneg=True)
-        floor = cp.Variable(m, name="floor", nonneg=True)
-        ones = np.ones((n, 1))
+    @property
+    def search(self) -> AlphabetSearch:
+        """Where alphabets are looked for."""
+        return AlphabetSearch(self.m, self.privacy.epsilon, self.input_range, self.input_bits, self.max_abs)
+
+    @property
+    def _spread(self) -> Array:
+        """The outputs that were given, or evenly spread ones."""
+        return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
+
+    def model(self, bins: Any = None, *, epsilon: float | None = None, **options: Any) -> Model:
+        """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
+        refuse_unknown(options, "model() takes bins and epsilon")
+        x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
+        rho = math.exp(min(epsilon, LARGEST_EPSILON))
+        alphabet = self._spread if bins is None else np.asarray(bins, dtype=float)
+        value = cp.Parameter(self.m, name="alphabet", value=alphabet)
+        cost = cp.Parameter((len(x), self.m), name="cost", nonneg=True, value=self._cost(alphabet))
+        P = cp.Variable((len(x), self.m), name="P", nonneg=True)
+        floor = cp.Variable(self.m, name="floor", nonneg=True)
+        floors = np.ones((len(x), 1)) @ floor[None, :]
         families = {
-            "normalisation": cp.sum(p, axis=1) == 1,
-            "unbiased": p @ value == x,
-            "floors": p >= ones @ floor[None, :],
-            "privacy": p
-            <= math.exp(self.privacy.epsilon if epsilon is None else epsilon) * (ones @ floor[None, :]),
+            "normalisation": cp.sum(P, axis=1) == 1,
+            "unbiased": P @ value == x,
+            "floors": floors <= P,
+            "privacy": rho * floors >= P,
         }
-        problem = cp.Problem(cp.Minimize(cp.sum(cp.multiply(cost, p))), list(families.values()))
-        return solvers.Model(problem, {"P": p, "floor": floor}, families, {"alphabet": value, "cost": cost})
+        problem = cp.Problem(cp.Minimize(cp.sum(cp.multiply(cost, P))), list(families.values()))
+        return Model(problem, {"P": P, "floor": floor}, families, {"alphabet": value, "cost": cost})
 
     def _cost(self, alphabet: Array) -> Array:
         return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
 
-    def solve(self, solver: str | None = None, *, starts: int = 12, certify: bool = True) -> QuantizerResult:
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        starts: int = 12,
+        **options: Any,
+    ) -> QuantizerResult:
         """Search the alphabet (unless fixed), solve for P, repair and certify.
 
         Up to 4 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
@@ -154,162 +179,74 @@ class MVU:
         ----------
         solver : str, optional
             A backend for the linear program, whatever its size.
+        gap : float, optional
+            Not used: P is a linear program's optimum, and nothing is proved about the alphabet.
+        certify : bool
+            Repair P into an exact rational law (default; seconds from 128 x 128), or keep floats.
+        time_limit : float, optional
+            Seconds; four fifths of them for the search.
         starts : int
             Local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
             et al. and finds the published local optimum; further ones often find a better one.
-        certify : bool
-            Repair P into an exact rational law (default; seconds from 128 x 128), or keep floats.
+        **options
+            The backend's own options.
 
         Raises
         ------
         InfeasibleError
             A fixed alphabet that cannot be unbiased within the budget.
         """
-        started = time.perf_counter()
-        if self.bins is not None:
-            alphabet, count = np.array(self.bins), 1
-        elif self.m <= 4:
-            alphabet, count = self._search(starts)
-            alphabet = self._inside(alphabet, solver)
+        wanted_gap(gap, 1e-7)
+        starts, deadline = whole("starts", starts, 1), Deadline(time_limit)
+        if solver is None:
+            refuse_unknown(options, "they are a named backend's")
         else:
-            alphabet, count = self._placed(starts) if self.m <= 32 else self._spread()
-        certificate = None
-        # In floats a hair less, so that the loss rounded up is still within the budget.
-        budget = self.privacy.epsilon if certify else self.privacy.epsilon * (1 - 1e-12)
-        rows, variance, report = self._table(alphabet, budget, solver)
-        if certify:
+            get(solver)
+        search = Deadline(0.8 * deadline.seconds if deadline.finite else None)
+        alphabet, count = self._alphabet(starts, search)
+        # Floats a hair inside, so that the loss rounded up is still within the budget.
+        budget = self.privacy.epsilon * (1 if certify else 1 - 1e-12)
+        table = self._table(alphabet, budget, solver, deadline, options)
 
-            def table(epsilon: float) -> Array:
-                return rows if epsilon == budget else self._table(alphabet, epsilon, solver)[0]
+        def rows(epsilon: float) -> Array:
+            if epsilon == budget:
+                return table.rows
+            return self._table(alphabet, epsilon, solver, deadline, options).rows
 
-            certificate = certified_table(alphabet, self.inputs, table, budget)
-            mechanism = Quantizer.of_law(certificate.law)
+        law = certified_law(alphabet, self.inputs, rows, budget) if certify else None
+        if law is None:
+            mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
         else:
-            mechanism = Quantizer.interpolated(alphabet, self.inputs, rows)
-        value = mechanism.expected_loss(self.prior, self.loss)
-        seconds = time.perf_counter() - started
+            mechanism, status = Quantizer.of_law(law), Status.FEASIBLE
         notes = (
-            f"variance on the input grid (MVU's own objective): {variance:.9g}",
-            f"{count} programs over alphabets, {seconds:.3g} s in all; a local search of a non-convex problem",
+            f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
+            f"{count} programs over alphabets, {deadline.elapsed:.3g} s in all; a local search of a non-convex problem",
         )
-        return QuantizerResult(self, mechanism, value, None, report, notes, certificate)
+        report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
+        value = mechanism.expected_loss(self.prior, self.loss)
+        certificate = None if law is None else QuantizerCertificate.of(self, law, value)
+        return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
 
-    def _table(self, alphabet: Array, epsilon: float, solver: str | None) -> tuple[Array, float, SolveReport]:
-        """The best P (inputs, outputs) for an alphabet, its variance on the input grid, and how it was found."""
-        if solver is None and self.m * len(self.inputs) > 4000:
-            found = self._as_optimum(alphabet).at(privacy=PureDP(epsilon)).solve(gap=1e-7)
-            return found.mechanism.probabilities(self.inputs), found.value, found.solver_report
-        solution = solvers.solve(self.model(alphabet, epsilon=epsilon), solver or "highs")
-        return solution.primal["P"], solution.value, SolveReport.of(solution)
+    def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
+        """The alphabet that was given or found, and the number of programs solved for it."""
+        if self.bins is not None:
+            return np.array(self.bins), 1
+        if self.m > 4:
+            return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
+        # A hair inside the budget, so that the alphabet is feasible for it and not only next to one that is.
+        model = self.model(epsilon=self.privacy.epsilon * (1 - 1e-10))
+        return self.search.simplex(model, starts, deadline)
 
-    def _as_optimum(self, alphabet: Array) -> OptimalQuantizer:
-        """The same program: the least squared error over the input grid among unbiased mechanisms."""
-        return OptimalQuantizer(alphabet, self.privacy, self.inputs, "squared", input_range=self.input_range)
-
-    @property
-    def _half(self) -> tuple[float, float]:
-        """Centre and half width of the input range: alphabets mirror about the centre."""
-        lower, upper = self.input_range
-        return (lower + upper) / 2, (upper - lower) / 2
-
-    @property
-    def _reach(self) -> float:
-        """Largest distance of an output from the centre; free means half as far again as many outputs ever want."""
-        free = 1.5 * self._half[1] / math.tanh(self.privacy.epsilon / 4)
-        return free if self.max_abs is None else min(free, self.max_abs)
-
-    def _placed(self, starts: int) -> tuple[Array, int]:
-        """Every output searched, with the derivatives of `OptimalQuantizer`; and the number of programs solved."""
-        centre, half = self._half
-        search = BinSearch(self.m, self._reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
-        design = OptimalQuantizer(
-            search, self.privacy, self.inputs - centre, "squared", input_range=(-half, half)
-        )
-        found = design.solve(gap=1e-6)
-        return centre + found.bins, int(found.solver_report.iterations or 1)
-
-    def _spread(self) -> tuple[Array, int]:
-        """Evenly spread outputs on the best range, found at 64 outputs; and the number of programs solved."""
-        centre, half = self._half
-        few = replace(self, m=min(self.m, 64), input_bits=min(self.input_bits, 6))
-
-        def value(reach: float) -> float:
-            return few._as_optimum(centre + reach * np.linspace(-1, 1, few.m)).solve(gap=1e-5).value
-
-        least = half / math.tanh(self.privacy.epsilon / 2)  # no fewer can be unbiased at the ends
-        found = optimize.minimize_scalar(
-            value, bounds=(least * (1 + 1e-9), self._reach), method="bounded", options={"xatol": 1e-3 * half}
-        )
-        return centre + float(found.x) * np.linspace(-1, 1, self.m), int(found.nfev)
-
-    def _inside(self, alphabet: Array, solver: str | None) -> Array:
-        """Widen a searched alphabet by the hair that its search left it outside the feasible ones, and a hair more."""
-        centre = sum(self.input_range) / 2
-        for widening in (0.0, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7):
-            wider = centre + (alphabet - centre) * (1 + widening)
-            try:
-                solvers.solve(
-                    self.model(wider, epsilon=self.privacy.epsilon * (1 - 1e-13)), solver or "highs"
-                )
-            except InfeasibleError:
-                continue
-            return wider
-        return alphabet
-
-    def _search(self, starts: int) -> tuple[Array, int]:
-        """Minimise the program's value over alphabets that mirror about the centre of the range."""
-        centre, half = self._half
-        compiled = CompiledLP(self.model())
-        session = HighsSession(compiled, compiled.point())
-        count = 0
-
-        def alphabet(logs: Array) -> Array:
-            right = np.cumsum(np.exp(logs))
-            middle = [] if self.m % 2 == 0 else [0.0]
-            return centre + half * np.concatenate([-right[::-1], middle, right])
-
-        def value(logs: Array) -> float:
-            nonlocal count
-            count += 1
-            a = alphabet(logs)
-            if np.any(np.abs(logs) > 12) or (self.max_abs is not None and a[-1] - centre > self.max_abs):
-                return 1e12
-            matrix, rhs, cost = compiled.coefficients(compiled.point({"alphabet": a, "cost": self._cost(a)}))
-            session.move(matrix[compiled.varying], rhs, cost)
-            # An infeasible alphabet is answered by how short it reaches, to lead the search back.
-            return (
-                session.value() if session.run() is Status.OPTIMAL else 1e6 * (1 + float(np.exp(-logs).sum()))
-            )
-
-        best: Any = None
-        for steps in self._starts(starts):
-            first = np.log(steps)
-            # A small first simplex: the first search stays in the basin of the published optimum.
-            simplex = np.vstack([first, first + 0.1 * np.eye(len(first))])
-            found = optimize.minimize(
-                value, first, method="Nelder-Mead",
-                options={"xatol": 1e-7, "fatol": 1e-10, "maxfev": 400 * len(steps), "initial_simplex": simplex},
-            )  # fmt: skip
-            if best is None or found.fun < best.fun:
-                best = found
-        if best is None or best.fun >= 1e6:
-            raise InfeasibleError("no alphabet was found on which an unbiased mechanism meets the budget")
-        return alphabet(best.x), count
-
-    def _starts(self, count: int) -> list[Array]:
-        """Gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""
-        reach = 1 / math.tanh(self.privacy.epsilon / 2)
-        pairs = self.m // 2
-        spans = [
-            (0.9, 1.1),
-            (0.1, 1.2),
-            (0.3, 1.2),
-            (0.6, 1.2),
-            (0.05, 1.6),
-            (0.3, 1.7),
-            (0.9, 1.4),
-            (1.0, 2.0),
-        ]
-        spans += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
-        right = [np.linspace(a, b, pairs) if pairs > 1 else np.array([b]) for a, b in spans[: max(1, count)]]
-        return [np.diff(np.concatenate([[0.0], reach * r])) for r in right]
+    def _table(
+        self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
+    ) -> _Table:
+        """The best P for an alphabet."""
+        # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
+        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
+            limit = max(deadline.left, 1e-3) if deadline.finite else None
+            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=limit)
+            rows = optimum.mechanism.probabilities(self.inputs)
+            return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
+        model = self.model(alphabet, epsilon=epsilon)
+        solution = solve(model, solver or "highs", deadline=deadline, **options)
+        return _Table(solution.primal["P"], solution.value, SolveReport.of(solution), None)

@@ -40,9 +40,13 @@ class Grid:
             raise DesignError("a Grid needs at least one axis")
         self.axes: dict[str, tuple[float, ...]] = {}
         for name, values in axes.items():
-            array = np.atleast_1d(np.asarray(values, dtype=float))
+            allowed = "an axis is a non-empty sequence of finite numbers"
+            try:
+                array = np.atleast_1d(np.asarray(values, dtype=float))
+            except (TypeError, ValueError, OverflowError):
+                raise DesignError.of(name, values, allowed) from None
             if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
-                raise DesignError.of(name, values, "an axis is a non-empty sequence of finite numbers")
+                raise DesignError.of(name, values, allowed)
             self.axes[name] = tuple(float(v) for v in array)
 
     def __len__(self) -> int:

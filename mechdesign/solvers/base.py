@@ -39,8 +39,7 @@ class Model:
     closed_form: Callable[[], Mapping[str, Array]] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, cp.Problem):
-            raise DesignError.of("problem", self.problem, "must be a cvxpy.Problem")
+        DesignError.unless("problem", self.problem, cp.Problem)
 
     @property
     def kind(self) -> str:

@@ -43,7 +43,7 @@ class CompiledLP:
     """
 
     def __init__(self, model: Model) -> None:
-        problem = model.problem
+        problem = DesignError.unless("model", model, Model).problem
         if problem.parameters() and not problem.is_dpp():
             raise DesignError(
                 "the model's parameters break CVXPY's DPP rules: products of parameters are not allowed"

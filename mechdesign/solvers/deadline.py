@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "too_late"]
 
 
 class Deadline:
@@ -33,6 +33,11 @@ class Deadline:
             raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
 
+    @classmethod
+    def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
+        """Return the deadline that is given, and one of so many seconds where none is."""
+        return cls(seconds) if given is None else DesignError.unless("deadline", given, Deadline)
+
     @property
     def elapsed(self) -> float:
         """Seconds since it was set."""
@@ -52,3 +57,8 @@ class Deadline:
     def finite(self) -> bool:
         """Whether there is a limit at all."""
         return math.isfinite(self.seconds)
+
+
+def too_late(what: str) -> SolverError:
+    """Return the error of a search that met nothing feasible by its deadline."""
+    return SolverError("nothing feasible was found within the time limit", solver=what, status="limit")

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.highs import HighsSession
+from mechdesign.solvers.highs import HighsSession, engine, run
 from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["GrowingProgram"]
@@ -27,8 +27,9 @@ class GrowingProgram:
 
     Parameters
     ----------
-    model : Model
-        Linear; its rows come first.
+    model : Model or None
+        Linear; its rows come first. None starts empty, for small programs that are solved often: compiling a
+        declared model takes a few milliseconds.
     what : str
         Its name in error messages.
     deadline : Deadline, optional
@@ -49,19 +50,23 @@ class GrowingProgram:
     """
 
     def __init__(
-        self, model: Model, *, what: str = "program", deadline: Deadline | None = None, **options: Any
+        self, model: Model | None, *, what: str = "program", deadline: Deadline | None = None, **options: Any
     ) -> None:
-        self.compiled = CompiledLP(model)
         self.what = what
-        self.deadline = deadline or Deadline(None)
+        self.deadline = Deadline.of(deadline)
         self.iterations = 0
-        self._session = HighsSession(self.compiled, self.compiled.point(), **options)
-        self._highs = self._session.highs
+        self.compiled = None if model is None else CompiledLP(model)
+        if self.compiled is None:
+            self._highs: Any = engine(**options)
+        else:
+            self._highs = HighsSession(self.compiled, self.compiled.point(), **options).highs
         self._x = self._y = np.zeros(0)
         self.value = np.nan
 
     def columns(self, name: str) -> Indices:
         """Where the entries of a declared variable stand, in its shape."""
+        if self.compiled is None:
+            raise DesignError.of("name", name, "no variables were declared")
         return self.compiled.columns_of(name)
 
     @property
@@ -103,7 +108,7 @@ class GrowingProgram:
             data = table[keep]
         first = self.shape[0]
         bounds = [np.broadcast_to(np.asarray(b, dtype=float), count).copy() for b in (lower, upper)]
-        self._highs.addRows(
+        status = self._highs.addRows(
             count,
             *bounds,
             len(data),
@@ -111,6 +116,12 @@ class GrowingProgram:
             index.astype(np.int32),
             np.asarray(data, dtype=float),
         )
+        if self.shape[0] != first + count:
+            raise SolverError(
+                f"HiGHS refused rows of the {self.what}: coefficients beyond its range",
+                solver="highs",
+                status=str(status),
+            )
         return np.arange(first, first + count)
 
     def set_cost(self, columns: npt.ArrayLike, cost: npt.ArrayLike) -> None:
@@ -136,11 +147,11 @@ class GrowingProgram:
             if self.deadline.passed:
                 return Status.LIMIT
             if fresh:
-                self._session.forget_basis()
+                self._highs.clearSolver()
             if self.deadline.finite:
                 # HiGHS counts the time of all runs of one instance.
                 self._highs.setOptionValue("time_limit", self._highs.getRunTime() + self.deadline.left)
-            status = self._session.run()
+            status = run(self._highs)
             if status is Status.OPTIMAL:
                 break
             if self.deadline.passed:

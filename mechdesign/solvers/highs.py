@@ -51,6 +51,18 @@ def engine(**options: Any) -> highspy.Highs:
     return highs
 
 
+def run(highs: Any) -> Status:
+    """Solve from the last basis."""
+    highs.run()
+    status = highs.getModelStatus()
+    if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        highs.setOptionValue("presolve", "off")
+        highs.run()
+        highs.setOptionValue("presolve", "choose")
+        status = highs.getModelStatus()
+    return _STATUS.get(status, Status.FAILED)
+
+
 class HighsSession:
     """One LP kept inside HiGHS, re-solved for many parameter points from the last basis.
 
@@ -62,7 +74,7 @@ class HighsSession:
     """
 
     def __init__(self, compiled: CompiledLP, point: Array, **options: Any) -> None:
-        self.compiled = compiled
+        self.compiled = DesignError.unless("compiled", compiled, CompiledLP)
         self.highs: Any = engine(**options)  # its type stubs lack several methods
         matrix, rhs, cost = compiled.coefficients(point)
         self._pass(matrix, rhs, cost)
@@ -153,14 +165,7 @@ class HighsSession:
 
     def run(self) -> Status:
         """Solve from the last basis."""
-        self.highs.run()
-        status = self.highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-            self.highs.setOptionValue("presolve", "off")
-            self.highs.run()
-            self.highs.setOptionValue("presolve", "choose")
-            status = self.highs.getModelStatus()
-        return _STATUS.get(status, Status.FAILED)
+        return run(self.highs)
 
     def value(self) -> float:
         """Objective value of the last run."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.base import Model, Solution
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.typing import Array
@@ -56,7 +56,7 @@ def proved_bound(
     >>> 3 - 1e-12 < proved_bound(model, solve(model, "highs")) <= 3
     True
     """
-    compiled = CompiledLP(model)
+    compiled, solution = CompiledLP(model), DesignError.unless("solution", solution, Solution)
     dual = solution.row_dual if solution.row_dual is not None else compiled.row_duals()
     if dual is None or len(dual) != compiled.height or not np.isfinite(dual).all():
         raise SolverError(
@@ -67,7 +67,7 @@ def proved_bound(
         (matrix_values, (compiled.rows, compiled.columns)), shape=(compiled.height, compiled.width)
     )
     lower, upper = compiled.lower.copy(), compiled.upper.copy()
-    for name, (low, high) in (box or {}).items():
+    for name, (low, high) in DesignError.unless("box", {} if box is None else box, Mapping).items():
         at = compiled.columns_of(name)
         lower[at], upper[at] = np.maximum(lower[at], low), np.minimum(upper[at], high)
     return bound_from(cost[:-1], matrix, rhs, compiled.equalities, lower, upper, dual) + float(cost[-1])

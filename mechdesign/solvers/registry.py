@@ -35,8 +35,7 @@ def register(solver: Solver, *, replace: bool = False) -> None:
     DesignError
         Not a `Solver`, or the name is taken and `replace` is false.
     """
-    if not isinstance(solver, Solver):
-        raise DesignError.of("solver", solver, "must be an instance of mechdesign.solvers.Solver")
+    DesignError.unless("solver", solver, Solver)
     if solver.name in _REGISTRY and not replace:
         raise DesignError.of(
             "solver", solver.name, "is already registered; pass replace=True to take its place"
@@ -46,7 +45,7 @@ def register(solver: Solver, *, replace: bool = False) -> None:
 
 def unregister(name: str) -> None:
     """Remove a backend."""
-    _REGISTRY.pop(name, None)
+    _REGISTRY.pop(DesignError.unless("name", name, str), None)
 
 
 @cache
@@ -157,9 +156,8 @@ def solve(
         It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
         backend's own status.
     """
-    if not isinstance(model, Model):
-        raise DesignError.of("model", model, "must be a mechdesign.solvers.Model")
-    deadline = deadline or Deadline(time_limit)
+    DesignError.unless("model", model, Model)
+    deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
     for index, backend in enumerate(_candidates(model, solver, fallback)):

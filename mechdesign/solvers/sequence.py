@@ -39,7 +39,7 @@ class SolveSequence:
         self, solver: str | None = None, *, deadline: Deadline | None = None, **options: Any
     ) -> None:
         self.name = "highs" if solver is None else solver
-        self.deadline = deadline or Deadline(None)
+        self.deadline = Deadline.of(deadline)
         self.options = options
         self.count = 0
         self.last: Solution | None = None

@@ -10,7 +10,7 @@ in the unit of the space. Closed forms where the space has structure,
 * clusters (distance a inside, b ≥ a across): the tree with edges a/2 to each cluster's centre and (b − a)/2 from
   the centres to the root, :math:`\frac a2 \sum_x |p_x - q_x| + \frac{b - a}2 \sum_c |p(c) - q(c)|`,
 
-POT's network simplex elsewhere. It is given only what moves: by the triangle inequality there is an optimal plan
+POT's network simplex (the extra ``emd``) elsewhere. It is given only what moves: by the triangle inequality there is an optimal plan
 that leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :math:`(p - q)_+` to
 :math:`(q - p)_+`. Multisets of equal size m are an assignment (Birkhoff and von Neumann), solved by SciPy.
 """
@@ -20,12 +20,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import ot
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
@@ -51,6 +51,8 @@ def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
     ------
     DesignError
         Wrong length, negative entries, or a sum that is not 1.
+    MissingExtra
+        A space without a closed form, and POT is not installed.
 
     Examples
     --------
@@ -62,7 +64,9 @@ def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
     >>> emd([0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], MetricSpace.clustered(2, 2, within=0.1))
     0.5
     """
+    instance("space", space, MetricSpace)
     left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
+    check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
     gap = np.asarray(left - right)
     shape = gap.shape[:-1]
     rows = gap.reshape(-1, space.size)
@@ -91,14 +95,15 @@ def emd_multisets(xs: ArrayLike, ys: ArrayLike, space: MetricSpace) -> Any:
     >>> emd_multisets([0, 0, 2], [0, 1, 2], MetricSpace.grid(1, 3))
     0.3333333333333333
     """
+    instance("space", space, MetricSpace)
     left, right = space.indices(xs, name="xs"), space.indices(ys, name="ys")
     if left.ndim == 0 or right.ndim == 0:
         raise DesignError("xs, ys: must be collections of point indices, not single indices")
+    shape = check_broadcast("xs, ys", left.shape[:-1], right.shape[:-1])
     items = left.shape[-1]
     closed = space.kind in ("line", "clustered", "tree")
     if closed or items != right.shape[-1] or items > 2 * space.size:
         return emd(space.histogram(left), space.histogram(right), space)
-    shape = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
     a = np.broadcast_to(left, (*shape, items)).reshape(-1, items)
     b = np.broadcast_to(right, (*shape, items)).reshape(-1, items)
     costs = np.empty(len(a))
@@ -108,7 +113,19 @@ def emd_multisets(xs: ArrayLike, ys: ArrayLike, space: MetricSpace) -> Any:
     return costs.reshape(shape) if shape else float(costs[0])
 
 
+def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the broadcast of shapes, or raise a `DesignError` where they do not fit."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise DesignError.of(name, shapes, "have leading axes that do not broadcast") from None
+
+
 def _transport(gap: Array, distances: Array) -> float:
+    try:
+        import ot
+    except ImportError:
+        raise MissingExtra.of("emd", "the earth mover's distance on this space", "POT") from None
     source, sink = np.flatnonzero(gap > 0), np.flatnonzero(gap < 0)
     if source.size == 0 or sink.size == 0:
         return 0.0

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "EARTH_RADIUS_KM",
@@ -20,8 +20,6 @@ __all__ = [
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
 TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
-
-Ints = NDArray[np.int64]
 
 
 def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:
@@ -79,7 +77,7 @@ def haversine(degrees: Array, others: Array | None = None) -> Array:
     return 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
 
 
-def topological_order(parents: Ints) -> list[int]:
+def topological_order(parents: Indices) -> list[int]:
     """Nodes, every parent before its children; refuses a cycle."""
     children: list[list[int]] = [[] for _ in range(parents.size)]
     for node, parent in enumerate(parents):
@@ -94,7 +92,7 @@ def topological_order(parents: Ints) -> list[int]:
     return order
 
 
-def tree_distances(parents: Ints, lengths: Array, nodes: Ints) -> Array:
+def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
     """Path lengths between `nodes` of a rooted tree."""
     order = topological_order(parents)
     matrix = np.zeros((len(order), len(order)))

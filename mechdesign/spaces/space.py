@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle, whole
 from mechdesign.spaces.geometry import (
     EARTH_RADIUS_KM,
     check_distances,
@@ -30,29 +30,21 @@ from mechdesign.spaces.geometry import (
     topological_order,
     tree_distances,
 )
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["EARTH_RADIUS_KM", "MetricSpace"]
 
-Ints = NDArray[np.int64]
-
-
-def _frozen(values: ArrayLike | None, dtype: Any = float) -> Any:
-    if values is None:
-        return None
-    array = np.array(values, dtype=dtype)
-    array.setflags(write=False)
-    return array
-
-
-def _matrix_of(name: str, values: ArrayLike) -> Array:
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        raise DesignError.of(name, values, "must be an array of numbers") from None
-    if not np.isfinite(array).all():
-        raise DesignError(f"{name}: every entry must be finite")
-    return array
+NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
+    "matrix": ("matrix",),
+    "euclidean": ("points",),
+    "line": ("points",),
+    "grid": ("points",),
+    "geodesic": ("points",),
+    "clustered": (),
+    "tree": ("parents", "lengths", "leaves"),
+}
+MOST = 10**8  # points of any space
+LARGEST = 20_000  # points whose matrix of distances is still built: 3 GiB
 
 
 @serializable("metric-space")
@@ -103,19 +95,26 @@ class MetricSpace:
     shape: tuple[int, ...] = ()
     within: float = math.nan
     across: float = math.nan
-    parents: Ints | None = None
+    parents: Indices | None = None
     lengths: Array | None = None
-    leaves: Ints | None = None
+    leaves: Indices | None = None
 
     def __post_init__(self) -> None:
-        for name, dtype in (
-            ("matrix", float),
-            ("points", float),
-            ("parents", int),
-            ("lengths", float),
-            ("leaves", int),
-        ):
-            object.__setattr__(self, name, _frozen(getattr(self, name), dtype))
+        needed = NEEDS[one_of("kind", self.kind, tuple(NEEDS))]
+        settle(self, shape=tuple(whole("shape", n, 1, MOST) for n in self.shape))
+        whole("number of points", self.size, 1, MOST)
+        for name in ("matrix", "points", "parents", "lengths", "leaves"):
+            if (given := getattr(self, name)) is not None or name in needed:
+                held = array(name, given, ndim=None)
+                held = held.astype(np.int64) if name in ("parents", "leaves") else held
+                held.setflags(write=False)
+                settle(self, **{name: held})
+        if self.matrix is not None and self.matrix.shape != (self.size, self.size):
+            raise DesignError.of("matrix", self.matrix.shape, f"must have shape {(self.size, self.size)}")
+        if self.kind == "clustered":
+            settle(self, within=positive("within", self.within), across=positive("across", self.across))
+            if self.within > self.across:
+                raise DesignError.of("within", self.within, f"must not exceed across = {self.across}")
 
     # ------------------------------------------------------------------ constructors
 
@@ -127,11 +126,11 @@ class MetricSpace:
 
         Rounding errors up to 10⁻⁹ of the diameter are accepted (and asymmetry that small averaged away).
         """
-        matrix = _matrix_of("distances", distances)
+        matrix = array("distances", distances, ndim=None, empty=True)
         check_distances(matrix)
-        coordinates = None if points is None else np.asarray(points, dtype=float)
-        if coordinates is not None and len(coordinates) != len(matrix):
-            raise DesignError.of("points", len(coordinates), f"must have one row per point ({len(matrix)})")
+        coordinates = None if points is None else array("points", points, ndim=None)
+        if coordinates is not None and coordinates.shape[:1] != matrix.shape[:1]:
+            raise DesignError.of("points", coordinates.shape, f"must have one row per point ({len(matrix)})")
         return cls(
             kind="matrix", matrix=(matrix + matrix.T) / 2, points=coordinates, unit=unit, shape=(len(matrix),)
         )
@@ -139,11 +138,11 @@ class MetricSpace:
     @classmethod
     def euclidean(cls, points: ArrayLike, *, unit: str = "") -> MetricSpace:
         """Points of Euclidean space, shape (n, k), or (n,) for points on a line."""
-        coordinates = _matrix_of("points", points)
+        coordinates = array("points", points, ndim=None)
         if coordinates.ndim == 1 or (coordinates.ndim == 2 and coordinates.shape[1] == 1):
             return cls.line(coordinates.ravel(), unit=unit)
-        if coordinates.ndim != 2 or len(coordinates) == 0:
-            raise DesignError.of("points", coordinates.shape, "must have shape (n, k) with n >= 1")
+        if coordinates.ndim != 2:
+            raise DesignError.of("points", coordinates.shape, "must have shape (n, k) or (n,)")
         space = cls(kind="euclidean", points=coordinates, unit=unit, shape=(len(coordinates),))
         check_distinct(space.distances)
         return space
@@ -151,12 +150,12 @@ class MetricSpace:
     @classmethod
     def line(cls, positions: ArrayLike, *, unit: str = "") -> MetricSpace:
         """Points on a line, in any order, shape (n,); d(x, y) = |x − y|."""
-        values = _matrix_of("positions", positions)
-        if values.ndim != 1 or values.size == 0:
-            raise DesignError.of("positions", values.shape, "must have shape (n,) with n >= 1")
+        values = array("positions", positions)
         order = np.sort(values)
-        if (np.diff(order) <= 0).any():
-            twin = order[:-1][np.diff(order) <= 0][0]
+        if not math.isfinite(float(order[-1]) - float(order[0])):
+            raise DesignError.of("positions", values, "lie too far apart for doubles; choose a larger unit")
+        if (order[1:] <= order[:-1]).any():
+            twin = order[:-1][order[1:] <= order[:-1]][0]
             raise DesignError(f"positions: {twin!r} occurs twice; points must be distinct, merge them")
         return cls(kind="line", points=values[:, None], unit=unit, shape=(values.size,))
 
@@ -168,20 +167,27 @@ class MetricSpace:
 
         `metric` is ``"euclidean"`` or ``"manhattan"``.
         """
-        rows, columns = whole("rows", rows, 1), whole("columns", columns, 1)
+        rows = whole("rows", rows, 1, MOST // 10)
+        columns = whole("columns", columns, 1, MOST // 10 // rows)
         spacing = positive("spacing", spacing)
-        if metric not in ("euclidean", "manhattan"):
-            raise DesignError.of("metric", metric, 'must be "euclidean" or "manhattan"')
+        if not math.isfinite(spacing * (rows + columns)):
+            raise DesignError.of("spacing", spacing, "makes points too far apart; choose a larger unit")
         i, j = np.divmod(np.arange(rows * columns), columns)
-        points = spacing * np.column_stack([i, j]).astype(float)
-        matrix = cdist(points, points, "cityblock") if metric == "manhattan" else None
+        points = spacing * np.column_stack([i, j])
+        matrix = None
+        if one_of("metric", metric, ("euclidean", "manhattan")) == "manhattan":
+            check_size(rows * columns)
+            matrix = cdist(points, points, "cityblock")
         return cls(kind="grid", matrix=matrix, points=points, unit=unit, shape=(rows, columns))
 
     @classmethod
     def geodesic(cls, latitude: ArrayLike, longitude: ArrayLike, *, unit: str = "km") -> MetricSpace:
         """Great-circle distances in kilometres (haversine, mean Earth radius) between points in degrees."""
-        lat, lon = _matrix_of("latitude", latitude).ravel(), _matrix_of("longitude", longitude).ravel()
-        if lat.size != lon.size or lat.size == 0:
+        lat, lon = (
+            array(name, given, ndim=None).ravel()
+            for name, given in (("latitude", latitude), ("longitude", longitude))
+        )
+        if lat.size != lon.size:
             raise DesignError.of("longitude", lon.size, f"must have as many entries as latitude ({lat.size})")
         if (np.abs(lat) > 90).any():
             raise DesignError.of("latitude", float(lat[np.abs(lat) > 90][0]), "must lie in [-90, 90] degrees")
@@ -198,9 +204,6 @@ class MetricSpace:
         Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
         """
         clusters, size = whole("clusters", clusters, 1), whole("size", size, 1)
-        across, within = positive("across", across), positive("within", within)
-        if within > across:
-            raise DesignError.of("within", within, f"must not exceed across = {across}")
         return cls(kind="clustered", unit=unit, shape=(clusters, size), within=within, across=across)
 
     @classmethod
@@ -218,26 +221,17 @@ class MetricSpace:
         points : array of int, optional
             The nodes that are points of the space (all of them by default).
         """
-        up = np.asarray(parents, dtype=int)
-        length = _matrix_of("lengths", lengths).copy()
-        if up.ndim != 1 or length.shape != up.shape or up.size == 0:
-            raise DesignError.of(
-                "lengths", length.shape, f"must have the shape of parents, {up.shape}, and not be empty"
-            )
-        if (up == -1).sum() != 1 or (up < -1).any() or (up >= up.size).any():
+        length = array("lengths", lengths)
+        up = indices("parents", array("parents", parents) + 1, length.size + 1) - 1
+        if length.shape != up.shape:
+            raise DesignError.of("lengths", length.shape, f"must have the shape of parents, {up.shape}")
+        if (up == -1).sum() != 1 or (up >= up.size).any():
             raise DesignError.of("parents", up, "must hold node indices and exactly one -1, the root")
         length[up == -1] = 0.0
         if (length[up != -1] <= 0).any():
-            raise DesignError.of(
-                "lengths", float(length[up != -1].min()), "every edge length must be positive"
-            )
-        nodes = np.arange(up.size) if points is None else np.asarray(points, dtype=int)
-        if (
-            nodes.size == 0
-            or (nodes < 0).any()
-            or (nodes >= up.size).any()
-            or np.unique(nodes).size != nodes.size
-        ):
+            raise DesignError.of("lengths", float(length[up != -1].min()), "every edge's must be positive")
+        nodes = np.arange(up.size) if points is None else indices("points", points, up.size).ravel()
+        if np.unique(nodes).size != nodes.size:
             raise DesignError.of("points", nodes, f"must be distinct nodes in 0..{up.size - 1}")
         topological_order(up)  # refuses cycles
         return cls(kind="tree", unit=unit, shape=(nodes.size,), parents=up, lengths=length, leaves=nodes)
@@ -260,20 +254,41 @@ class MetricSpace:
         return matrix
 
     def _build(self) -> Array:
-        if self.kind == "clustered":
-            clusters, size = self.shape
-            matrix = np.full((self.size, self.size), self.across)
-            label = np.repeat(np.arange(clusters), size)
-            matrix[label[:, None] == label[None, :]] = self.within
-            np.fill_diagonal(matrix, 0.0)
-            return matrix
+        check_size(self.size)
         if self.kind == "tree":
             assert self.parents is not None and self.lengths is not None and self.leaves is not None
             return tree_distances(self.parents, self.lengths, self.leaves)
+        if self.kind == "clustered":
+            labels = self.clusters
+            matrix = np.where(np.equal.outer(labels, labels), self.within, self.across)
+            np.fill_diagonal(matrix, 0.0)
+            return matrix
         assert self.points is not None
-        if self.kind == "geodesic":
-            return haversine(self.points)
-        return cdist(self.points, self.points)
+        return haversine(self.points) if self.kind == "geodesic" else cdist(self.points, self.points)
+
+    def distances_from(self, point: int) -> Array:
+        """Distances of all points from one, shape (n,); builds no matrix of a line, a grid or coordinates.
+
+        Examples
+        --------
+        >>> MetricSpace.line(np.arange(50_000.0)).distances_from(2)[:4]
+        array([2., 1., 0., 1.])
+        """
+        if self.points is None or self.matrix is not None or "distances" in vars(self):
+            return self.distances[point]
+        one = self.points[[point]]
+        return (haversine if self.kind == "geodesic" else cdist)(one, self.points)[0]
+
+    def same_metric(self, other: MetricSpace) -> bool:
+        """Whether the points of another space have these distances; seen without a matrix where both are alike."""
+        if self is other or instance("other", other, MetricSpace).size != self.size:
+            return self is other
+        if self.kind == other.kind == "clustered":
+            mine, theirs = ((s.shape, s.within, s.across) for s in (self, other))
+            return mine == theirs
+        if self.kind == other.kind == "line" and self.points is not None and other.points is not None:
+            return np.array_equal(self.points, other.points)
+        return np.array_equal(self.distances, other.distances)
 
     @cached_property
     def diameter(self) -> float:
@@ -285,11 +300,9 @@ class MetricSpace:
         return float(self.distances.max())
 
     @property
-    def clusters(self) -> Ints | None:
-        """Cluster label of each point of a clustered space, else None."""
-        if self.kind != "clustered":
-            return None
-        return np.repeat(np.arange(self.shape[0]), self.shape[1])
+    def clusters(self) -> Any:
+        """Cluster label of each point of a clustered space, shape (n,), else None."""
+        return np.repeat(np.arange(self.shape[0]), self.shape[1]) if self.kind == "clustered" else None
 
     def scaled(self, factor: float, *, unit: str | None = None) -> MetricSpace:
         """The same points with every distance multiplied by `factor`.
@@ -310,12 +323,15 @@ class MetricSpace:
         )
 
     @cached_property
-    def essential_pairs(self) -> Ints:
+    def essential_pairs(self) -> Indices:
         """Pairs x < y that no third point lies exactly between, shape (pairs, 2).
 
         Every other pair is a chain of these with the same total length, so a bound that is linear in the
         distance needs checking on these only. "Between" is up to 10⁻¹² of the distance, rounding's share.
         """
+        if self.kind == "line" and self.points is not None:
+            order = np.argsort(self.points[:, 0])
+            return np.sort(np.column_stack([order[:-1], order[1:]]), axis=1)
         d = self.distances
         need = np.triu(np.ones_like(d, dtype=bool), 1)
         for z in range(self.size):
@@ -326,7 +342,7 @@ class MetricSpace:
 
     # ------------------------------------------------------------------ items and histograms
 
-    def indices(self, items: ArrayLike, *, name: str = "items") -> Ints:
+    def indices(self, items: ArrayLike, *, name: str = "items") -> Indices:
         """Check that `items` are indices of points and return them as an integer array of the same shape.
 
         Raises
@@ -334,34 +350,14 @@ class MetricSpace:
         DesignError
             An empty collection, or an item that is not a point of the space (the first one is named).
         """
-        try:
-            array = np.asarray(items)
-        except ValueError:
-            raise DesignError.of(name, items, "must be a rectangular array of point indices") from None
-        if array.size == 0:
-            raise DesignError.of(name, items, "is empty; a dataset needs at least one item")
-        if array.dtype.kind not in "iub":
-            numbers = _matrix_of(name, array)
-            if (numbers != np.floor(numbers)).any():
-                bad = numbers[numbers != np.floor(numbers)].ravel()[0]
-                raise DesignError.of(
-                    name, float(bad), "is not a point index; `nearest` turns coordinates into indices"
-                )
-            array = numbers
-        array = array.astype(np.int64)
-        outside = (array < 0) | (array >= self.size)
-        if outside.any():
-            raise DesignError.of(
-                name, int(array[outside][0]), f"is not a point of the space (indices 0..{self.size - 1})"
-            )
-        return array
+        return indices(name, items, self.size)
 
-    def nearest(self, coordinates: ArrayLike) -> Ints:
+    def nearest(self, coordinates: ArrayLike) -> Indices:
         """Index of the point nearest to each row of `coordinates`, shape (m, k); snapping, not a check."""
         if self.points is None:
             raise DesignError("coordinates: this space has no coordinates; pass point indices")
-        rows = np.atleast_2d(_matrix_of("coordinates", coordinates))
-        if rows.shape[1] != self.points.shape[1]:
+        rows = np.atleast_2d(array("coordinates", coordinates, ndim=None))
+        if rows.shape[1:] != self.points.shape[1:]:
             raise DesignError.of("coordinates", rows.shape, f"must have {self.points.shape[1]} columns")
         chunk = max(1, 10_000_000 // self.size)
         gaps = haversine if self.kind == "geodesic" else cdist
@@ -376,24 +372,31 @@ class MetricSpace:
         >>> MetricSpace.line([0, 1, 2]).histogram([0, 0, 2, 2])
         array([0.5, 0. , 0.5])
         """
-        array = self.indices(items)
-        rows = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(1, -1)
+        held = np.atleast_1d(self.indices(items))
+        rows = held.reshape(-1, held.shape[-1])
         offset = np.arange(len(rows))[:, None] * self.size
         counts = np.bincount((rows + offset).ravel(), minlength=len(rows) * self.size)
         result = counts.reshape(len(rows), self.size) / rows.shape[1]
-        return result.reshape(*array.shape[:-1], self.size)
+        return result.reshape(*held.shape[:-1], self.size)
 
     def distribution(self, weights: ArrayLike, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
-        array = _matrix_of(name, weights)
-        if array.ndim == 0 or array.shape[-1] != self.size:
-            raise DesignError.of(
-                name, array.shape, f"must have one entry per point of the space ({self.size})"
-            )
-        if (array < 0).any():
-            raise DesignError.of(name, float(array.min()), "must be non-negative")
-        total = array.sum(axis=-1, keepdims=True)
-        if (np.abs(total - 1) > 1e-9).any():
+        held = array(name, weights, ndim=None)
+        if held.shape[-1:] != (self.size,):
+            raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
+        if (held < 0).any():
+            raise DesignError.of(name, float(held.min()), "must be non-negative")
+        total = held.sum(axis=-1, keepdims=True)
+        if not (np.abs(total - 1) <= 1e-9).all():
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
-        return array / total
+        return held / total
+
+
+def check_size(points: int) -> None:
+    """Raise a `DesignError` where the matrix of distances would not fit into memory."""
+    if points > LARGEST:
+        size = points * points * 8 / 2**30
+        raise DesignError.of(
+            "space", f"{points} points", f"needs a matrix of distances of {size:.1f} GiB; use fewer points"
+        )

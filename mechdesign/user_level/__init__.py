@@ -1,4 +1,9 @@
-"""TODO."""
+"""User-level privacy in the earth mover's distance (Imola, Roy Chowdhury and Chaudhuri 2024).
+
+The notions (`EMDPrivacy` and its kin), linear queries and their releases, the item-wise shuffled release, the reduction
+from datasets of any sizes, and frequency estimation with proved errors. Imports `channels`, `noise`, `accounting`,
+`spaces` and the floors below.
+"""
 
 import lazy_loader
 

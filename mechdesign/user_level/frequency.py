@@ -13,19 +13,23 @@ Projection on the simplex (`simplex_projection`) is optional: it makes a histogr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel import Channel, Response, check_alpha, check_indices
+from mechdesign.channels.channel import Channel, Response
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, generator, indices, instance, positive, settle, whole
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 from mechdesign.user_level.frequency_bounds import emd_error_bound, laplace_error_bound
+from mechdesign.user_level.lattice import LatticeLaplace
 
 __all__ = ["FrequencyEstimate", "FrequencyFit", "LaplaceHistogram", "simplex_projection"]
 
@@ -64,39 +68,26 @@ def simplex_projection(estimate: ArrayLike, space: MetricSpace | None = None) ->
     >>> simplex_projection([0.8, 0.4, -0.2])
     array([0.7, 0.3, 0. ])
     """
-    array = np.asarray(estimate, dtype=float)
-    ones = np.ones(array.shape[:-1])
-    if space is None or space.kind != "clustered":
-        return _project(array, ones)
-    groups = array.reshape(*array.shape[:-1], *space.shape)
+    held = np.atleast_1d(array("estimate", estimate, ndim=None))
+    ones = np.ones(held.shape[:-1])
+    if space is None or instance("space", space, MetricSpace).kind != "clustered":
+        return _project(held, ones)
+    if held.shape[-1] != space.size:
+        raise DesignError.of("estimate", held.shape, f"must have one entry per point ({space.size})")
+    groups = held.reshape(*held.shape[:-1], *space.shape)
     masses = _project(groups.sum(axis=-1), ones)
     inside = _project(groups, masses)
     inside[masses <= 0] = 0.0
-    return inside.reshape(array.shape)
+    return inside.reshape(held.shape)
 
 
 def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
     """The given space, or the one where all points are at distance 1 (EMD is then the total variation)."""
     if space is None:
         return MetricSpace.clustered(1, size, within=1.0)
-    if space.size != size:
+    if instance("space", space, MetricSpace).size != size:
         raise DesignError.of("space", space.size, f"must have one point per item ({size})")
     return space
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """What estimates have in common."""
-
-    estimate: Array
-    histogram: Array
-    error_bound: float
-    space: MetricSpace
-    projected: bool
-
-    def emd(self, truth: ArrayLike) -> float:
-        """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
-        return signed_emd(self.histogram - self.space.distribution(truth), self.space)
 
 
 def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
@@ -107,8 +98,8 @@ def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
     >>> signed_emd([0.5, -0.75, 0.25], MetricSpace.line([0, 1, 3]))
     1.0
     """
-    array = np.asarray(difference, dtype=float)
-    up, down = np.maximum(array, 0.0), np.maximum(-array, 0.0)
+    held = array("difference", difference)
+    up, down = np.maximum(held, 0.0), np.maximum(-held, 0.0)
     mass = (up.sum() + down.sum()) / 2
     if mass <= 1e-15:
         return 0.0
@@ -117,7 +108,7 @@ def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
 
 @serializable("frequency-fit")
 @dataclass(frozen=True, eq=False)
-class FrequencyFit(_Fit):
+class FrequencyFit:
     """An estimated histogram.
 
     Attributes
@@ -130,15 +121,22 @@ class FrequencyFit(_Fit):
         Proved bound of the expected EMD between `histogram` and the histogram of the data, for any data; in
         the unit of `space`.
     space : MetricSpace
-    projected : bool
     reports : int
-        Number of reports N.
+        Number of reports N, or of users.
     standard_errors : array, shape (n,)
         Of `estimate` around the histogram of the data, estimated from the reports.
     """
 
-    reports: int = 0
-    standard_errors: Array | None = None
+    estimate: Array
+    histogram: Array
+    error_bound: float
+    space: MetricSpace
+    reports: int
+    standard_errors: Array
+
+    def emd(self, truth: ArrayLike) -> float:
+        """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
+        return signed_emd(self.histogram - self.space.distribution(truth), self.space)
 
 
 @serializable("frequency-estimate")
@@ -180,9 +178,8 @@ class FrequencyEstimate:
     project: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.channel, Response):
-            raise DesignError.of("channel", self.channel, "must be a Channel or one of the responses")
-        object.__setattr__(self, "space", _resolve(self.space or self.channel.space, self.channel.size))
+        instance("channel", self.channel, Response)
+        settle(self, space=_resolve(self.space or self.channel.space, self.channel.size))
         if isinstance(self.channel, Channel):
             _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
 
@@ -193,40 +190,32 @@ class FrequencyEstimate:
 
     def error_bound(self, reports: int) -> float:
         """Bound of the expected EMD with this many reports, for any data."""
-        return self._unit_bound / float(np.sqrt(reports))
+        return self._unit_bound / float(np.sqrt(whole("reports", reports, 1)))
 
     def fit(self, reports: ArrayLike) -> FrequencyFit:
         """Estimate from reports, an array of output indices of any shape."""
-        array = check_indices("reports", reports, self.channel.outputs)
-        return self.fit_counts(np.bincount(array.ravel(), minlength=self.channel.outputs))
+        held = indices("reports", reports, self.channel.outputs)
+        return self.fit_counts(np.bincount(held.ravel(), minlength=self.channel.outputs))
 
     def fit_counts(self, counts: ArrayLike) -> FrequencyFit:
         """Estimate from the number of times each output was reported, shape (outputs,)."""
         assert self.space is not None
-        tally = np.asarray(counts)
+        tally = array("counts", counts, ndim=None)
         if tally.shape != (self.channel.outputs,) or (tally < 0).any() or tally.sum() < 1:
-            raise DesignError.of(
-                "counts", tally, f"must be {self.channel.outputs} non-negative counts, not all zero"
-            )
+            raise DesignError.of("counts", tally, f"must be {self.channel.outputs} counts, not all zero")
         total = int(tally.sum())
         observed = tally / total
         estimate = self.channel.unbias(observed)
-        squares = _second_moment(self.channel, observed)
+        squares = self.channel.unbias_squares(observed)
         return FrequencyFit(
             estimate=estimate,
             histogram=simplex_projection(estimate, self.space) if self.project else estimate,
             error_bound=self.error_bound(total),
             space=self.space,
-            projected=self.project,
             reports=total,
             # Given the data, the variance of entry x over one report is E[Q_x²] − f_x.
             standard_errors=np.sqrt(np.maximum(squares - np.clip(estimate, 0.0, 1.0), 0.0) / total),
         )
-
-
-def _second_moment(channel: Response, observed: Array) -> Array:
-    fast = getattr(channel, "unbias_squares", None)
-    return np.asarray(observed @ channel.inverse**2 if fast is None else fast(observed))
 
 
 @serializable("laplace-histogram")
@@ -252,7 +241,7 @@ class LaplaceHistogram:
     --------
     >>> space = MetricSpace.clustered(4, 5, within=0.05)
     >>> release = LaplaceHistogram(space, epsilon=1.0, users=1000)
-    >>> fit = release(np.full(20, 0.05), rng=0)
+    >>> fit = release.sample(np.full(20, 0.05), rng=0)
     >>> fit.emd(np.full(20, 0.05)) < 2 * fit.error_bound
     True
     """
@@ -263,13 +252,8 @@ class LaplaceHistogram:
     project: bool = False
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "epsilon", check_alpha(self.epsilon))
-        except DesignError:
-            raise DesignError.of("epsilon", self.epsilon, "must be a positive, finite budget") from None
-        if isinstance(self.users, bool) or int(self.users) != self.users or self.users < 1:
-            raise DesignError.of("users", self.users, "must be a whole number of users, at least 1")
-        object.__setattr__(self, "users", int(self.users))
+        instance("space", self.space, MetricSpace)
+        settle(self, epsilon=positive("epsilon", self.epsilon), users=whole("users", self.users, 1))
 
     @property
     def scale(self) -> float:
@@ -281,18 +265,40 @@ class LaplaceHistogram:
         """Bound of the expected EMD to the histogram, for any data."""
         return laplace_error_bound(self.space, self.scale, project=self.project)
 
-    def __call__(self, histogram: ArrayLike, rng: Any = None) -> FrequencyFit:
-        """Release the average `histogram` of the users, shape (n,)."""
+    def sample(self, histogram: ArrayLike, *, rng: Any = None) -> FrequencyFit:
+        """Release the average `histogram` of the users, shape (n,), with noise in doubles: for simulation."""
         truth = self.space.distribution(histogram)
-        noise = np.random.default_rng(rng).laplace(0.0, self.scale, size=truth.shape)
-        estimate = truth + noise - noise.mean(axis=-1, keepdims=True)
+        return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
+
+    @cached_property
+    def lattice(self) -> LatticeLaplace:
+        """The noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
+        moved = Fraction(2, self.users) + self.space.size * Fraction(1, 1 << 50)
+        return LatticeLaplace.of(round_up(moved / Fraction(self.epsilon)))
+
+    def release(self, histogram: ArrayLike) -> FrequencyFit:
+        """Release the average for deployment: on the lattice of `lattice.step`, from the operating system's randomness.
+
+        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
+        """
+        self.space.distribution(histogram)
+        truth, step = array("histogram", histogram, ndim=1), self.lattice.step
+        steps = truth / step
+        return self._fit(
+            self.lattice.release(
+                steps, np.zeros(truth.size), lambda i: Fraction(float(truth[i])) / Fraction(step)
+            )
+        )
+
+    def _fit(self, noisy: Array) -> FrequencyFit:
+        """What is made of the noisy histogram: post-processing."""
+        estimate = noisy + (1.0 - noisy.sum(axis=-1, keepdims=True)) / self.space.size
         deviation = np.sqrt(2 * (1 - 1 / self.space.size)) * self.scale
         return FrequencyFit(
             estimate=estimate,
             histogram=simplex_projection(estimate, self.space) if self.project else estimate,
             error_bound=self.error_bound,
             space=self.space,
-            projected=self.project,
             reports=self.users,
             standard_errors=np.full(self.space.size, deviation),
         )

@@ -40,46 +40,16 @@ half-diameter star's bound holds for it as it stands.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from mechdesign.channels.channel import Response
-from mechdesign.channels.hadamard import HadamardResponse
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError
+from mechdesign.problem.checks import instance, positive, whole
 from mechdesign.spaces.space import MetricSpace
 
 __all__ = ["emd_error_bound", "laplace_error_bound", "metric_response_error_bound"]
-
-
-def _check(reports: int) -> float:
-    if not (math.isfinite(reports) and reports >= 1):
-        raise DesignError.of("reports", reports, "must be the number of reports, at least 1")
-    return float(reports)
-
-
-def second_moments(channel: Response, space: MetricSpace) -> tuple[float, float]:
-    r"""(S, S_A): largest :math:`\sum_y P[x,y]\|Q_y\|^2`, over points and over clusters of `space`.
-
-    In closed form for the structured responses, from the dense matrices otherwise. S_A is 1 where the space
-    has no clusters or only one.
-    """
-    clustered = space.kind == "clustered"
-    if isinstance(channel, ClusteredResponse) and clustered and channel.space.shape == space.shape:
-        return channel.second_moments()
-    if isinstance(channel, ClusteredResponse) and channel.space.shape[0] == 1:
-        # k-ary response: all points are alike, so any grouping of them has the same closed form.
-        inside = channel.eigenvalues[1] ** -2
-        n, groups = channel.size, space.shape[0] if clustered else 1
-        return (1 + (n - 1) * inside) / n, (1 + (groups - 1) * inside) / groups
-    if isinstance(channel, HadamardResponse):
-        return channel.second_moments(space.shape[0] if clustered else 1)
-    matrix, inverse = channel.dense, channel.inverse
-    points = float((matrix @ (inverse**2).sum(axis=1)).max())
-    if not clustered or space.shape[0] == 1:
-        return points, 1.0
-    sums = inverse.reshape(len(inverse), *space.shape).sum(axis=-1)
-    return points, float((matrix @ (sums**2).sum(axis=1)).max())
 
 
 def _combined(space: MetricSpace, points: float, clusters: float) -> float:
@@ -91,17 +61,19 @@ def _combined(space: MetricSpace, points: float, clusters: float) -> float:
         groups = space.shape[0]
         return near / 2 * math.sqrt(n * points) + (far - near) / 2 * math.sqrt(groups * clusters)
     halves = space.diameter / 2 * math.sqrt(n)
-    stars = np.sqrt((space.distances**2).sum(axis=1)).min()
-    return min(halves, float(stars)) * math.sqrt(points)
+    stars = min(float(np.linalg.norm(space.distances_from(x))) for x in _centres(space))
+    return min(halves, stars) * math.sqrt(points)
+
+
+def _centres(space: MetricSpace) -> Iterable[int]:
+    """Points to try as centres of a star: all, or on a line the best, which is nearest to the mean."""
+    if space.kind == "line" and space.points is not None:
+        return [int(np.abs(space.points[:, 0] - space.points[:, 0].mean()).argmin())]
+    return range(space.size)
 
 
 def emd_error_bound(
-    channel: Response,
-    space: MetricSpace,
-    *,
-    reports: int,
-    project: bool = False,
-    population: bool = False,
+    channel: Response, space: MetricSpace, *, reports: int, project: bool = False, population: bool = False
 ) -> float:
     """Bound of the expected EMD of the unbiased estimate (or of its projection), for any data.
 
@@ -131,8 +103,8 @@ def emd_error_bound(
     >>> round(emd_error_bound(ClusteredResponse(space, 20.0), space, reports=10_000), 6)
     0.003781
     """
-    count = _check(reports)
-    points, clusters = second_moments(channel, space)
+    count = whole("reports", reports, 1)
+    points, clusters = instance("channel", channel, Response).second_moments(channel.measured(space))
     n, groups = space.size, space.shape[0]
     less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
     spread, between = max(points - less, 0.0), max(clusters - less_clusters, 0.0)
@@ -163,7 +135,9 @@ def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: in
     near = space.within if n > clusters else 0.0
     far = space.across if clusters > 1 else near
     return (
-        (near * math.sqrt(rest + groups) + (far - near) * math.sqrt(groups)) / 2 / math.sqrt(_check(reports))
+        (near * math.sqrt(rest + groups) + (far - near) * math.sqrt(groups))
+        / 2
+        / math.sqrt(whole("reports", reports, 1))
     )
 
 
@@ -178,6 +152,6 @@ def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = Fal
     >>> round(laplace_error_bound(MetricSpace.clustered(4, 5, within=0.05), 0.002), 6)
     0.011785
     """
-    n = space.size
+    n, scale = space.size, positive("scale", scale)
     size = space.shape[1] if space.kind == "clustered" else n
     return _projected(space, 2 * scale**2 * (n - 1), 2 * scale**2 * (n - size), project)

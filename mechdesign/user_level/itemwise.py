@@ -14,33 +14,35 @@ release is (α, δ)-EMD-DP with
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.channels.channel import Channel, Response
+from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import instance, non_negative, one_of, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy
+from mechdesign.typing import Indices
+from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, settle_users
 
 __all__ = ["ItemwiseRelease", "equal_sizes"]
-
-Ints = NDArray[np.int64]
 
 
 def equal_sizes(datasets: Any, *, name: str = "datasets") -> Any:
     """Return datasets as a rectangular array; refuse users who hold different numbers of items."""
     if isinstance(datasets, np.ndarray):
         return datasets
+    if not isinstance(datasets, Iterable):
+        raise DesignError.of(name, datasets, "must hold one collection of point indices per user")
     rows = list(datasets)
     sizes = {len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))}
     if len(sizes) > 1:
@@ -49,7 +51,7 @@ def equal_sizes(datasets: Any, *, name: str = "datasets") -> Any:
             f"{name}: users hold {shown}{', ...' if len(sizes) > 5 else ''} items, but a bounded mechanism needs "
             "equal sizes; draw the same number from each with sampling_reduction(...).sample(datasets)"
         )
-    return np.asarray(rows)
+    return rows
 
 
 @serializable("itemwise-release")
@@ -92,85 +94,71 @@ class ItemwiseRelease:
     >>> item = ItemwiseRelease(space, alpha=20.0, delta=1e-6, items=30, users=1000)
     >>> round(item.item_alpha, 3), item.guarantee.epsilon(0.05) <= 1.0
     (3.657, True)
-    >>> reports = item(np.zeros((1000, 30), dtype=int), rng=0)
+    >>> reports = item.sample(np.zeros((1000, 30), dtype=int), rng=0)
     >>> reports.shape
     (30000,)
     """
 
     space: MetricSpace
-    alpha: float | None = None
+    alpha: float = None  # type: ignore[assignment]
     delta: float = 0.0
     items: int = 1
     users: int = 1
     model: str = "central"
     accounting: str = "numerical"
-    item_alpha: float | None = None
-    channel: Response | None = None
+    item_alpha: float = None  # type: ignore[assignment]
+    channel: Response = None  # type: ignore[assignment]
     radius: float | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
-        for name in ("items", "users"):
-            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
-        if self.model not in ("central", "local"):
-            raise DesignError.of("model", self.model, 'must be "central" or "local"')
-        if self.model == "local" and self.users != 1:
-            raise DesignError.of(
-                "users", self.users, "belongs to the central model; locally each user shuffles its own items"
-            )
-        target, item_alpha, channel = self.alpha, self.item_alpha, self.channel
-        if channel is not None and channel.size != self.space.size:
-            raise DesignError.of(
-                "channel", channel.size, f"must have one row per point of the space ({self.space.size})"
-            )
+        instance("space", self.space, MetricSpace)
+        settle(self, items=whole("items", self.items, 1))
+        one_of("accounting", self.accounting, ACCOUNTING)
+        settle_users(self)
+        target, channel = self.alpha, self.channel
         if target is not None:
-            item_alpha = calibrate_item_alpha(
-                target,
-                items=self.items,
-                total=self.total,
-                delta=self.delta,
-                accounting=self.accounting,
-                diameter=self.space.diameter,
-                radius=self.radius,
-            )
-        if channel is None:
-            assert item_alpha is not None
-            channel = default_channel(self.space, item_alpha)
-        if item_alpha is None:
-            item_alpha = _metric_loss(channel, self.space)
-        if not math.isfinite(item_alpha):
-            raise DesignError(
-                "channel: some report is possible from one item and impossible from another (α₀ = ∞)"
-            )
-        object.__setattr__(self, "_target", target)
-        object.__setattr__(self, "item_alpha", float(item_alpha))
-        object.__setattr__(self, "channel", channel)
-        reached = self._reached()
-        object.__setattr__(self, "alpha", reached if target is None else min(float(target), reached))
+            settle(self, item_alpha=calibrate_item_alpha(target, **self._question))
+        if channel is not None:
+            instance("channel", channel, Response)
+        else:
+            settle(self, channel=default_channel(self.space, positive("item_alpha", self.item_alpha)))
+        if not math.isfinite(self.channel_loss):
+            raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
+        settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))
+        reached = shuffled_alpha(items=self.items, radius=self.radius, **self._losses)
+        settle(self, alpha=reached if target is None else min(float(target), reached))
 
     def to_fields(self) -> dict[str, Any]:
         """What a file stores: the channel, from which everything else follows."""
         names = ("space", "delta", "items", "users", "model", "accounting", "channel", "radius")
         return {name: getattr(self, name) for name in names}
 
-    def _losses(self) -> dict[str, Any]:
-        """α₀ and the largest loss ε₀ of the channel in hand, as the accounting takes them."""
-        assert self.channel is not None and self.item_alpha is not None
-        loss = _metric_loss(self.channel, self.space)
-        epsilon = getattr(self.channel, "epsilon", None)
+    @cached_property
+    def channel_loss(self) -> float:
+        """Exact metric loss of the channel on `space`, rounded up."""
+        return self.channel.metric_loss(self.space)
+
+    @property
+    def _question(self) -> dict[str, Any]:
+        """What both ways of the accounting take."""
         return {
-            "item_alpha": min(self.item_alpha, loss) if loss > 0 else self.item_alpha,
-            "item_epsilon": None if epsilon is None else float(epsilon),
+            "items": self.items,
             "total": self.total,
             "delta": self.delta,
             "accounting": self.accounting,
             "diameter": self.space.diameter,
+            "radius": self.radius,
         }
 
-    def _reached(self) -> float:
-        return shuffled_alpha(items=self.items, radius=self.radius, **self._losses())
+    @cached_property
+    def _losses(self) -> dict[str, Any]:
+        """α₀ and the largest loss ε₀ of the channel in hand, as the accounting takes them."""
+        taken = {name: self._question[name] for name in ("total", "delta", "accounting", "diameter")}
+        loss = self.channel_loss if self.channel_loss > 0 else self.item_alpha
+        return {**taken, "item_alpha": loss, "item_epsilon": float(self.channel.epsilon)}
 
     def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:
         """(ε, δ) for two datasets of one user at this earth mover's distance, from the channel in hand.
@@ -179,7 +167,7 @@ class ItemwiseRelease:
         α · EMD: one level of the clone divergence need not serve all distances.
         """
         k = self.items if positions is None else positions
-        got = amplification(moved=self.items * float(emd), positions=k, **self._losses())
+        got = amplification(moved=self.items * non_negative("emd", emd), positions=k, **self._losses)
         return got.epsilon, got.delta
 
     @property
@@ -190,14 +178,13 @@ class ItemwiseRelease:
     @cached_property
     def guarantee(self) -> EMDPrivacy | DiscreteEMDPrivacy:
         """What the release satisfies: discrete where a `radius` was given."""
-        assert self.alpha is not None
         delta = 0.0 if self.accounting == "composition" else self.delta
         if self.radius is not None:
             return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
         return EMDPrivacy(self.alpha, delta, self.model, "bounded")
 
-    def __call__(self, datasets: ArrayLike, rng: Any = None) -> Ints:
-        """Release the shuffled reports.
+    def sample(self, datasets: ArrayLike, *, rng: Any = None) -> Indices:
+        """Release the shuffled reports, for simulation: doubles and a seeded generator.
 
         Parameters
         ----------
@@ -210,35 +197,38 @@ class ItemwiseRelease:
         ndarray of int
             Reports in random order, shape (users · items,) centrally, the shape of `datasets` locally.
         """
-        assert self.channel is not None
+        items, source = self._items(datasets), Simulation(rng)
+        reports = self.channel.drawn(items, source)
+        if self.model == "central":
+            return source.rng.permutation(reports.ravel())
+        return source.rng.permuted(reports, axis=-1)
+
+    def release(self, datasets: ArrayLike) -> Indices:
+        """The same from the operating system's randomness: the channel's exact law, a uniform order."""
+        items, source = self._items(datasets), Deployment()
+        reports = self.channel.drawn(items, source)
+        if self.model == "central":
+            return reports.ravel()[source.order(1, reports.size)[0]]
+        rows = reports.reshape(-1, self.items)
+        return np.take_along_axis(rows, source.order(*rows.shape), axis=1).reshape(reports.shape)
+
+    def _items(self, datasets: ArrayLike) -> Indices:
         items = self.space.indices(equal_sizes(datasets), name="datasets")
         expected = (self.users, self.items) if self.model == "central" else (self.items,)
         got = items.shape if self.model == "central" else items.shape[-1:]
         if got != expected or items.ndim > 2:
-            raise DesignError.of(
-                "datasets", items.shape, f"must have shape {expected} (the design's users and items)"
-            )
-        generator = np.random.default_rng(rng)
-        reports = self.channel.sample(items, generator)
-        if self.model == "central":
-            return generator.permutation(reports.ravel())
-        return generator.permuted(reports, axis=-1)
+            raise DesignError.of("datasets", items.shape, f"must have shape {expected}: users and items")
+        return items
 
     def compare(self) -> pd.DataFrame:
         """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply."""
-        keywords: dict[str, Any] = {"items": self.items, "total": self.total, "diameter": self.space.diameter}
-        keywords["radius"] = self.radius
-        assert self.alpha is not None and self.item_alpha is not None
         rows = []
         for accounting in ACCOUNTING:
             for_alpha = for_item = math.nan
+            question = {**self._question, "accounting": accounting}
             try:
-                for_alpha = calibrate_item_alpha(
-                    self.alpha, delta=self.delta, accounting=accounting, **keywords
-                )
-                for_item = shuffled_alpha(
-                    self.item_alpha, delta=self.delta, accounting=accounting, **keywords
-                )
+                for_alpha = calibrate_item_alpha(self.alpha, **question)
+                for_item = shuffled_alpha(self.item_alpha, **question)
             except DesignError:
                 pass
             rows.append({"accounting": accounting, "item_alpha": for_alpha, "alpha": for_item})
@@ -250,11 +240,3 @@ def default_channel(space: MetricSpace, item_alpha: float) -> Response:
     if space.kind == "clustered":
         return ClusteredResponse(space, item_alpha)
     return Channel.exponential(space, item_alpha)
-
-
-def _metric_loss(channel: Response, space: MetricSpace) -> float:
-    if isinstance(channel, ClusteredResponse) and channel.space is space:
-        return float(channel.metric_loss)
-    if isinstance(channel, Channel):
-        return channel.metric_loss(space)
-    return Channel(channel.dense, space).alpha

@@ -9,7 +9,7 @@ optimal plan π, :math:`\lVert F(p) - F(q)\rVert = \lVert\sum \pi(x, y)(f(x) - f
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import norm_order
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.problem.checks import array, instance, positive, settle
+from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array
 
 __all__ = ["LinearQuery"]
@@ -54,23 +55,20 @@ class LinearQuery:
     name: str = "linear"
 
     def __post_init__(self) -> None:
-        try:
-            values = np.array(self.values, dtype=float)
-        except (TypeError, ValueError):
-            raise DesignError.of("values", self.values, "must be an array with one row per point") from None
+        instance("space", self.space, MetricSpace)
+        values = array("values", self.values, ndim=None)
         values = values[:, None] if values.ndim == 1 else values
-        if values.ndim != 2 or len(values) != self.space.size or values.shape[1] == 0:
+        if values.ndim != 2 or len(values) != self.space.size:
             raise DesignError.of("values", values.shape, f"must have one row per point ({self.space.size})")
-        if not np.isfinite(values).all():
-            raise DesignError("values: every entry must be finite")
         values.setflags(write=False)
-        object.__setattr__(self, "values", values)
+        settle(self, values=values)
 
     # ------------------------------------------------------------------ ready-made queries
 
     @classmethod
     def average(cls, space: MetricSpace) -> LinearQuery:
         """The average of the items' coordinates: f(x) = x."""
+        instance("space", space, MetricSpace)
         if space.points is None:
             raise DesignError.of("space", space.kind, "has no coordinates to average; give values yourself")
         return cls(space, space.points, "average")
@@ -78,31 +76,30 @@ class LinearQuery:
     @classmethod
     def distance_to(cls, space: MetricSpace, point: int) -> LinearQuery:
         """The average distance to one point of the space; 1-Lipschitz."""
-        index = int(space.indices(point, name="point"))
-        return cls(space, space.distances[:, index], "distance")
+        at = int(instance("space", space, MetricSpace).indices(point, name="point").flat[0])
+        return cls(space, space.distances_from(at), "distance")
 
     @classmethod
     def region(cls, space: MetricSpace, members: ArrayLike, *, bandwidth: float) -> LinearQuery:
         """The share of items in a region, smoothed: f(x) = max(0, 1 − d(x, region)/bandwidth)."""
-        inside = space.indices(members, name="members").ravel()
-        width = float(bandwidth)
-        if not (math.isfinite(width) and width > 0):
-            raise DesignError.of("bandwidth", bandwidth, "must be positive; a sharp region is not Lipschitz")
-        return cls(space, np.maximum(0.0, 1 - space.distances[:, inside].min(axis=1) / width), "region")
+        width = positive("bandwidth", bandwidth)  # a sharp region is not Lipschitz
+        inside = np.unique(instance("space", space, MetricSpace).indices(members, name="members"))
+        nearest = np.min([space.distances_from(x) for x in inside], axis=0)
+        return cls(space, np.maximum(0.0, 1 - nearest / width), "region")
 
     @classmethod
     def embedding(
         cls, space: MetricSpace, matrix: ArrayLike, *, features: ArrayLike | None = None
     ) -> LinearQuery:
         """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
-        phi = space.points if features is None else np.asarray(features, dtype=float)
-        if phi is None:
+        if features is None and instance("space", space, MetricSpace).points is None:
             raise DesignError.of(
-                "features", None, "this space has no coordinates; give one row of features per point"
+                "features", None, "the space has no coordinates; give features of every point"
             )
-        v = np.atleast_2d(np.asarray(matrix, dtype=float))
-        if phi.ndim != 2 or v.shape[1] != phi.shape[1]:
-            raise DesignError.of("matrix", v.shape, f"must have one column per feature ({phi.shape[-1]})")
+        phi = array("features", space.points if features is None else features, ndim=None)
+        v = np.atleast_2d(array("matrix", matrix, ndim=None))
+        if phi.ndim != 2 or v.ndim != 2 or v.shape[1] != phi.shape[1]:
+            raise DesignError.of("matrix", v.shape, f"must have one column per feature, {phi.shape}[1]")
         return cls(space, phi @ v.T, "embedding")
 
     @classmethod
@@ -110,8 +107,8 @@ class LinearQuery:
         cls, space: MetricSpace, vectors: ArrayLike, *, features: ArrayLike | None = None
     ) -> LinearQuery:
         """Average inner product with unit query vectors, shape (k, dim): an embedding with normalised rows."""
-        v = np.atleast_2d(np.asarray(vectors, dtype=float))
-        lengths = np.linalg.norm(v, axis=1, keepdims=True)
+        v = np.atleast_2d(array("vectors", vectors, ndim=None))
+        lengths = np.linalg.norm(v, axis=-1, keepdims=True)
         if (lengths == 0).any():
             raise DesignError("vectors: a query vector is zero; it has no direction")
         query = cls.embedding(space, v / lengths, features=features)
@@ -120,6 +117,7 @@ class LinearQuery:
     @classmethod
     def histogram(cls, space: MetricSpace) -> LinearQuery:
         """The histogram itself: f(x) is the x-th unit vector."""
+        check_size(instance("space", space, MetricSpace).size)
         return cls(space, np.eye(space.size), "histogram")
 
     # ------------------------------------------------------------------
@@ -136,20 +134,27 @@ class LinearQuery:
     def lipschitz(self, norm: Any = 2) -> float:
         """Exact Lipschitz constant L from the space's metric to the ℓ₁, ℓ₂ or ℓ_∞ norm, rounded up.
 
-        The maximum over all pairs of points; it is the sensitivity of F under the earth mover's distance.
+        The maximum over all pairs of points (on a line over neighbours: others are chains of them); it is the
+        sensitivity of F under the earth mover's distance.
         """
-        order = norm_order(norm)
-        largest = 0.0
-        for x in range(self.space.size - 1):
-            change = np.linalg.norm(self.values[x + 1 :] - self.values[x], ord=order, axis=1)
-            largest = max(largest, float((change / self.space.distances[x, x + 1 :]).max()))
-        return largest * (1 + (self.dimension + 8) * 2.0**-52)
+        if self.space.kind == "line" and self.space.points is not None:
+            order = np.argsort(self.space.points[:, 0])
+            steps = np.diff(self.space.points[order, 0])
+            return self._largest(norm, [(np.diff(self.values[order], axis=0), steps)])
+        changes = (
+            (self._changes(x), self.space.distances_from(x)[x + 1 :]) for x in range(self.space.size - 1)
+        )
+        return self._largest(norm, changes)
 
     def spread(self, norm: Any = 2) -> float:
         """Largest ‖f(x) − f(y)‖ over all pairs, rounded up: the sensitivity without a metric (user-level DP)."""
+        return self._largest(norm, ((self._changes(x), 1.0) for x in range(self.space.size - 1)))
+
+    def _changes(self, x: int) -> Array:
+        return self.values[x + 1 :] - self.values[x]
+
+    def _largest(self, norm: Any, changes: Iterable[tuple[Array, Any]]) -> float:
+        """Largest ratio of the norm of a change to its distance, rounded up."""
         order = norm_order(norm)
-        largest = 0.0
-        for x in range(self.space.size - 1):
-            change = np.linalg.norm(self.values[x + 1 :] - self.values[x], ord=order, axis=1)
-            largest = max(largest, float(change.max()))
-        return largest * (1 + (self.dimension + 8) * 2.0**-52)
+        ratios = ((np.linalg.norm(change, ord=order, axis=1) / d).max(initial=0.0) for change, d in changes)
+        return float(max(ratios, default=0.0)) * (1 + (self.dimension + 8) * 2.0**-52)

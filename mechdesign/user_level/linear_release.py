@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -35,10 +36,11 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import array, generator, instance, settle, whole
 from mechdesign.typing import Array
+from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
 __all__ = ["LinearRelease"]
 
@@ -75,7 +77,7 @@ class LinearRelease:
     >>> release = LinearRelease(LinearQuery.average(space), alpha=5.0, users=100)
     >>> round(release.scale, 12), round(release.error(), 12)
     (0.002, 0.002)
-    >>> release([0.25, 0.25, 0.25, 0.25], rng=0).shape
+    >>> release.sample([0.25, 0.25, 0.25, 0.25], rng=0).shape
     (1,)
     """
 
@@ -88,17 +90,11 @@ class LinearRelease:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        instance("query", self.query, LinearQuery)
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        object.__setattr__(self, "alpha", privacy.alpha)
-        object.__setattr__(self, "delta", privacy.delta)
-        object.__setattr__(self, "users", whole("users", self.users, 1))
-        if self.model == "local" and self.users != 1:
-            raise DesignError.of(
-                "users",
-                self.users,
-                "belongs to the central model; in the local model each user adds its own noise",
-            )
-        object.__setattr__(self, "norm", 2.0 if self.gaussian else norm_order(self.norm))
+        settle(self, alpha=privacy.alpha, delta=privacy.delta)
+        settle_users(self)
+        settle(self, norm=2.0 if self.gaussian else norm_order(self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
         if not self.gaussian and self.delta > 0:
@@ -130,8 +126,8 @@ class LinearRelease:
         """The K-norm noise; None for the Gaussian version."""
         return None if self.gaussian else KNormNoise(self.query.dimension, self.scale, self.norm)
 
-    def __call__(self, histogram: ArrayLike, rng: Any = None) -> Array:
-        """Release the query.
+    def sample(self, histogram: ArrayLike, *, rng: Any = None) -> Array:
+        """Answer the query with noise in doubles: for simulation.
 
         Parameters
         ----------
@@ -143,21 +139,76 @@ class LinearRelease:
         -------
         ndarray, shape (k,), or (rows, k) for several local users
         """
+        weights = self._rows(histogram)
+        if self.model == "central" and weights.ndim == 2:
+            weights = weights.mean(axis=0)
+        answer, source, noise = weights @ self.query.values, generator(rng), self.noise
+        if noise is None:
+            return answer + source.normal(0.0, self.scale, answer.shape)
+        return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
+
+    @cached_property
+    def lattice(self) -> LatticeLaplace:
+        """The noise of `release`: its step, and its scale, which is no more than 0.1% above `scale`.
+
+        Raises
+        ------
+        DesignError
+            Another norm than ℓ₁ in several dimensions, or Gaussian noise: no exact release is known.
+        """
+        if self.gaussian or (self.norm != 1 and self.query.dimension > 1):
+            noise = "gaussian" if self.gaussian else "norm"
+            raise DesignError.of(
+                noise, getattr(self, noise), "no exact release is known; design it with norm=1, which has one"
+            )
+        return LatticeLaplace.of(self.scale)
+
+    def release(self, histogram: ArrayLike) -> Array:
+        """Answer the query for deployment: on the lattice of `lattice.step`, with the operating system's randomness.
+
+        The guarantee is that of the whole number of steps that leaves, for the histogram exactly as it is given: its
+        doubles relative to their exact sum. Counts of items (whole numbers) are histograms without any rounding.
+
+        Parameters
+        ----------
+        histogram : array
+            As for `sample`, or counts in its place.
+        """
+        lattice, space = self.lattice, self.query.space
+        counts = array("histogram", histogram, ndim=None)
+        whole_numbers = (
+            (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
+        )
+        weights = self._rows(counts / counts.sum(axis=-1, keepdims=True) if whole_numbers else counts)
+        given, values = np.atleast_2d(counts), self.query.values
+        if self.model == "central":
+            weights = weights.mean(axis=0) if weights.ndim == 2 else weights
+            users = [range(len(given))]
+        else:
+            users = [range(i, i + 1) for i in range(len(given))]
+        near = (weights @ values) / lattice.step
+        error = np.abs(weights) @ np.abs(values) / lattice.step * (space.size + len(users[0]) + 8) * 2.0**-50
+
+        def exact(i: int) -> Fraction:
+            """The i-th number to release, in steps."""
+            row, column = divmod(i, self.query.dimension)
+            features = [Fraction(v) for v in values[:, column].tolist()]
+            means = []
+            for user in users[row]:
+                shares = [Fraction(w) for w in given[user].tolist()]
+                means.append(sum((w * f for w, f in zip(shares, features) if w), Fraction(0)) / sum(shares))
+            return sum(means, Fraction(0)) / len(means) / Fraction(lattice.step)
+
+        return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
+
+    def _rows(self, histogram: ArrayLike) -> Array:
+        """Check histograms: (n,), or a row per user."""
         weights = self.query.space.distribution(histogram)
         if weights.ndim > 2:
             raise DesignError.of("histogram", weights.shape, "must have shape (n,) or (rows, n)")
-        if self.model == "central" and weights.ndim == 2:
-            if len(weights) != self.users:
-                raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
-            weights = weights.mean(axis=0)
-        answer = weights @ self.query.values
-        return answer + self._draw(answer.shape, np.random.default_rng(rng))
-
-    def _draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        noise = self.noise
-        if noise is None:
-            return rng.normal(0.0, self.scale, shape)
-        return noise.sample(None if len(shape) == 1 else shape[0], rng)
+        if self.model == "central" and weights.ndim == 2 and len(weights) != self.users:
+            raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
+        return weights
 
     def error(self) -> float:
         """Expected norm of the noise: ks in the K-norm's own norm; the Gaussian's ℓ₂ norm, about σ√k."""
@@ -171,4 +222,4 @@ class LinearRelease:
         """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
         noise = self.noise
         variance = self.scale**2 if noise is None else noise.variance()
-        return math.sqrt(self.query.dimension * variance / averaged)
+        return math.sqrt(self.query.dimension * variance / whole("averaged", averaged, 1))

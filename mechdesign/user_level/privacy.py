@@ -30,7 +30,16 @@ from numpy.typing import ArrayLike
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import (
+    array,
+    instance,
+    non_negative,
+    one_of,
+    positive,
+    probability,
+    settle,
+    whole,
+)
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
 
@@ -38,6 +47,22 @@ __all__ = ["DiscreteEMDPrivacy", "EMDPrivacy", "ItemPrivacy", "alpha_from_semant
 
 MODELS = ("local", "central")
 SIZES = ("bounded", "unbounded")
+
+
+def settle_notion(notion: Any) -> None:
+    """Check what the notions of privacy for datasets have in common: α, δ, the model and whose sizes are public."""
+    settle(notion, alpha=positive("alpha", notion.alpha))
+    settle(notion, delta=probability("delta", notion.delta, below_one=True))
+    settle(notion, model=one_of("model", notion.model, MODELS), sizes=one_of("sizes", notion.sizes, SIZES))
+
+
+def settle_users(release: Any) -> None:
+    """Check the number of users of a release: n in the central model, 1 locally."""
+    settle(release, users=whole("users", release.users, 1))
+    if one_of("model", release.model, MODELS) == "local" and release.users != 1:
+        raise DesignError.of(
+            "users", release.users, "belongs to the central model; locally each user is alone"
+        )
 
 
 def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
@@ -49,10 +74,9 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     >>> print(f"{epsilon:.1f} {delta:.4e}")
     1.5 5.3670e-06
     """
-    epsilon = _positive("epsilon", epsilon)
-    delta = _delta(delta)
-    steps = whole("steps", steps, 1)
-    total = steps * epsilon
+    epsilon = positive("epsilon", epsilon)
+    delta = probability("delta", delta, below_one=True)
+    total = whole("steps", steps, 1, 1 << 53) * epsilon
     if delta == 0:
         return total, 0.0
     growth = math.expm1(total) / math.expm1(epsilon) if total < 700 else math.inf
@@ -80,13 +104,17 @@ def alpha_from_semantics(epsilon: ArrayLike, *, fraction: ArrayLike, distance: A
     >>> alpha_from_semantics(1.0, fraction=[1 / 30, 1], distance=[20, 1])
     1.0
     """
-    budget, share, span = (np.asarray(v, dtype=float) for v in (epsilon, fraction, distance))
-    for name, array in (("epsilon", budget), ("fraction", share), ("distance", span)):
-        if array.size == 0 or not (np.isfinite(array) & (array > 0)).all():
-            raise DesignError.of(name, array.tolist(), "must be positive and finite")
-    if (share > 1).any():
-        raise DesignError.of("fraction", float(share.max()), "must be at most 1, the whole of a user's data")
-    return float(np.min(budget / (share * span)))
+    given = {"epsilon": epsilon, "fraction": fraction, "distance": distance}
+    held = {name: array(name, value, ndim=None) for name, value in given.items()}
+    for name, values in held.items():
+        if (values <= 0).any():
+            raise DesignError.of(name, values.tolist(), "must be positive")
+    if (held["fraction"] > 1).any():
+        raise DesignError.of("fraction", fraction, "must be at most 1, the whole of a user's data")
+    try:
+        return positive("alpha", np.min(held["epsilon"] / (held["fraction"] * held["distance"])))
+    except ValueError:
+        raise DesignError.of("epsilon, fraction, distance", given, "do not fit together") from None
 
 
 @serializable("item-privacy")
@@ -110,19 +138,19 @@ class ItemPrivacy:
     alpha: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _positive("alpha", self.alpha))
+        settle(self, alpha=positive("alpha", self.alpha))
 
     def epsilon(self, distance: float) -> float:
         """Loss between two items at this distance."""
-        return self.alpha * float(distance)
+        return self.alpha * non_negative("distance", distance)
 
     def item_level(self, space: MetricSpace) -> ApproximateDP:
         """Local DP of one item, whatever the other: ε = α · diameter."""
-        return ApproximateDP(self.alpha * space.diameter, 0.0)
+        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, 0.0)
 
     def composed(self, items: int) -> EMDPrivacy:
         """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        return EMDPrivacy(self.alpha * whole("items", items, 1))
+        return EMDPrivacy(self.alpha * whole("items", items, 1, 1 << 53))
 
 
 @serializable("emd-privacy")
@@ -155,20 +183,15 @@ class EMDPrivacy:
     sizes: str = "bounded"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _positive("alpha", self.alpha))
-        object.__setattr__(self, "delta", _delta(self.delta))
-        if self.model not in MODELS:
-            raise DesignError.of("model", self.model, 'must be "local" or "central"')
-        if self.sizes not in SIZES:
-            raise DesignError.of("sizes", self.sizes, 'must be "bounded" or "unbounded"')
+        settle_notion(self)
 
     def epsilon(self, emd: float) -> float:
         """ε for two datasets at this earth mover's distance; δ is the same for all."""
-        return self.alpha * _distance("emd", emd)
+        return self.alpha * non_negative("emd", emd)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
         """Implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
-        return ApproximateDP(self.alpha * space.diameter, self.delta)
+        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, self.delta)
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
         """The weaker discrete definition: pairs with EMD ≤ r have ε ≤ αr."""
@@ -205,26 +228,19 @@ class DiscreteEMDPrivacy:
     sizes: str = "unbounded"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _positive("alpha", self.alpha))
-        object.__setattr__(self, "radius", _positive("radius", self.radius))
-        object.__setattr__(self, "delta", _delta(self.delta))
-        if self.model not in MODELS:
-            raise DesignError.of("model", self.model, 'must be "local" or "central"')
-        if self.sizes not in SIZES:
-            raise DesignError.of("sizes", self.sizes, 'must be "bounded" or "unbounded"')
+        settle_notion(self)
+        settle(self, radius=positive("radius", self.radius))
 
     def at(self, emd: float) -> tuple[float, float]:
         """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
-        ratio = _distance("emd", emd) / self.radius
+        ratio = non_negative("emd", emd) / self.radius
+        if not math.isfinite(ratio):
+            raise DesignError.of("emd", emd, "is too many steps of the radius")
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
         epsilon = self.alpha * self.radius
         if steps > 1 and self.sizes == "bounded":
-            raise DesignError.of(
-                "emd",
-                emd,
-                f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; "
-                "ask the mechanism (ItemwiseRelease.loss)",
-            )
+            beyond = f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; ask the mechanism"
+            raise DesignError.of("emd", emd, beyond)
         return (epsilon, self.delta) if steps == 1 else group_privacy(epsilon, self.delta, steps)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
@@ -235,32 +251,8 @@ class DiscreteEMDPrivacy:
         DesignError
             Group privacy has driven δ to 1: nothing is implied.
         """
-        epsilon, delta = self.at(space.diameter)
+        epsilon, delta = self.at(instance("space", space, MetricSpace).diameter)
         if delta >= 1:
-            raise DesignError.of(
-                "delta",
-                self.delta,
-                f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha",
-            )
+            grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
+            raise DesignError.of("delta", self.delta, grown)
         return ApproximateDP(epsilon, delta)
-
-
-def _positive(name: str, value: Any) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise DesignError.of(name, value, "must be positive and finite")
-    return number
-
-
-def _delta(value: Any) -> float:
-    number = float(value)
-    if not 0 <= number < 1:
-        raise DesignError.of("delta", value, "must be in [0, 1)")
-    return number
-
-
-def _distance(name: str, value: Any) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number >= 0):
-        raise DesignError.of(name, value, "must be non-negative and finite")
-    return number

@@ -26,15 +26,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Indices
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearRelease
-from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy
+from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
 
 __all__ = ["ReducedRelease", "SamplingReduction", "sampling_reduction"]
 
@@ -65,6 +67,8 @@ class SamplingReduction:
     >>> reduction = sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)
     >>> round(reduction.stretched, 4), round(reduction.guarantee.alpha, 3)
     (0.2498, 12.49)
+    >>> sampling_reduction(5.0, 0.1, samples=2000).guarantee.alpha < 8
+    True
     """
 
     alpha: float
@@ -76,22 +80,17 @@ class SamplingReduction:
     model: str = "central"
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "radius", "diameter"):
-            value = float(getattr(self, name))
-            if not (math.isfinite(value) and value > 0):
-                raise DesignError.of(name, getattr(self, name), "must be positive and finite")
-            object.__setattr__(self, name, value)
+        for name in ("alpha", "radius", "diameter", "failure"):
+            settle(self, **{name: positive(name, getattr(self, name))})
         if self.radius >= self.diameter:
             raise DesignError.of(
-                "radius", self.radius, f"must be below the diameter of the space, {self.diameter}"
+                "radius", self.radius, f"must be below the space's diameter, {self.diameter}"
             )
-        object.__setattr__(self, "samples", whole("samples", self.samples, 1))
-        if not 0 < float(self.failure) < 1:
-            raise DesignError.of(
-                "failure", self.failure, "must be in (0, 1); it adds to delta, take it as small"
-            )
-        if not 0 <= float(self.delta) < 1:
-            raise DesignError.of("delta", self.delta, "must be in [0, 1)")
+        one_of("model", self.model, MODELS)
+        settle(self, samples=whole("samples", self.samples, 1, 1 << 40))
+        settle(self, delta=probability("delta", self.delta, below_one=True))
+        if self.failure + self.delta >= 1:
+            raise DesignError.of("failure", self.failure, "must be small: it adds to delta")
 
     @cached_property
     def stretched(self) -> float:
@@ -116,9 +115,9 @@ class SamplingReduction:
 
     def required_alpha(self, discrete_alpha: float) -> float:
         """The α the bounded mechanism must have for discrete `discrete_alpha` after sampling."""
-        return float(discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
+        return positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
 
-    def sample(self, datasets: Any, rng: Any = None) -> NDArray[np.int64]:
+    def sample(self, datasets: Any, *, rng: Any = None) -> Indices:
         """Draw `samples` items with replacement from every user's collection, shape (users, samples).
 
         Parameters
@@ -131,38 +130,23 @@ class SamplingReduction:
         >>> sampling_reduction(5.0, 0.1, samples=4).sample([[7], [1, 2, 3]], rng=0).shape
         (2, 4)
         """
-        generator = np.random.default_rng(rng)
+        return self.drawn(datasets, Simulation(rng))
+
+    def drawn(self, datasets: Any, source: Simulation | Deployment) -> Indices:
+        """Draw with the randomness of `source`."""
         rows = []
-        for user, items in enumerate(datasets):
-            own = np.asarray(items)
-            if own.ndim != 1 or own.size == 0:
-                raise DesignError.of(
-                    f"datasets[{user}]", items, "must be a non-empty collection of point indices"
-                )
-            rows.append(own[generator.integers(own.size, size=self.samples)])
+        instance("source", source, Simulation, Deployment)
+        for user, items in enumerate(_collection(datasets)):
+            own = indices(f"datasets[{user}]", items, 1 << 53)
+            if own.ndim != 1:
+                raise DesignError.of(f"datasets[{user}]", items, "must be a collection of point indices")
+            rows.append(own[source.below(own.size, self.samples)])
         if not rows:
             raise DesignError.of("datasets", datasets, "is empty; at least one user is needed")
         return np.array(rows, dtype=np.int64)
 
 
-def sampling_reduction(
-    alpha: float,
-    radius: float,
-    samples: int = 200,
-    failure: float = 1e-8,
-    *,
-    delta: float = 0.0,
-    diameter: float = 1.0,
-    model: str = "central",
-) -> SamplingReduction:
-    """Return the `SamplingReduction` of a bounded (`alpha`, `delta`) mechanism; see the class.
-
-    Examples
-    --------
-    >>> sampling_reduction(5.0, 0.1, samples=2000).guarantee.alpha < 8
-    True
-    """
-    return SamplingReduction(alpha, radius, samples, failure, delta, diameter, model)
+sampling_reduction = SamplingReduction
 
 
 @serializable("reduced-release")
@@ -187,7 +171,7 @@ class ReducedRelease:
     >>> space = MetricSpace.line([0.0, 0.5, 1.0])
     >>> item = ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
     >>> reduced = ReducedRelease(item, radius=0.1, failure=1e-7)
-    >>> reduced([[0, 1], [2], [1, 1, 1, 0]], rng=0).shape
+    >>> reduced.sample([[0, 1], [2], [1, 1, 1, 0]], rng=0).shape
     (150,)
     >>> reduced.guarantee.radius, round(reduced.guarantee.delta, 12)
     (0.1, 2e-07)
@@ -199,54 +183,70 @@ class ReducedRelease:
     failure: float = 1e-8
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanism, ItemwiseRelease):
-            if self.samples not in (None, self.mechanism.items):
-                raise DesignError.of(
-                    "samples", self.samples, f"is the mechanism's items, {self.mechanism.items}"
-                )
-            object.__setattr__(self, "samples", self.mechanism.items)
+        held: Any = instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease)
+        if isinstance(held, ItemwiseRelease):
+            if held.radius is not None:
+                raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
+            if self.samples not in (None, held.items):
+                raise DesignError.of("samples", self.samples, f"must be its items, {held.items}")
+            settle(self, samples=held.items)
         elif self.samples is None:
             raise DesignError.of("samples", None, "say how many items each user draws")
-        if isinstance(self.mechanism, ItemwiseRelease) and self.mechanism.radius is not None:
-            raise DesignError.of(
-                "mechanism", "radius", "must protect every distance; design it without a radius"
-            )
         _ = self.reduction
+
+    @property
+    def space(self) -> MetricSpace:
+        """The mechanism's metric space."""
+        held = self.mechanism
+        return held.query.space if isinstance(held, LinearRelease) else held.space
 
     @cached_property
     def reduction(self) -> SamplingReduction:
         """The sampling step."""
-        bounded, space = self.mechanism.guarantee, _space(self.mechanism)
+        bounded = self.mechanism.guarantee
         assert self.samples is not None and isinstance(bounded, EMDPrivacy)
-        return SamplingReduction(
-            bounded.alpha,
-            self.radius,
-            self.samples,
-            self.failure,
-            bounded.delta,
-            space.diameter,
-            bounded.model,
-        )
+        given: dict[str, Any] = {
+            "delta": bounded.delta,
+            "diameter": self.space.diameter,
+            "model": bounded.model,
+        }
+        return SamplingReduction(bounded.alpha, self.radius, self.samples, self.failure, **given)
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:
         """Discrete EMD-DP of the whole."""
         return self.reduction.guarantee
 
-    def __call__(self, datasets: Any, rng: Any = None) -> Any:
-        """Sample from every user's items (any sizes), then release; local: one row per user."""
-        space = _space(self.mechanism)
-        for user, items in enumerate(datasets):
-            space.indices(items, name=f"datasets[{user}]")
-        generator = np.random.default_rng(rng)
-        drawn = self.reduction.sample(datasets, generator)
-        if isinstance(self.mechanism, LinearRelease):
-            return self.mechanism(space.histogram(drawn), generator)
-        return self.mechanism(drawn, generator)
+    def sample(self, datasets: Any, *, rng: Any = None) -> Any:
+        """Sample from every user's items (any sizes), then release; local: one row per user. For simulation."""
+        source = Simulation(rng)
+        drawn = self._draws(datasets, source)
+        linear = isinstance(self.mechanism, LinearRelease)
+        return self.mechanism.sample(self.space.histogram(drawn) if linear else drawn, rng=source.rng)
+
+    def release(self, datasets: Any) -> Any:
+        """The same with the operating system's randomness, exactly."""
+        drawn = self._draws(datasets, Deployment())
+        if isinstance(self.mechanism, LinearRelease):  # whole counts: nothing is rounded
+            drawn = np.rint(self.space.histogram(drawn) * drawn.shape[1])
+        return self.mechanism.release(drawn)
+
+    def _draws(self, datasets: Any, source: Simulation | Deployment) -> Any:
+        checked = [
+            self.space.indices(items, name=f"datasets[{user}]")
+            for user, items in enumerate(_collection(datasets))
+        ]
+        return self.reduction.drawn(checked, source)
 
 
-def _space(mechanism: LinearRelease | ItemwiseRelease) -> Any:
-    return mechanism.space if isinstance(mechanism, ItemwiseRelease) else mechanism.query.space
+def _collection(datasets: Any) -> list[Any]:
+    """The users' collections, or a `DesignError`."""
+    try:
+        return list(datasets)
+    except TypeError:
+        raise DesignError.of(
+            "datasets", datasets, "must hold one collection of point indices per user"
+        ) from None
 
 
 def _kl(a: float, r: float) -> float:

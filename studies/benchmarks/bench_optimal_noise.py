@@ -58,7 +58,9 @@ def grid() -> pd.DataFrame:
         for epsilon in EPSILONS:
             for delta in DELTAS:
                 result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta), loss=loss).solve(gap=0.01)
-                rows.append((loss, epsilon, result.gap, result.certificate.verify(), result.solver_report.seconds))
+                rows.append(
+                    (loss, epsilon, result.gap, result.certificate.verify(), result.solver_report.seconds)
+                )
     frame = pd.DataFrame(rows, columns=["loss", "epsilon", "gap", "checked", "seconds"])
     table = frame.groupby(["loss", "epsilon"], as_index=False).agg(
         {"gap": "max", "checked": "all", "seconds": "sum"}

@@ -21,6 +21,7 @@ import mechdesign as md
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.optimal.model import hat_costs
+from mechdesign.quantizers.optimal.mse_cap import best_floors
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -93,7 +94,7 @@ def growth() -> None:
     print("outputs  floors s  solve s  iterations  gap")
     for m in (16, 32, 64, 128, 256, 512, 1024):
         repeats = 5 if m <= 256 else 2
-        floors, solution = timed(lambda m=m: design(m).floors(1e-4), repeats)
+        floors, solution = timed(lambda m=m: best_floors(design(m).problem, 1e-4), repeats)
         whole, result = timed(lambda m=m: design(m).solve(gap=1e-4), repeats)
         rows.append((m, floors, whole))
         print(f"{m:7d}  {floors:8.4f}  {whole:7.3f}  {solution.iterations:10d}  {result.gap:.1e}")

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.quantizers.optm.boxes import LevelSolver, grid_bounds
-from mechdesign.quantizers.optm.grid_search import authors_bins, authors_levels
+from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
+from mechdesign.quantizers.optm.grid_search import authors_bins
 from mechdesign.solvers import CompiledLP, HighsSession
 
 UNIFORM = stats.uniform(-1, 2)
@@ -40,7 +40,7 @@ def authors_search() -> None:
         inside = 0.0
         HighsSession.run = timed  # type: ignore[method-assign]
         started = time.perf_counter()
-        found = search.run(progress=False)
+        found = search.solve(progress=False)
         seconds = time.perf_counter() - started
         HighsSession.run = original  # type: ignore[method-assign]
         if best is None or seconds < best[0]:
@@ -53,9 +53,7 @@ def authors_search() -> None:
 
     design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
     program = design.program
-    boxes = grid_bounds(program, authors_levels())
-    assert boxes is not None
-    low, high = boxes
+    low, high = grid_boxes(program, authors_levels())
     started = time.perf_counter()
     for k in range(200):
         model = program.model(1.0, low[k % 99], high[k % 99])
@@ -101,11 +99,10 @@ def larger_programs() -> None:
 def compiled_against_registry() -> None:
     """The level search of one design against the same programs through the registry."""
     design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
-    boxes = grid_bounds(design.program, authors_levels())
-    assert boxes is not None
-    level_solver = LevelSolver(design.program, 1.0, boxes[0][0], boxes[1][0])
+    boxes = grid_boxes(design.program, authors_levels())
+    sweep = Sweep(design.program)
     started = time.perf_counter()
-    level_solver.run(design.program, 1.0, *boxes)
+    sweep(design.program, 1.0, boxes)
     print(f"99 levels, compiled once: {1e3 * (time.perf_counter() - started):.1f} ms")
 
 

@@ -196,7 +196,7 @@ def optm(m: int, privacy: md.PureDP, reach: float, loss: str) -> Found:
         outer = np.array([0.25, 0.5, 1.0]) * (reach - 1)
         try:
             search = md.OPTMSearch(privacy, UNIFORM, loss, bins=md.Grid(delta=outer, inner=inner))
-            outputs.append(search.run(progress=False, certify=False).best.mechanism.bins)
+            outputs.append(search.solve(progress=False, certify=False).mechanism.bins)
         except md.InfeasibleError:
             pass
     found = [

@@ -65,7 +65,7 @@ def errors(
     for project, label in ((False, ""), (True, "_projected")):
         if channel is None:
             release = md.user_level.LaplaceHistogram(space, EPSILON, USERS, project=project)
-            fits = [release(histogram, rng) for _ in range(REPEATS)]
+            fits = [release.sample(histogram, rng=rng) for _ in range(REPEATS)]
         else:
             # Only the number of times each report occurs matters: one multinomial draw per point.
             estimator = md.FrequencyEstimate(channel, space=space, project=project)

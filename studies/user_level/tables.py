@@ -124,7 +124,7 @@ def frequency_cell(
             )
         else:
             laplace = md.user_level.LaplaceHistogram(space, EPSILON, users)
-            fits = [laplace(truth, rng) for _ in range(REPEATS)]
+            fits = [laplace.sample(truth, rng=rng) for _ in range(REPEATS)]
             add(model, "Laplace, user-level", [f.emd(truth) for f in fits], fits[0].error_bound, EPSILON)
     return rows
 

@@ -18,7 +18,7 @@ from mechdesign.files import KINDS
 # One child a file, forked before anything of the package but the table is imported.
 FRESH = """
 import os, sys
-import numpy, pandas, scipy.stats
+import cvxpy, highspy, numpy, pandas, scipy.integrate, scipy.optimize, scipy.sparse, scipy.stats
 from mechdesign.files import load
 loaded = set(sys.modules)
 failed = 0

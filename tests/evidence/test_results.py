@@ -132,7 +132,7 @@ def test_summary_is_short_and_tells(results: dict[str, md.Result]) -> None:
     for word in (
         "variables",
         "constraints",
-        "optimal",
+        "feasible",
         "value",
         "exact loss: 1.0 <= budget 1.0",
         "certified",

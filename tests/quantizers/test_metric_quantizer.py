@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +14,15 @@ from strategies import priors
 
 import mechdesign as md
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.metric.cells import cell_model
+from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.metric.lower_bound import continuum_bound, safe_linear_bound
+from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
@@ -74,7 +77,8 @@ def test_bound_holds_for_mechanisms_that_are_not_interpolated(data, seed):
     value = float(
         law.integrals(lambda v: np.sum(rows(v) * loss(bins - v[:, None]), axis=1)[:, None], cells).sum()
     )
-    bound = continuum_bound(bins, epsilon, law, loss, -1.0, 1.0, 24)
+    model = cell_model(bins, epsilon, law, loss, (-1.0, 1.0), 24)
+    bound = solvers.proved_bound(model, solvers.solve(model, "clarabel"))
     assert bound <= value * (1 + 1e-9)
 
 
@@ -137,21 +141,6 @@ def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
     assert exact.lower_bound <= grid.value <= exact.value * (1 + 1e-3)
 
 
-def test_safe_bound_never_exceeds_the_optimum():
-    from scipy import sparse
-
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        n = 8
-        E, L = rng.normal(size=(2, n)), rng.normal(size=(4, n))
-        v = rng.uniform(0, 1, n)
-        cost = rng.normal(size=n)
-        bound = safe_linear_bound(
-            cost, sparse.csr_matrix(E), E @ v, sparse.csr_matrix(L), L @ v + 0.1, np.ones(n)
-        )
-        assert bound <= cost @ v + 1e-12
-
-
 def test_files():
     result = design(inputs=GRID).solve()
     again = loads(dumps(result))
@@ -162,10 +151,66 @@ def test_files():
 
 def test_certificate_can_fail():
     result = design(inputs=GRID).solve()
-    tight = design(privacy=md.MetricDP(1.9), inputs=GRID)
-    from mechdesign.quantizers.metric.result import MetricCertificate
+    law = result.certificate.law
+    assert MetricCertificate(law, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0))).verify()
+    assert not MetricCertificate(law, 1.9, notion=PairwisePrivacy(md.MetricDP(1.9))).verify()
+    # A continuum asks more than the grid, and jumps are never private there.
+    assert not MetricCertificate(law, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0), continuum=True)).verify()
+    steps = replace(law, starts=(law.ends[1], *law.starts[1:]))
+    assert not MetricCertificate(steps, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0))).verify()
 
-    assert not MetricCertificate(result.certify().law, tight).verify()
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"objective": "worst"},
+        {"inputs": GRID},
+        {"inputs": GRID, "privacy": md.PureDP(1.0)},
+        {"inputs": GRID, "privacy": md.ApproximateDP(1.0, 1e-2)},
+        {"inputs": GRID, "privacy": md.MetricDP(3.0, "squared"), "objective": "worst"},
+    ],
+)
+def test_value_and_bound_are_verified(changes):
+    """Value and bound changed together verified: the certificate knew of privacy and means only."""
+    certificate = design(**changes).solve(gap=0.05).certificate
+    table = certificate.checks()
+    assert table["holds"].all() and set(table["how"]) == {"proved", "recomputed"}
+    assert table["claim"].str.contains("every mechanism loses at least").any()
+    for doctored in (
+        {"value": 0.9 * certificate.value},
+        {"lower_bound": certificate.lower_bound * (1 + 1e-9)},
+        {"value": 0.9 * certificate.value, "lower_bound": 0.9 * certificate.lower_bound},
+        {"multipliers": 2 * certificate.multipliers},
+        {"multipliers": certificate.multipliers[:-1]},
+        *([{"prior": Prior.of(stats.uniform(-0.5, 1), (-1.0, 1.0))}] if certificate.objective == "mean" else []),
+        {"loss": Loss.of({"absolute": 2.0})},
+        {"epsilon": 0.9 * certificate.epsilon},
+    ):
+        assert not replace(certificate, **doctored).verify(), doctored
+
+
+def test_one_law():
+    """The certificate had a law of its own, rounded anew from the floats that were shown and sampled."""
+    result = design(inputs=GRID).solve()
+    assert result.mechanism.law is result.certificate.law
+    np.testing.assert_array_equal(result.mechanism.starts, result.certificate.law.tables()[0])
+    floats = design(inputs=GRID).solve(certify=False)
+    assert floats.status == "not certified" and floats.certificate is None and floats.mechanism.law is None
+    with pytest.raises(DesignError, match="certify=True"):
+        floats.certify()
+    other = replace(result, mechanism=design(privacy=md.MetricDP(1.5), inputs=GRID).solve().mechanism)
+    assert not other.checks()["holds"].all()
+    assert not replace(result, design=design(privacy=md.MetricDP(1.0), inputs=GRID)).checks()["holds"].all()
+
+
+def test_time_limit():
+    """With a limit the result with the most knots by then; the loop over knots took as long as it took."""
+    wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)
+    result = wide.solve(gap=1e-6, time_limit=2.0)
+    assert result.status == "limit" and result.epsilon <= 2.0 and result.certificate.verify()
+    with pytest.raises(SolverError, match="limit"):
+        wide.solve(time_limit=1e-6)
 
 
 def test_infeasible_names_the_smallest_epsilon():
@@ -205,7 +250,7 @@ def test_infeasible_names_the_smallest_epsilon():
         ({"privacy": md.ZeroConcentratedDP(1.0)}, "privacy"),
         ({"inputs": [0.0]}, "inputs"),
         ({"inputs": [0.0, math.nan]}, "inputs"),
-        ({"inputs": [0.5, -0.5]}, "increasing"),
+        ({"inputs": [0.5, -0.5]}, "increase strictly"),
         ({"inputs": GRID, "input_range": (-2, 1)}, "input_range"),
         ({"objective": "best"}, "objective"),
         ({"bins": [-0.5, 0.5]}, "cover"),

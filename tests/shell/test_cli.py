@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.evidence.serialize import dumps
 
 SPEC = """
 design = "OPTM"
@@ -140,3 +141,110 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     manifest = json.loads((kept / "manifest.json").read_text())
     assert manifest["study"] == "tiny" and "highspy" in manifest["versions"]
     assert "no manifest" in check_study(fresh, tmp_path)[0]
+
+
+WRONG = [
+    [],
+    ["nonsense"],
+    ["solve"],
+    ["solve", "missing.toml"],
+    ["solve", "."],
+    ["solve", "binary.toml"],
+    ["solve", "spec.toml", "--out", "nowhere/result.json"],
+    ["solve", "spec.toml", "--out", "."],
+    ["solve", "spec.toml", "--nonsense"],
+    ["audit"],
+    ["audit", "missing.json"],
+    ["audit", "."],
+    ["audit", "spec.toml"],
+    ["audit", "binary.toml"],
+    ["audit", "law.json"],
+    ["audit", "result.json", "--rows", "-1"],
+    ["audit", "result.json", "--rows", "x"],
+    ["audit", "result.json", "--csv", "nowhere/audit.csv"],
+    ["audit", "result.json", "--csv", "."],
+    ["study"],
+    ["study", "nonsense"],
+    ["study", "run"],
+    ["study", "run", "nonsense"],
+    ["study", "run", "location", "--out", "spec.toml"],
+    ["study", "run", "location", "--jobs", "x"],
+    ["study", "check", "nonsense"],
+    ["solvers", "x"],
+]
+
+SPECS = [
+    "design = 3",
+    'design = ["OPTM"]',
+    'design = "Prior"',
+    'design = "load"',
+    'design = "MechdesignError"',
+    'design = "OPTM"\nsolve = 3',
+    'design = "OPTM"\nprivacy = 1.0',
+    'design = "OPTM"\nprior = "uniform"',
+    "bins = [1, 2]",
+    "[[design]]",
+    "a = " + "[" * 3000,
+    SPEC.replace("bins = [-3.0, -0.5, 0.5, 3.0]", 'bins = "x"'),
+    SPEC.replace("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [[1], [2, 3]]"),
+    SPEC.replace("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [nan, 1.0]"),
+    SPEC.replace("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = 1979-05-27"),
+    SPEC.replace("epsilon = 1.0", 'epsilon = "a"'),
+    SPEC.replace("epsilon = 1.0", "epsilon = nan"),
+    SPEC.replace("epsilon = 1.0", "delta = 0.1"),
+    SPEC.replace('kind = "PureDP"', 'kind = ["PureDP"]'),
+    SPEC.replace('kind = "PureDP"', 'kind = "ApproximateDP"'),
+    SPEC.replace('law = "uniform"', "law = 3"),
+    SPEC.replace('law = "uniform"', 'law = "test"'),
+    SPEC.replace('law = "uniform"', 'law = "poisson"'),
+    SPEC.replace('law = "uniform"', 'law = "beta"'),
+    SPEC.replace("loc = -1", 'loc = "a"'),
+    SPEC.replace("loc = -1", "loc = [1, 2]"),
+    SPEC.replace("loc = -1", "place = -1"),
+    SPEC.replace("scale = 2", "scale = -2"),
+    SPEC.replace("scale = 2", "scale = 2\nclip = 3"),
+    SPEC.replace("scale = 2", "scale = 2\nclip = [-1, 1]\ntruncate = [-1, 1]"),
+    SPEC.replace("scale = 2", "scale = 2\ntruncate = [1, -1]"),
+    SPEC.replace('loss = "absolute"', 'loss = "abs"'),
+    SPEC.replace('loss = "absolute"', "loss = {}"),
+    SPEC.replace('solver = "highs"', "solver = 3"),
+    SPEC.replace('solver = "highs"', "self = 3"),
+    SPEC.replace('solver = "highs"', "nonsense = 3"),
+    SPEC.replace('solver = "highs"', "time_limit = -1"),
+    SPEC.replace('solver = "highs"', 'gap = "a"'),
+]
+
+
+def ended(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str]:
+    """Exit code and what was written to standard error."""
+    from mechdesign.shell.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["mechdesign", *words])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0), capsys.readouterr().err
+
+
+def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
+    """15 of 53 wrong command lines ended in a traceback."""
+    monkeypatch.chdir(tmp_path)
+    Path("spec.toml").write_text(SPEC)
+    Path("binary.toml").write_bytes(b"\xff\xfe\x00")
+    Path("law.json").write_text(dumps(md.PureDP(1.0)))
+    md.NoiseAllocation(noise="laplace", sensitivities=[1.0], privacy=md.PureDP(1.0)).solve().save(
+        "result.json"
+    )
+    for words in WRONG:
+        code, error = ended(words, capsys, monkeypatch)
+        assert code in (1, 2), words
+        assert code == 2 or (error.startswith("error: ") and error.count("\n") == 1), (words, error)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=range(len(SPECS)))
+def test_wrong_specifications(tmp_path: Path, capsys, monkeypatch, spec: str) -> None:
+    (tmp_path / "spec.toml").write_text(spec)
+    code, error = ended(["solve", str(tmp_path / "spec.toml")], capsys, monkeypatch)
+    assert code == 1 and error.startswith("error: ") and error.count("\n") == 1

@@ -75,10 +75,10 @@ class TestConformance:
             solvers.solve(lp(), name, time_limit=1e-6)
         assert caught.value.status == "limit"
         assert solvers.solve(lp(), name, time_limit=60).value == pytest.approx(9, abs=self.tolerance(name))
-        started = time.perf_counter()
+        started = time.process_time()  # other work of the machine does not count
         with pytest.raises(md.SolverError, match="time limit"):
             solvers.solve(hard(), name, time_limit=0.2)
-        assert time.perf_counter() - started < 1.2 + 0.5  # the last half second: a loaded machine
+        assert time.process_time() - started < 1.2
 
     @pytest.mark.parametrize("options", [{"nonsense": 1}, {"nonsense": "x", "other": None}])
     def test_unknown_options(self, name: str, options: dict[str, object]) -> None:
@@ -99,7 +99,7 @@ def test_registry_rejects_the_unknown() -> None:
         solvers.get("gurbi")
     with pytest.raises(md.DesignError, match="already registered"):
         solvers.register(solvers.get("highs"))
-    with pytest.raises(md.DesignError, match="instance of"):
+    with pytest.raises(md.DesignError, match="must be a Solver"):
         solvers.register("highs")  # type: ignore[arg-type]
 
 

@@ -229,7 +229,7 @@ def test_releases_are_unbiased_with_the_stated_error():
     p = np.random.default_rng(3).dirichlet(np.ones(space.size))
     for options in ({"norm": 1}, {"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-5}):
         release = LinearRelease(query, 3.0, model="local", **options)
-        answers = release(np.tile(p, (100_000, 1)), rng=5)
+        answers = release.sample(np.tile(p, (100_000, 1)), rng=5)
         noise = answers - query(p)
         deviation = release.rms() / math.sqrt(query.dimension)
         assert np.abs(noise.mean(axis=0)).max() <= 4.5 * deviation / math.sqrt(len(noise))
@@ -243,10 +243,10 @@ def test_central_release_takes_the_mean_over_users():
     space = MetricSpace.line([0.0, 1.0, 2.0])
     release = LinearRelease(LinearQuery.average(space), 1.0, users=4)
     rows = np.random.default_rng(0).dirichlet(np.ones(3), 4)
-    assert release(rows, rng=1) == pytest.approx(release(rows.mean(axis=0), rng=1))
+    assert release.sample(rows, rng=1) == pytest.approx(release.sample(rows.mean(axis=0), rng=1))
     assert release.guarantee.sizes == "unbounded" and release.guarantee.model == "central"
     again = loads(dumps(release))
-    assert again.scale == release.scale and again(rows, rng=1) == release(rows, rng=1)
+    assert again.scale == release.scale and again.sample(rows, rng=1) == release.sample(rows, rng=1)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_bad_releases(change, message):
         lambda: LinearQuery.region(SPACES["line"], [0], bandwidth=0),
         lambda: LinearQuery.embedding(SPACES["line"], [[1.0, 2.0]]),
         lambda: LinearQuery.similarity(SPACES["line"], [[0.0]]),
-        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2)(np.eye(4)[:3]),
-        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2)([1, 0, 0]),
+        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2).sample(np.eye(4)[:3]),
+        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2).sample([1, 0, 0]),
         lambda: KNormNoise(0, 1.0),
         lambda: KNormNoise(1, 0.0),
         lambda: KNormNoise(1, 1.0, norm=1.5),

@@ -20,17 +20,24 @@ with multipliers of either sign.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
+from mechdesign.channels.channel import integer_weights
 from mechdesign.channels.optimal.repair import Growth
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, Certificate, check_table
+from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.typing import Array
+from mechdesign.problem.checks import array, indices, number, positive, settle
+from mechdesign.typing import Array, Indices
 
 __all__ = ["ChannelCertificate"]
 
@@ -41,13 +48,13 @@ _FIXED = 256  # bits of the fixed point in which the dual bound is accumulated
 def _scaled(values: Iterable[float]) -> tuple[list[int], int]:
     """Doubles as integers over one common power of two."""
     pairs = [float(v).as_integer_ratio() for v in values]
-    common = max(d for _, d in pairs)
+    common = max((d for _, d in pairs), default=1)
     return [n * (common // d) for n, d in pairs], common
 
 
 @serializable("channel-certificate")
 @dataclass(frozen=True, eq=False)
-class ChannelCertificate:
+class ChannelCertificate(Certificate):
     """Exact evidence for one channel.
 
     Parameters
@@ -66,13 +73,20 @@ class ChannelCertificate:
         λ ≥ 0.
     inputs, reports, free : arrays, optional
         The equalities' g (n, j), h (k, j) and their multipliers (n, j).
+    value : float
+        Claimed: the expected loss of the channel is at most this.
+    lower_bound : float
+        Claimed: no channel that meets the constraints has a smaller expected loss.
+    bias : float
+        Claimed: no equality is violated by more.
 
     Examples
     --------
     >>> import numpy as np
     >>> third = ChannelCertificate(((2, 1), (1, 2)), np.array([[0.0, 1.0], [1.0, 0.0]]), 0.7, np.ones(2) / 2,
-    ...                            np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros((0, 3), int), np.zeros(0))
-    >>> third.verify(), third.value
+    ...                            np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros((0, 3), int), np.zeros(0),
+    ...                            value=0.34, lower_bound=0.0)
+    >>> third.verify(), third.exact_value
     (True, Fraction(1, 3))
     >>> third.worst_ratio
     Fraction(2, 1)
@@ -83,11 +97,50 @@ class ChannelCertificate:
     alpha: float
     prior: Array
     loss: Array
-    triples: NDArray[np.int64]
+    triples: Indices
     multipliers: Array
     inputs: Array | None = None
     reports: Array | None = None
     free: Array | None = None
+    value: float = math.inf
+    lower_bound: float = -math.inf
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        weights = integer_weights(self.weights)
+        n, k, t = len(weights), len(weights[0]), len(np.atleast_1d(self.multipliers))
+        shapes = {"distances": (n, n), "prior": (n,), "loss": (n, k), "multipliers": (t,), "triples": (t, 3)}
+        equalities: list[Any] = [self.inputs, self.reports, self.free]
+        if any(part is not None for part in equalities):
+            if any(np.ndim(part) != 2 for part in equalities):
+                raise DesignError("inputs, reports, free: must be given together, as matrices")
+            j = np.shape(equalities[2])[1]
+            shapes |= {"inputs": (n, j), "reports": (k, j), "free": (n, j)}
+        for name, shape in shapes.items():
+            held = array(name, getattr(self, name), ndim=len(shape), empty=True)
+            if held.shape != shape:
+                raise DesignError.of(name, held.shape, f"must have shape {shape}")
+            held.setflags(write=False)
+            settle(self, **{name: held})
+        if not (self.prior >= 0).all() or not self.prior.any():
+            raise DesignError.of("prior", self.prior, "must be non-negative, and not all zero")
+        triples = indices("triples", self.triples, max(n, k)) if t else np.zeros((0, 3), dtype=np.int64)
+        indices("triples", np.append(triples[:, :2], 0), n)
+        indices("triples", np.append(triples[:, 2], 0), k)
+        settle(self, weights=weights, triples=triples, alpha=positive("alpha", self.alpha))
+        settle(self, bias=number("bias", self.bias))
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        names = ("alpha", "distances", "prior", "loss", "inputs", "reports", "value", "lower_bound", "bias")
+        return {name: getattr(self, name) for name in names}
+
+    def claiming(self) -> ChannelCertificate:
+        """The same with the tightest value, lower bound and bias that hold."""
+        claimed = copy(self)
+        settle(claimed, value=round_up(self.exact_value), bias=round_up(self.exact_bias))
+        settle(claimed, lower_bound=round_down(self.exact_bound))
+        return claimed
 
     @cached_property
     def _rates(self) -> Growth:
@@ -98,46 +151,56 @@ class ChannelCertificate:
         """Common total of the rows."""
         return sum(self.weights[0])
 
-    def first_violation(self) -> str | None:
-        """The first broken requirement in words, None where all hold; exact."""
-        n, k = len(self.weights), len(self.weights[0])
-        if self.distances.shape != (n, n) or self.loss.shape != (n, k) or self.prior.shape != (n,):
-            return "shapes do not agree"
-        if not all(np.isfinite(a).all() for a in (self.distances, self.loss, self.prior, self.multipliers)):
-            return "an entry is not finite"
-        if (self.prior < 0).any() or (self.multipliers < 0).any() or not self.alpha > 0:
-            return "the prior, the multipliers and alpha must not be negative"
-        for x, row in enumerate(self.weights):
-            if len(row) != k or min(row) < 0 or sum(row) != self.total or self.total <= 0:
-                return f"row {x} is not a distribution over {self.total}"
+    def checks(self) -> pd.DataFrame:
+        """Privacy for all ordered pairs and reports, equalities, value and lower bound, in exact arithmetic."""
+        broken = self.broken()
+        named = "" if broken is None else "; broken for items {}, {} at report {}".format(*broken)
+        bound, slack = self.exact_bound, self._slack()
+        slack = slack if broken else max(slack, 0.0)  # doubles err where a constraint is tight
+        rows = [
+            (f"α-d-privacy of all pairs at α = {self.alpha!r}{named}", slack, broken is None),
+            (f"expected loss at most {self.value!r}", *_margin(self.exact_value, self.value)),
+            (f"no private channel below {self.lower_bound!r}", *_margin(self.lower_bound, bound)),
+        ]
+        if self.inputs is not None:
+            rows.append((f"equalities within {self.bias!r}", *_margin(self.exact_bias, self.bias)))
+        return check_table([(claim, PROVED, margin, holds) for claim, margin, holds in rows])
+
+    def broken(self) -> tuple[int, int, int] | None:
+        """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact."""
         shift, lower, distances = self._rates.shift, self._rates.lower, self.distances.tolist()
-        shifted = [[w << shift for w in row] for row in self.weights]
-        for x in range(n):
-            left = shifted[x]
-            for other in range(n):
-                if other == x:
-                    continue
-                rate = lower[distances[x][other]]
-                for y, (a, b) in enumerate(zip(left, self.weights[other])):
-                    if a > rate * b:
-                        return f"privacy is broken for items {x}, {other} at report {y}"
+        for x, row in enumerate(self.weights):
+            shifted = [w << shift for w in row]
+            for other, weights in enumerate(self.weights):
+                if other != x:
+                    rate = lower[distances[x][other]]
+                    for y, (a, b) in enumerate(zip(shifted, weights)):
+                        if a > rate * b:
+                            return x, other, y
         return None
 
-    def verify(self) -> bool:
-        """Whether every requirement holds in exact arithmetic, for all ordered pairs and reports."""
-        return self.first_violation() is None
+    def _slack(self) -> float:
+        """Least of αd minus the log-ratio over pairs and reports, in doubles: for the reader's eye."""
+        total = self.total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(np.array([[w / total for w in row] for row in self.weights]))
+            gaps = [np.nanmax(row - logs, axis=1, initial=0.0) for row in logs]
+        slack = self.alpha * self.distances - np.array(gaps)
+        return float(slack[~np.eye(len(slack), dtype=bool)].min(initial=math.inf))
 
     @cached_property
     def worst_ratio(self) -> Fraction:
-        """The largest quotient of two probabilities of one report, exactly: the pure local-DP e^ε."""
-        worst = Fraction(1)
-        for column in zip(*self.weights):
-            high, low = max(column), min(column)
-            if high and not low:
-                raise ZeroDivisionError("a report is possible for some items only")
-            if high:
-                worst = max(worst, Fraction(high, low))
-        return worst
+        """The largest quotient of two probabilities of one report, exactly: the pure local-DP e^ε.
+
+        Raises
+        ------
+        DesignError
+            Some report is possible for some items only: it is infinite.
+        """
+        used = [(max(column), min(column)) for column in zip(*self.weights) if max(column)]
+        if not all(low for _, low in used):
+            raise DesignError("weights: a report is possible for some items only; the ratio is infinite")
+        return max(Fraction(high, low) for high, low in used)
 
     @cached_property
     def _prior(self) -> tuple[list[int], int]:
@@ -145,7 +208,7 @@ class ChannelCertificate:
         return counts, sum(counts)
 
     @cached_property
-    def value(self) -> Fraction:
+    def exact_value(self) -> Fraction:
         """Expected loss of the channel, exactly."""
         counts, mass = self._prior
         losses, scale = _scaled(self.loss.ravel().tolist())
@@ -157,8 +220,10 @@ class ChannelCertificate:
         return Fraction(acc, mass * scale * self.total)
 
     @cached_property
-    def lower_bound(self) -> Fraction:
-        """Proved: no channel that meets the constraints has a smaller expected loss."""
+    def exact_bound(self) -> Fraction | float:
+        """The lower bound that the multipliers prove; -inf where they are not all admissible."""
+        if (self.multipliers < 0).any():
+            return -math.inf
         counts, mass = self._prior
         n, k = self.loss.shape
         losses, scale = _scaled(self.loss.ravel().tolist())
@@ -166,51 +231,45 @@ class ChannelCertificate:
         reduced = [
             [(counts[x] * losses[x * k + y] * unit) // (mass * scale) for y in range(k)] for x in range(n)
         ]
-        upper, shift = self._rates.upper, self._rates.shift
+        upper, shift, distances = self._rates.upper, self._rates.shift, self.distances.tolist()
         for (x, other, y), multiplier in zip(self.triples.tolist(), self.multipliers.tolist()):
             numerator, denominator = multiplier.as_integer_ratio()
             held = (numerator * unit) // denominator  # the multiplier that is used; any will do
             reduced[x][y] += held
-            rate = upper[float(self.distances[x, other])]
-            reduced[other][y] -= -((-rate * held) >> shift)
-        offset = 0
-        if self.free is not None and self.inputs is not None and self.reports is not None:
-            offset = self._add_equalities(reduced, unit)
-        return Fraction(offset + sum(min(row) for row in reduced), unit)
+            reduced[other][y] -= -((-upper(distances[x][other]) * held) >> shift)
+        return Fraction(self._offset(reduced, unit) + sum(min(row) for row in reduced), unit)
 
-    def _add_equalities(self, reduced: list[list[int]], unit: int) -> int:
-        assert self.free is not None and self.inputs is not None and self.reports is not None
-        n, width = self.free.shape
-        offset = 0
+    def _offset(self, reduced: list[list[int]], unit: int) -> int:
+        """Add the equalities' terms to the reduced costs; return their constant."""
+        if self.free is None or self.inputs is None or self.reports is None:
+            return 0
+        width, offset = self.free.shape[1], 0
         free, fs = _scaled(self.free.ravel().tolist())
         given, gs = _scaled(self.inputs.ravel().tolist())
         wanted, ws = _scaled(self.reports.ravel().tolist())
-        for x in range(n):
-            for j in range(width):
-                nu = free[x * width + j]
-                if nu == 0:
-                    continue
-                offset += (nu * given[x * width + j] * unit) // (fs * gs)
-                for y in range(len(reduced[x])):
-                    reduced[x][y] += (-nu * wanted[y * width + j] * unit) // (fs * ws)
+        for at, nu in enumerate(free):
+            if nu:
+                row, j = reduced[at // width], at % width
+                offset += (nu * given[at] * unit) // (fs * gs)
+                for y in range(len(row)):
+                    row[y] += (-nu * wanted[y * width + j] * unit) // (fs * ws)
         return offset
 
     @cached_property
-    def bias(self) -> Fraction:
+    def exact_bias(self) -> Fraction:
         """Largest violation of the equalities, exactly; 0 where there are none."""
-        if self.inputs is None or self.reports is None:
-            return Fraction(0)
         worst = Fraction(0)
-        given = [[Fraction(v) for v in row] for row in self.inputs.tolist()]
-        wanted = [[Fraction(v) for v in column] for column in self.reports.T.tolist()]
-        for row, target in zip(self.weights, given):
-            for column, goal in zip(wanted, target):
-                mean = sum((w * h for w, h in zip(row, column)), Fraction(0)) / self.total
-                worst = max(worst, abs(mean - goal))
+        if self.inputs is not None and self.reports is not None:
+            wanted = [[Fraction(v) for v in column] for column in self.reports.T.tolist()]
+            for row, target in zip(self.weights, self.inputs.tolist()):
+                for column, goal in zip(wanted, target):
+                    mean = sum((w * h for w, h in zip(row, column)), Fraction(0)) / self.total
+                    worst = max(worst, abs(mean - Fraction(goal)))
         return worst
 
-    @property
-    def gap(self) -> float:
-        """Relative distance between value and lower bound, rounded up."""
-        gap = (self.value - self.lower_bound) / self.value if self.value else self.value - self.lower_bound
-        return math.nextafter(float(gap), math.inf)
+
+def _margin(low: Fraction | float, high: Fraction | float) -> tuple[float, bool]:
+    """How far `low` is below `high`, and whether it is."""
+    if math.isinf(low) or math.isinf(high):
+        return math.inf if low < high else -math.inf, low <= high
+    return float(Fraction(high) - Fraction(low)), low <= high

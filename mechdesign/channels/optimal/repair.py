@@ -29,6 +29,7 @@ __all__ = ["Growth", "private_weights"]
 
 BITS = 120
 _SHIFT = 192  # bits kept in bounds of exponentials
+_FAR = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing
 _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
 
@@ -40,15 +41,26 @@ class Growth:
     def __init__(self, alpha: float, distances: Array) -> None:
         self._alpha = Fraction(alpha)
         self.lower: dict[float, int] = {}
-        self.upper: dict[float, int] = {}
         for d in np.unique(distances).tolist():
-            low, high = exp_lower(self._alpha * Fraction(d)), exp_upper(self._alpha * Fraction(d))
+            low = exp_lower(min(self._alpha * Fraction(d), Fraction(_FAR)))
             self.lower[d] = (low.numerator << _SHIFT) // low.denominator
-            self.upper[d] = -((-high.numerator << _SHIFT) // high.denominator)
+        self._upper: dict[float, int] = {}
+
+    def upper(self, distance: float) -> int:
+        """Upper bound of e^{αd}."""
+        if distance not in self._upper:
+            high = exp_upper(self._alpha * Fraction(distance))
+            self._upper[distance] = -((-high.numerator << _SHIFT) // high.denominator)
+        return self._upper[distance]
+
+
+def _decay(distances: Array, alpha: float) -> Array:
+    """e^{-αd}, never so small that the smallest weight next to the largest is not one unit."""
+    return np.exp(-np.minimum(alpha * distances, _FAR / 2))
 
 
 def _closure(matrix: Array, distances: Array, alpha: float) -> Array:
-    decay = np.exp(-alpha * distances)
+    decay = _decay(distances, alpha)
     closed = np.zeros_like(matrix)
     for x in range(len(matrix)):
         np.maximum(closed, decay[:, x, None] * matrix[x], out=closed)
@@ -58,7 +70,7 @@ def _closure(matrix: Array, distances: Array, alpha: float) -> Array:
 def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rates: Growth) -> None:
     """Raise entries until ``w[x][y] <= e^{αd} w[x'][y]`` holds for all pairs, with proved bounds of e^{αd}."""
     rows, shift = len(weights), rates.shift
-    decay = np.exp(-alpha * distances)
+    decay = _decay(distances, alpha)
     np.fill_diagonal(decay, 0.0)
     lower = [[rates.lower[d] for d in row] for row in distances.tolist()]
     for _ in range(50 * rows):

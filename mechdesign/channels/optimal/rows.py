@@ -20,15 +20,17 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import number
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["PrivacyRows", "graph_stretch", "greedy_spanner", "privacy_rows", "spread_multipliers"]
 
-Ints = NDArray[np.int64]
+_STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
+_SEED = 1.05  # stretch of the spanner whose rows come first where there are very many
 
 
-def graph_stretch(distances: Array, edges: Ints) -> float:
+def graph_stretch(distances: Array, edges: Indices) -> float:
     """Largest ratio of path length along `edges`, shape (m, 2), to distance.
 
     Examples
@@ -46,7 +48,7 @@ def graph_stretch(distances: Array, edges: Ints) -> float:
     return max(1.0, float((paths[off] / distances[off]).max()))
 
 
-def greedy_spanner(space: MetricSpace, stretch: float, classes: Ints | None = None) -> Ints:
+def greedy_spanner(space: MetricSpace, stretch: float, classes: Indices | None = None) -> Indices:
     """Edges of the greedy `stretch`-spanner, shape (m, 2) with x < y.
 
     Pairs are taken by increasing distance; one is added when the graph so far joins it by no path shorter than
@@ -87,14 +89,8 @@ def check_spanner(spanner: float | None) -> float | None:
     """Return the stretch as a float above 1, None for no spanner, or raise a `DesignError`."""
     if spanner is None:
         return None
-    try:
-        value = float(spanner)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not (np.isfinite(value) and value >= 1):
-        raise DesignError.of(
-            "spanner", spanner, "must be a stretch >= 1 (1.1, say), or None for the exact optimum"
-        )
+    if (value := number("spanner", spanner)) < 1:
+        raise DesignError.of("spanner", spanner, "must be a stretch >= 1 (1.1, say), or None for the optimum")
     return value
 
 
@@ -104,6 +100,7 @@ class PrivacyRows:
 
     Attributes
     ----------
+    space : MetricSpace
     orbits : array of int, shape (n, k)
         Variable of every matrix entry.
     high, low : arrays of int, shape (m,)
@@ -117,12 +114,13 @@ class PrivacyRows:
         Number of unordered pairs of items that are constrained directly.
     """
 
-    orbits: Ints
-    high: Ints
-    low: Ints
+    space: MetricSpace
+    orbits: Indices
+    high: Indices
+    low: Indices
     distance: Array
-    pair: Ints
-    pair_orbits: Ints
+    pair: Indices
+    pair_orbits: Indices
     stretch: float
     edges: int
 
@@ -131,29 +129,44 @@ class PrivacyRows:
         """Number of variables."""
         return int(self.orbits.max()) + 1
 
-    def only(self, kept: NDArray[np.bool_]) -> PrivacyRows:
+    def only(self, kept: Indices) -> PrivacyRows:
         """The same with some rows only."""
-        return replace(
-            self,
-            high=self.high[kept],
-            low=self.low[kept],
-            distance=self.distance[kept],
-            pair=self.pair[kept],
+        taken = {name: getattr(self, name)[kept] for name in ("high", "low", "distance", "pair")}
+        return replace(self, **taken)
+
+    def half(self, alpha: float) -> Array:
+        """e^{αd/2} of every row; rates that no solver in doubles tells from infinity are lowered: more is asked."""
+        return np.exp(np.minimum(alpha * self.distance, _STEEP) / 2)
+
+    def lowered(self, alpha: float) -> NDArray[np.bool_]:
+        """Where that was done."""
+        return alpha * self.distance > _STEEP
+
+    def matrix(self, alpha: float) -> sparse.csr_matrix:
+        """The rows' coefficients, balanced by e^{-αd/2} on both sides for the solver's sake."""
+        each, half = np.arange(len(self.high)), self.half(alpha)
+        return sparse.csr_matrix(
+            (
+                np.concatenate([1 / half, -half]),
+                (np.concatenate([each, each]), np.concatenate([self.high, self.low])),
+            ),
+            shape=(len(each), self.variables),
         )
 
-    def along(self, edges: Ints) -> NDArray[np.bool_]:
-        """Which rows come from these pairs of items, shape (m, 2), in either direction."""
-        labels = np.concatenate(
-            [self.pair_orbits[edges[:, 0], edges[:, 1]], self.pair_orbits[edges[:, 1], edges[:, 0]]]
-        )
-        return np.isin(self.pair, labels)
+    def broken(self, values: Array, alpha: float, tolerance: float) -> Indices:
+        """Rows, scaled to ``exp(-α·distance)·v[high] <= v[low]``, that the variables break by more."""
+        return np.flatnonzero(values[self.high] / self.half(alpha) ** 2 - values[self.low] > tolerance)
 
-    def broken(self, values: Array, alpha: float, tolerance: float) -> NDArray[np.bool_]:
-        """Which rows, scaled to ``exp(-α·distance)·v[high] <= v[low]``, the variables break by more."""
-        return values[self.high] * np.exp(-alpha * self.distance) - values[self.low] > tolerance
+    def thin(self) -> Indices:
+        """The rows along a spanner of small stretch, in either direction."""
+        edges = greedy_spanner(self.space, _SEED, self.pair_orbits)
+        labels = self.pair_orbits[edges, edges[:, ::-1]]
+        return np.flatnonzero(np.isin(self.pair, labels))
 
 
-def privacy_rows(space: MetricSpace, orbits: Ints, pairs: Ints, spanner: float | None = None) -> PrivacyRows:
+def privacy_rows(
+    space: MetricSpace, orbits: Indices, pairs: Indices, spanner: float | None = None
+) -> PrivacyRows:
     """Collect the rows for essential pairs or spanner edges, one per orbit of (x, x', y).
 
     Parameters
@@ -183,10 +196,12 @@ def privacy_rows(space: MetricSpace, orbits: Ints, pairs: Ints, spanner: float |
     order = np.lexsort((reach, key))
     keep = order[np.concatenate([[True], np.diff(key[order]) > 0])] if len(order) else order
     keep = keep[high[keep] != low[keep]]
-    return PrivacyRows(orbits, high[keep], low[keep], reach[keep], pair[keep], pairs, stretch, len(edges))
+    return PrivacyRows(
+        space, orbits, high[keep], low[keep], reach[keep], pair[keep], pairs, stretch, len(edges)
+    )
 
 
-def spread_multipliers(rows: PrivacyRows, multipliers: Array) -> tuple[Ints, Array]:
+def spread_multipliers(rows: PrivacyRows, multipliers: Array) -> tuple[Indices, Array]:
     """Multipliers of all (x, x', y) from those of the rows, shared equally within an orbit.
 
     Returns
@@ -196,7 +211,7 @@ def spread_multipliers(rows: PrivacyRows, multipliers: Array) -> tuple[Ints, Arr
     """
     used = np.flatnonzero(multipliers > 0)
     count = rows.variables
-    triples: list[Ints] = []
+    triples: list[Indices] = []
     values: list[Array] = []
     for label in np.unique(rows.pair[used]):
         mine = used[rows.pair[used] == label]

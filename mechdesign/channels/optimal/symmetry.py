@@ -14,20 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["automorphisms", "pair_orbits"]
-
-Ints = NDArray[np.int64]
 
 _LEAVES = 50  # candidate permutations tried for one image of one base point before giving it up
 
 
-def _labels(values: Array) -> Ints:
+def _labels(values: Array) -> Indices:
     """Integers that are equal where values agree up to 10⁻¹² of the largest one."""
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")
@@ -37,12 +34,12 @@ def _labels(values: Array) -> Ints:
     return labels.reshape(values.shape)
 
 
-def _classes(rows: Ints) -> Ints:
+def _classes(rows: Indices) -> Indices:
     """Integers that are equal where rows are equal."""
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
 
 
-def _base(table: Ints, colours: Ints) -> list[int]:
+def _base(table: Indices, colours: Indices) -> list[int]:
     """Points whose distances and costs to a point identify it (together with its colour)."""
     base: list[int] = []
     while colours.max() + 1 < len(table):
@@ -55,7 +52,7 @@ def _base(table: Ints, colours: Ints) -> list[int]:
     return base
 
 
-def _leaves(table: Ints, colours: Ints, base: list[int], images: list[int]) -> Iterator[list[int]]:
+def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Iterator[list[int]]:
     """Images of the whole base that extend `images` consistently, depth first."""
     if len(images) == len(base):
         yield images
@@ -69,7 +66,7 @@ def _leaves(table: Ints, colours: Ints, base: list[int], images: list[int]) -> I
         yield from _leaves(table, colours, base, [*images, candidate])
 
 
-def _complete(table: Ints, colours: Ints, base: list[int], images: list[int]) -> Ints | None:
+def _complete(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Indices | None:
     """The permutation that extends base ↦ images, if it is an automorphism."""
     before = np.column_stack([colours, table[:, base], table[base].T])
     after = np.column_stack([colours, table[:, images], table[images].T])
@@ -84,7 +81,7 @@ def _complete(table: Ints, colours: Ints, base: list[int], images: list[int]) ->
     return permutation if np.array_equal(colours[permutation], colours) else None
 
 
-def automorphisms(distances: Array, cost: Array) -> list[Ints]:
+def automorphisms(distances: Array, cost: Array) -> list[Indices]:
     """Generators of (a subgroup of) the permutations that preserve distances and costs.
 
     Base and strong generators in the manner of Schreier and Sims: the last base points are moved first, and a
@@ -105,7 +102,7 @@ def automorphisms(distances: Array, cost: Array) -> list[Ints]:
     table = _labels(distances) * (n * n) + _labels(cost)
     colours = _classes(np.column_stack([np.diag(table), np.sort(table, axis=1), np.sort(table.T, axis=1)]))
     base = _base(table, colours)
-    found: list[Ints] = []
+    found: list[Indices] = []
     for level in range(len(base) - 1, -1, -1):
         fixed, point = base[:level], base[level]
         orbit = _orbit(point, found)
@@ -130,19 +127,16 @@ def automorphisms(distances: Array, cost: Array) -> list[Ints]:
     return found
 
 
-def _orbit(point: int, generators: list[Ints]) -> set[int]:
+def _orbit(point: int, generators: list[Indices]) -> set[int]:
     seen, todo = {point}, [point]
-    while todo:
-        here = todo.pop()
-        for generator in generators:
-            there = int(generator[here])
-            if there not in seen:
-                seen.add(there)
-                todo.append(there)
+    for here in todo:
+        found = {int(generator[here]) for generator in generators} - seen
+        seen |= found
+        todo.extend(found)
     return seen
 
 
-def pair_orbits(size: int, outputs: int, generators: list[Ints]) -> Ints:
+def pair_orbits(size: int, outputs: int, generators: list[Indices]) -> Indices:
     """Orbit number of every (x, y), shape (size, outputs); all different without generators."""
     if not generators:
         return np.arange(size * outputs, dtype=np.int64).reshape(size, outputs)

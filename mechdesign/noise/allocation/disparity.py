@@ -6,14 +6,16 @@ Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.problem.checks import array, number, one_of
+from mechdesign.typing import Array, Indices
 
 __all__ = ["check_profile", "disparity", "gini", "layer_profile", "majorizes"]
 
@@ -22,7 +24,7 @@ def check_profile(profile: Any, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""
     try:
         values = np.asarray(profile, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, profile, "must be a vector of numbers") from None
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
@@ -66,39 +68,36 @@ def gini(profile: Any) -> float:
     return float((ranks * values).sum() / (k * values.sum()))
 
 
-def majorizes(profile: Any, other: Any, *, rtol: float = 1e-12) -> bool:
+def majorizes(profile: Any, other: Any) -> bool:
     r"""Whether `profile` majorizes `other`: equal sums, and every sum of its k largest values is at least as large.
 
-    Partial sums are exact (rational); `rtol` only says how nearly equal the two totals must be, and how far
-    below a partial sum may fall.
+    Partial sums are exact (rational); the totals may differ, and a partial sum fall short, by 1e-12 of the total.
 
     Examples
     --------
     >>> majorizes([3, 1, 0], [2, 1, 1]), majorizes([2, 1, 1], [3, 1, 0])
     (True, False)
     """
-    a, b = check_profile(profile, "profile"), check_profile(other, "other")
-    if a.shape != b.shape:
+    a, b = (
+        [Fraction(x) for x in sorted(check_profile(values, name).tolist(), reverse=True)]
+        for values, name in ((profile, "profile"), (other, "other"))
+    )
+    if len(a) != len(b):
         raise DesignError.of("other", other, f"must have {len(a)} coordinates, as the profile has")
-    total_a, total_b = (sum(map(Fraction, x.tolist()), Fraction(0)) for x in (a, b))
-    slack = Fraction(rtol) * max(total_a, total_b)
-    if abs(total_a - total_b) > slack:
-        return False
-    ahead = Fraction(0)
-    for x, y in zip(sorted(a.tolist(), reverse=True), sorted(b.tolist(), reverse=True)):
-        ahead += Fraction(x) - Fraction(y)
-        if ahead < -slack:
-            return False
-    return True
+    ahead = list(accumulate(x - y for x, y in zip(a, b)))
+    slack = Fraction(1, 10**12) * max(sum(a), sum(b))
+    return abs(ahead[-1]) <= slack and min(ahead) >= -slack
 
 
 def layer_profile(
-    clips: Any, sizes: Any, *, norm: float = 2.0
-) -> tuple[Array, tuple[npt.NDArray[np.int64], ...]]:
+    clips: Any, sizes: Any, *, norm: float = 2.0, noise: str = "gaussian"
+) -> tuple[Array, tuple[Indices, ...]]:
     r"""Return the profile and the groups of a query made of clipped layers.
 
-    A layer with :math:`K_m` coordinates clipped to :math:`C_m` in ℓ_p has
-    :math:`\lambda = C_m / K_m^{1/p}` in each.
+    A layer with :math:`K_m` coordinates clipped to :math:`C_m` in ℓ_p takes of the budget the worst
+    :math:`\sum |d_i|^s` over :math:`\lVert d \rVert_p \le C_m`, s = 2 for Gaussian and 1 for Laplace noise: with a
+    common scale that is the budget of :math:`\lambda = C_m / K_m^{1/\max(p, s)}` in each coordinate. (The exponent 1/p,
+    which is printed, overlooks for p < s a change of one coordinate alone.)
 
     Parameters
     ----------
@@ -106,12 +105,15 @@ def layer_profile(
     sizes : array_like of int, shape (M,)
     norm : float
         p ≥ 1.
+    noise : {"gaussian", "laplace"}
+        What the profile is for. For Laplace noise it is right under pure privacy only: with δ > 0 a flat change is not
+        the worst one.
 
     Returns
     -------
     profile : ndarray, shape (ΣK_m,)
     groups : tuple of ndarray of int
-        The coordinates of each layer, for `NoiseAllocation(groups=...)`.
+        The coordinates of each layer, for `NoiseAllocation(groups=...)`; a common scale in a layer is required.
 
     Examples
     --------
@@ -119,11 +121,17 @@ def layer_profile(
     >>> profile
     array([0.5, 0.5, 0.5, 0.5, 2. ])
     """
-    c, k = check_profile(clips, "clips"), np.asarray(sizes)
-    if k.shape != c.shape or not np.all(k == k.astype(int)) or k.min() < 1:
+    c, counts = check_profile(clips, "clips"), array("sizes", sizes)
+    if (
+        counts.shape != c.shape
+        or np.any(counts != np.round(counts))
+        or counts.min() < 1
+        or counts.sum() > 1e9
+    ):
         raise DesignError.of("sizes", sizes, "must give a positive number of coordinates per clip")
-    if not norm >= 1:
+    spend = {"gaussian": 2.0, "laplace": 1.0}[one_of("noise", noise, ("gaussian", "laplace"))]
+    if isinstance(norm, np.ndarray) or (norm != math.inf and number("norm", norm) < 1):
         raise DesignError.of("norm", norm, "must be at least 1")
-    k = k.astype(np.int64)
-    profile = np.repeat(c / k.astype(float) ** (1 / norm), k)
+    k = counts.astype(np.int64)
+    profile = np.repeat(c / counts ** (1 / max(norm, spend)), k)
     return profile, tuple(np.split(np.arange(k.sum()), np.cumsum(k)[:-1]))

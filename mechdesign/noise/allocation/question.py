@@ -101,8 +101,9 @@ class AllocationQuestion:
         if member is None:
             return lam, self.weights, self.lower, self.upper
         count, top, m = len(self.groups), float(lam.max()), self.spend
-        joint = top * np.bincount(member, weights=power(lam / top, m), minlength=count) ** (1 / m)
-        weight = np.bincount(member, weights=self.weights, minlength=count).astype(float)
+        total: Array = np.bincount(member, weights=power(lam / top, m), minlength=count).astype(float)
+        joint = top * power(total, 1 / m)
+        weight: Array = np.bincount(member, weights=self.weights, minlength=count).astype(float)
         lower = None if self.lower is None else np.array([self.lower[g].max() for g in self.groups])
         upper = None if self.upper is None else np.array([self.upper[g].min() for g in self.groups])
         # Rounded up, so that the budget of the groups covers that of their members.
@@ -117,11 +118,10 @@ class AllocationQuestion:
     @cached_property
     def problem(self) -> Separable:
         """The problem over the groups that need noise."""
-        parts = self._grouped
+        lam, *others = self._grouped
         if self.needs is not None:
-            lam, *others = parts
-            parts = lam[self.needs], *(None if v is None else v[self.needs] for v in others)
-        lam, weight, lower, upper = parts
+            lam, others = lam[self.needs], [None if v is None else v[self.needs] for v in others]
+        weight, lower, upper = others
         return Separable(lam, weight, float(self.loss), self.spend, self.budget, lower, upper)
 
     def spread(self, scales: Array) -> Array:

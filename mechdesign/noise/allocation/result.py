@@ -27,6 +27,8 @@ __all__ = ["AllocationResult"]
 class AllocationResult(Result):
     """Scales per coordinate with their cost, and how the privacy budget is split."""
 
+    certificate: AllocationCertificate | None = None
+
     @property
     def scales(self) -> Array:
         """σ_i or β_i, shape (K,)."""
@@ -109,9 +111,7 @@ class AllocationResult(Result):
         return self._claims().exact_spent()
 
     def _claims(self) -> AllocationCertificate:
-        return self.certificate or AllocationCertificate(
-            self.design, self.scales, self.value, self.lower_bound, 0.0
-        )
+        return self.certificate or AllocationCertificate(self.design, self.scales, self.value, 0.0, 0.0)
 
     def _audit(self) -> pd.DataFrame:
         design, slack = self.design, self._claims().slack()

@@ -92,7 +92,7 @@ class CalibrationCertificate(Certificate):
         """What may be spent."""
         if isinstance(self.privacy, ZeroConcentratedDP):
             return self.privacy.rho
-        return getattr(self.privacy, "delta", 0.0) or self.privacy.epsilon
+        return float(getattr(self.privacy, "delta", 0.0) or self.privacy.epsilon)
 
     @property
     def statement(self) -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ class CalibrationCertificate(Certificate):
             (f"{self.privacy} is kept", how, margin, margin >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.lower, agree),
         ]
-        if how is PROVED and self.noise.dimension == 1 and getattr(self.privacy, "delta", 0.0):
+        if isinstance(self.privacy, ApproximateDP) and self.privacy.delta and self.noise.dimension == 1:
             second = integrated_profile(self.noise.law, self.noise.sensitivity, self.privacy.epsilon)
             # near an atom's loss δ is only defined to the rounding of ε; 1e-15 is that rounding
             error = abs(second - spent.upper) if self.accounting == "exact" else 0.0

@@ -13,6 +13,7 @@ from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 
 __all__ = ["CalibrationResult"]
@@ -22,6 +23,8 @@ __all__ = ["CalibrationResult"]
 @dataclass(frozen=True, eq=False)
 class CalibrationResult(Result):
     """A calibrated law with its privacy; `mechanism` is the `AdditiveNoise` to deploy."""
+
+    certificate: CalibrationCertificate | None = None
 
     @property
     def noise(self) -> AdditiveNoise:

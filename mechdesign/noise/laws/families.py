@@ -9,6 +9,7 @@ from typing import Any
 
 from scipy import stats
 
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber
@@ -129,15 +130,14 @@ def family_of(noise: Any) -> Family:
     """
     if isinstance(noise, str) and noise in FAMILIES:
         return FAMILIES[noise]
-    dist = getattr(noise, "dist", None)
-    if not hasattr(dist, "_logpdf"):
+    if not hasattr(getattr(noise, "dist", None), "_logpdf"):
         raise DesignError.of(
             "noise", noise, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law with a density"
         )
+    dist, shapes, loc, _ = frozen_parts(noise)
     variance = float(noise.var())
     if not (math.isfinite(variance) and variance > 0):
         raise DesignError.of("noise", dist.name, "must have a finite, positive variance")
-    shapes, loc, _ = dist._parse_args(*noise.args, **noise.kwds)
     if loc != 0:
         raise DesignError.of("noise", dist.name, "must be centred: loc = 0")
     return Family(dist.name, lambda shape, scale, d: dist(*shapes, scale=scale), pure=True)

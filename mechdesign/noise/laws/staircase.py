@@ -22,7 +22,7 @@ from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
-from mechdesign.problem.checks import one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import array, generator, one_of, positive, probability, settle, whole
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -108,7 +108,8 @@ class Staircase(SymmetricLaw):
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
         return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
 
-    def _rvs(self, epsilon: Any, gamma: Any, size: Any = None, random_state: Any = None) -> Any:
+    def _rvs(self, *shapes: Any, size: Any = None, random_state: Any = None) -> Any:
+        epsilon, gamma = shapes
         # Shell, side of the step, place within it, sign: exact, no inversion of rounded tails.
         b = np.exp(-epsilon)
         k = random_state.geometric(-np.expm1(-epsilon), size) - 1
@@ -117,8 +118,8 @@ class Staircase(SymmetricLaw):
         u = k + np.where(first, gamma * place, gamma + (1 - gamma) * place)
         return np.where(random_state.random(size) < 0.5, -u, u)
 
-    def _absolute_moment(self, p: int, epsilon: Any, gamma: Any) -> Any:
-        return _moment(p, epsilon, gamma) / _mass(epsilon, gamma)
+    def _absolute_moment(self, p: float, epsilon: Any, gamma: Any) -> Any:
+        return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
 
     def _entropy(self, epsilon: Any, gamma: Any) -> Any:
         # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
@@ -194,10 +195,10 @@ class L1Staircase:
     epsilon: float
     sensitivity: float = 1.0
     dimension: int = 2
-    gamma: float | None = None
+    gamma: Any = None
 
     def __post_init__(self) -> None:
-        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1)
+        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1, 1000)
         settle(
             self, epsilon=epsilon, dimension=dimension, sensitivity=positive("sensitivity", self.sensitivity)
         )
@@ -226,7 +227,7 @@ class L1Staircase:
 
     def logpdf(self, t: Any) -> Any:
         """Log density at points of shape (..., d)."""
-        u = np.abs(np.asarray(t, dtype=float)).sum(axis=-1) / self.sensitivity
+        u = np.abs(array("t", t, ndim=None)).sum(axis=-1) / self.sensitivity
         k = np.floor(u)
         level = k + (u - k >= self.gamma)
         # the ℓ₁ ball of radius r has volume 2^d r^d/d!, so a shell weighs 2^d r^{d-1}/(d-1)!, and ∫ r^{d-1} has (d-1)!
@@ -245,8 +246,8 @@ class L1Staircase:
         -------
         ndarray, shape (d,) or (size, d)
         """
-        rng = np.random.default_rng(random_state)
-        n = 1 if size is None else whole("size", size, 0)
+        rng = generator(random_state)
+        n = 1 if size is None else whole("size", size, 0, 2**40)
         d, g = self.dimension, self.gamma
         # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like
         centre, spread = d / self.epsilon, 40 * math.sqrt(d) / self.epsilon + 40 / self.epsilon + 2

@@ -74,7 +74,7 @@ class NoiseCertificate(Certificate):
             "sensitivity": Fraction(self.sensitivity),
             "loss": self.loss,
             "value": self.value,
-            "lower bound": self.lower_bound,
+            "lower_bound": self.lower_bound,
         }
 
     def proved_bound(self) -> Fraction:

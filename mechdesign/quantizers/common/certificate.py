@@ -1,20 +1,20 @@
-r"""Exact evidence: a rational quantizer checked with fractions alone.
+r"""Exact evidence: what a rational quantizer is said to do, checked with integers and fractions alone.
 
-A certificate holds the rational law itself and recomputes, in exact arithmetic and with nothing of any solver,
+A certificate holds the problem, the rational law itself and multipliers, and recomputes from them, with nothing of any solver,
 
-- every row sums to 1 and is non-negative;
-- :math:`|\sum_i B_i p(x, i) - x| \le b` at both ends of every segment, hence everywhere (b = 0: unbiased);
-- :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, with ρ a proved rational lower bound of
-  :math:`e^{\varepsilon}`.
-
-Since p is affine between knots, the ends of the segments are all there is to check.
+- *privacy*: :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, ρ a proved rational lower bound of
+  :math:`e^{\varepsilon}`;
+- *bias*: :math:`|\sum_i B_i p(x, i) - x| \le b` at both ends of every segment (b = 0: unbiased), rows that sum to 1 and are
+  non-negative. Since p is affine between knots, the ends of the segments are all there is to check;
+- *value*: the expected (or worst-case) loss of the law is at most what is stated (`exact_loss`);
+- *lower bound*: no mechanism does better than what is stated (`dual_pieces`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from operator import mul
@@ -23,19 +23,33 @@ from typing import Any
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, Certificate, check_table
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.rounding import round_down
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.problem.checks import non_negative, positive, settle
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.enclosures import Moments
+from mechdesign.quantizers.common.exact_loss import expected_upper, worst_upper
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["QuantizerCertificate"]
 
+# What floats may have lost in a value or bound before it is stated.
+_MARGIN = 5e-13
+# From this ε on, ρ multiplies the rounding of the floats' bound by so much that the exact one is stated.
+_WIDE = 7.0
+# Agreement asked of what is computed again in floats.
+_FLOATS = 1e-9
+
 
 @serializable("certificate")
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QuantizerCertificate(Certificate):
-    """Exact proof that a rational quantizer is ε-LDP and unbiased.
+    """Exact proof that a rational quantizer is ε-LDP and unbiased, and of its value and a lower bound where stated.
 
     Parameters
     ----------
@@ -45,10 +59,15 @@ class QuantizerCertificate(Certificate):
         The budget, a double taken at face value.
     max_bias : float
         The allowed bias.
+    prior, loss, objective, max_mse : optional
+        What is minimised: the expected loss ("mean"), or the worst-case one ("worst"), maybe under a cap.
+    value, lower_bound : float, optional
+        What the law achieves at most, and what every mechanism loses at least.
+    duals : DualPieces, optional
+        Multipliers that prove the lower bound.
 
     Examples
     --------
-    >>> from mechdesign.quantizers.mechanism.quantizer import Quantizer
     >>> mechanism = Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified()
     >>> QuantizerCertificate(mechanism.law, 2.0).verify()
     True
@@ -59,11 +78,52 @@ class QuantizerCertificate(Certificate):
     law: ExactLaw
     epsilon: float
     max_bias: float = 0.0
+    prior: Prior | None = None
+    loss: Loss | None = None
+    objective: str = "mean"
+    max_mse: float | None = None
+    value: float | None = None
+    lower_bound: float | None = None
+    duals: DualPieces | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, ExactLaw):
+            raise DesignError.of("law", self.law, "must be an exact law, that of a certified quantizer")
+        settle(
+            self, epsilon=positive("epsilon", self.epsilon), max_bias=non_negative("max_bias", self.max_bias)
+        )
+
+    @classmethod
+    def of(
+        cls,
+        design: Any,
+        law: ExactLaw,
+        value: float,
+        lower_bound: float | None = None,
+        duals: DualPieces | None = None,
+    ) -> QuantizerCertificate:
+        """State a design's problem, and a value and lower bound that floats computed, to the safe side of them."""
+        margin = _MARGIN * abs(value)
+        stated = cls(
+            law,
+            design.privacy.epsilon,
+            getattr(design, "max_bias", 0.0),
+            design.prior,
+            design.loss,
+            getattr(design, "objective", "mean"),
+            getattr(design, "max_mse", None),
+            value + margin,
+            None if lower_bound is None else lower_bound - margin,
+            duals,
+        )
+        if duals is None or lower_bound is None or stated.epsilon < _WIDE:
+            return stated
+        return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
 
     @property
     def rho(self) -> Fraction:
-        """A rational lower bound of e^ε, proved by its Taylor series."""
-        return exp_lower(self.epsilon)
+        """A rational lower bound of e^ε, proved by its Taylor series; e^700 is one for every larger ε."""
+        return exp_lower(min(self.epsilon, 700.0))
 
     @property
     def ratio(self) -> Fraction:
@@ -80,14 +140,35 @@ class QuantizerCertificate(Certificate):
 
     @property
     def statement(self) -> Mapping[str, Any]:
-        """Budget (ε, and ρ ≤ e^ε), allowed bias, input range and outputs, all rational."""
+        """Budget (ε, and ρ ≤ e^ε), allowed bias, inputs, outputs and cost, all rational; value and bound if stated."""
         ends = self.law.knots[0], self.law.knots[-1]
-        budget = {"epsilon": Fraction(self.epsilon), "rho": self.rho, "max_bias": Fraction(self.max_bias)}
-        return {**budget, "input_range": ends, "bins": self.law.bins}
+        stated: dict[str, Any] = {
+            "epsilon": Fraction(self.epsilon),
+            "rho": self.rho,
+            "max_bias": Fraction(self.max_bias),
+        }
+        stated |= {"input_range": ends, "bins": self.law.bins}
+        if self.prior is not None:
+            costs = {"prior": self.prior, "loss": self.loss, "objective": self.objective}
+            stated |= {**costs, "max_mse": self.max_mse}
+        claims = {"value": self.value, "lower_bound": self.lower_bound}
+        return {**stated, **{name: Fraction(v) for name, v in claims.items() if v is not None}}
 
     def checks(self) -> pd.DataFrame:
-        """The law's order, rows, mean and privacy, each with its worst exact margin (as a double)."""
-        law, rho = self.law, self.rho
+        """Claim by claim, each with its worst exact margin (as a double)."""
+        return check_table([*self._law_checks(), *self._value_checks(), *self._bound_checks()])
+
+    def verify(self) -> bool:
+        """Whether every claim holds."""
+        parts = self._law_checks(), self._value_checks(), self._bound_checks()
+        return all(holds for part in parts for *_, holds in part)
+
+    def lawful(self) -> bool:
+        """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
+        return all(holds for *_, holds in self._law_checks())
+
+    def _law_checks(self) -> Iterator[Check]:
+        law = self.law
         unit = math.lcm(*(b.denominator for b in law.bins))
         bins = [int(b * unit) for b in law.bins]
         least = total = bias = Fraction(0)
@@ -95,17 +176,76 @@ class QuantizerCertificate(Certificate):
             total = max(total, abs(Fraction(sum(weights), common) - 1))
             least = min(least, Fraction(min(weights), common))
             bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
-        privacy = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
         ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
         slack = Fraction(self.max_bias) - bias
-        found = [
-            ("knots and outputs increase", Fraction(0), ordered),
-            ("rows sum to 1", -total, total == 0),
-            ("no probability is negative", least, least == 0),
-            (f"bias at most {self.max_bias!r}", slack, slack >= 0),
-            (f"privacy loss at most {self.epsilon!r}", privacy, privacy >= 0),
-        ]
-        return check_table([(claim, PROVED, round_down(margin), holds) for claim, margin, holds in found])
+        yield "knots and outputs increase", PROVED, 0.0, ordered
+        yield "rows sum to 1", PROVED, round_down(-total), total == 0
+        yield "no probability is negative", PROVED, round_down(least), least == 0
+        yield f"bias at most {self.max_bias!r}", PROVED, round_down(slack), slack >= 0
+        yield self._privacy_check()
+
+    def _privacy_check(self) -> Check:
+        slack = min(self.rho * low - high for low, high in zip(*ExactLaw.extremes(self.law)))
+        return f"privacy loss at most {self.epsilon!r}", PROVED, round_down(slack), slack >= 0
+
+    def _value_checks(self) -> Iterator[Check]:
+        if self.value is None or self.loss is None:
+            return
+        claim = f"{'worst-case' if self.objective == 'worst' else 'expected'} loss at most {self.value!r}"
+        if isinstance(self.loss.function, UnavailableCallable):
+            yield claim, CLAIMED, math.nan, math.isfinite(self.value)
+        elif self.loss.polynomial:
+            yield self._at_most(claim, self.loss, self.value, self.objective)
+        else:
+            mechanism = Quantizer.of_law(self.law)
+            worst = self.objective == "worst"
+            found = (
+                mechanism.worst_case_loss(self.loss)[0]
+                if worst
+                else mechanism.expected_loss(self.prior, self.loss)
+            )
+            yield claim, RECOMPUTED, self.value - found, abs(self.value - found) <= _FLOATS * abs(found)
+        if self.max_mse is not None:
+            claim = f"mean squared error at most {self.max_mse!r}"
+            yield self._at_most(claim, Loss(squared=1.0), self.max_mse, "mean")
+
+    def _at_most(self, claim: str, loss: Loss, stated: float, objective: str) -> Check:
+        if objective == "worst":
+            margin, how, tolerance = Fraction(stated) - worst_upper(self.law, loss), PROVED, 0.0
+        else:
+            moments = Moments(Prior.of(self.prior))
+            margin = Fraction(stated) - expected_upper(self.law, moments, loss)
+            how, tolerance = (PROVED, 0.0) if moments.proved else (RECOMPUTED, _FLOATS * abs(stated))
+        return claim, how, round_down(margin), margin >= -tolerance
+
+    def _bound_checks(self) -> Iterator[Check]:
+        if self.lower_bound is None:
+            return
+        claim = f"every mechanism loses at least {self.lower_bound!r}"
+        if self.duals is None or self.loss is None or not self.loss.polynomial:
+            yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
+            return
+        if not self.duals.sound(len(self.law.bins), worst=self.objective == "worst"):
+            yield claim, PROVED, -math.inf, False
+            return
+        margin = self.proved_bound() - Fraction(self.lower_bound)
+        exact = self.objective == "worst" or Moments(Prior.of(self.prior)).proved
+        tolerance = 0.0 if exact else _FLOATS * abs(self.lower_bound)
+        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
+
+    def proved_bound(self) -> Fraction:
+        """The lower bound that the multipliers prove, in exact arithmetic."""
+        if self.duals is None or self.loss is None:
+            raise DesignError("duals: this certificate has no multipliers to prove a lower bound with")
+        return self.duals.lower_bound(
+            self.law.bins,
+            (self.law.knots[0], self.law.knots[-1]),
+            self.epsilon,
+            self.loss,
+            max_bias=self.max_bias,
+            moments=None if self.objective == "worst" else Moments(Prior.of(self.prior)),
+            max_mse=self.max_mse,
+        )
 
     def summary(self) -> str:
         """One line for reports."""

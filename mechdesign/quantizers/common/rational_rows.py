@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
 from mechdesign.typing import Array
 
-__all__ = ["certified_table", "excess_loss", "rational_row", "rational_table", "tightened"]
+__all__ = ["certified_law", "excess_loss", "rational_row", "rational_table", "tightened"]
 
 _UNIT = 1 << 80
 
@@ -69,10 +68,10 @@ def excess_loss(law: ExactLaw, epsilon: float) -> float:
     ratio = law.ratio()
     if ratio is None or min(low) < 0:
         return math.inf
-    rho = exp_lower(epsilon)
+    rho = exp_lower(min(epsilon, 700.0))
     relative = ratio / rho
     if relative > Fraction(11, 10) or relative < Fraction(9, 10):
-        return math.log(relative)
+        return math.log(relative.numerator) - math.log(relative.denominator)
     over = math.log1p(float(relative - 1))
     return max(over, math.ulp(0.0)) if relative > 1 else min(over, 0.0)
 
@@ -131,13 +130,10 @@ def tightened(
     )
 
 
-def certified_table(
-    bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float
-) -> QuantizerCertificate:
-    """Certify the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
-    law = tightened(
+def certified_law(bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float) -> RationalTable:
+    """Return the exact law of the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
+    return tightened(
         lambda budget: rational_table(bins, knots, solve(budget)),
         lambda law: excess_loss(law, epsilon),
         epsilon,
     )
-    return QuantizerCertificate(law, epsilon)

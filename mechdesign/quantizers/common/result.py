@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ class QuantizerResult(Result):
         By how much certification raised the value, relative to it.
     """
 
+    certificate: QuantizerCertificate | None = None
     model_audit: pd.DataFrame | None = None
     rise: float = 0.0
 
@@ -47,11 +47,14 @@ class QuantizerResult(Result):
         """Exact privacy loss of the mechanism, rounded up."""
         return self.mechanism.privacy_loss()
 
+    def recomputed(self) -> float:
+        return self.mechanism.expected_loss(self.design.prior, self.design.loss)
+
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate."""
-        if self.certificate is None:
-            return QuantizerCertificate(self.mechanism.certified().law, self.design.privacy.epsilon)
-        return self.certificate
+        return self.certificate or QuantizerCertificate(
+            self.mechanism.certified().law, self.design.privacy.epsilon
+        )
 
     def to_opendp(self) -> Any:
         """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
@@ -76,7 +79,7 @@ class QuantizerResult(Result):
         certified = self.certificate is not None and self.certificate.verify()
         words = "certified in exact arithmetic" if certified else "computed in floats, rounded up"
         lines = [f"exact loss: {loss!r} {'<=' if loss <= budget else '> OVER'} budget {budget!r} ({words})"]
-        if certified and self.certificate is not None:
+        if self.certificate is not None and certified:
             rho, ratio = self.certificate.rho, self.certificate.ratio
             lines.append(f"privacy slack: {float(1 - ratio / rho):.2g} of e^eps, unbiased exactly")
             if math.isfinite(self.rise) and self.rise != 0:
@@ -87,8 +90,3 @@ class QuantizerResult(Result):
             f"worst slack: {worst['slack']:.2g} ({worst['family']}, {worst['index']}) of {len(table)} audited constraints"
         )
         return lines
-
-
-def exceeds(ratio: Fraction | None, rho: Fraction) -> bool:
-    """Whether an exact loss ratio is over the budget."""
-    return ratio is None or ratio > rho

@@ -15,6 +15,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.exact import exp_lower
@@ -34,31 +35,34 @@ def is_exact(mechanism: Quantizer) -> bool:
 
 def quantizer_slack(mechanism: Quantizer, epsilon: float, *, max_bias: float = 0.0) -> pd.DataFrame:
     """Return the audit table of a quantizer: family, index, lhs, rhs, slack, dual, active."""
-    law = mechanism.law if is_exact(mechanism) else None
-    number: Any = float if law is None else Fraction
-    rho: Any = math.exp(epsilon) if law is None else exp_lower(epsilon)
-    bins: Any = mechanism.bins.tolist() if law is None else law.bins
-    limits: list[tuple[str, Any, list[Any]]] = []
-    for n, probabilities in enumerate(mechanism.rows.tolist()):
-        k, end = divmod(n, 2)
-        x = float(mechanism.knots[k + end])
-        label = f"x={x:g}{'-' if end else '+'}"
-        limits.append(
-            (label, x, probabilities) if law is None else (label, law.knots[k + end], law.row(k, end))
+    law, rows = mechanism.law, mechanism.rows
+    places = np.arange(1, len(rows) + 1) // 2  # the knot at which each row is a limit
+    x, bins = mechanism.knots[places], mechanism.bins
+    rho: Any = math.exp(min(epsilon, 700.0))
+    allowed: Any = max_bias
+    labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
+    exact = is_exact(mechanism)
+    if law is not None and exact:
+        rows = np.array([law.row(*divmod(n, 2)) for n in range(len(rows))])
+        x, bins = np.array(law.knots)[places], np.array(law.bins)
+        rho, allowed = exp_lower(min(epsilon, 700.0)), Fraction(max_bias)
+    total, mean, top = rows.sum(axis=1), rows @ bins, rho * rows.min(axis=0) + 0 * rows
+    bias = allowed - abs(mean - x)
+    each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]
+    families = [
+        ("normalisation", labels, total, 1 + 0 * total, -abs(total - 1), True),
+        ("unbiased", labels, mean, x, bias, (max_bias == 0) | (bias <= _ACTIVE)),
+        ("privacy", each, rows, top, top - rows, None),
+        ("non-negativity", each, rows, 0 * rows, rows, None),
+    ]
+    parts = []
+    for family, index, lhs, rhs, slack, active in families:
+        part = pd.DataFrame({"family": family, "index": index})
+        part["lhs"], part["rhs"] = lhs.ravel().astype(float), rhs.ravel().astype(float)
+        part["slack"], part["dual"] = (
+            [round_down(v) for v in slack.ravel()] if exact else slack.ravel(),
+            math.nan,
         )
-    floor = [min(column) for column in zip(*(row for *_, row in limits))]
-    out: list[tuple[str, str, float, float, float, float, bool]] = []
-
-    def add(family: str, index: str, lhs: Any, rhs: Any, slack: Any, active: bool) -> None:
-        out.append((family, index, float(lhs), float(rhs), round_down(slack), math.nan, active))
-
-    for where, x, probabilities in limits:
-        total, mean = sum(probabilities), sum(b * p for b, p in zip(bins, probabilities))
-        slack = number(max_bias) - abs(mean - x)
-        add("normalisation", where, total, 1.0, -abs(total - 1), True)
-        add("unbiased", where, mean, x, slack, max_bias == 0 or slack <= _ACTIVE)
-        for i, p in enumerate(probabilities):
-            slack = rho * floor[i] - p
-            add("privacy", f"{where} i={i + 1}", p, rho * floor[i], slack, slack <= _ACTIVE)
-            add("non-negativity", f"{where} i={i + 1}", p, 0.0, p, p <= _ACTIVE)
-    return pd.DataFrame(out, columns=AUDIT_COLUMNS)
+        part["active"] = part["slack"] <= _ACTIVE if active is None else active
+        parts.append(part[AUDIT_COLUMNS])
+    return pd.concat(parts, ignore_index=True)

@@ -16,14 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, non_negative, settle, whole
 from mechdesign.problem.losses import Loss
@@ -105,11 +107,14 @@ class BiasedQuantizer:
             out[here] = rows
         return out.reshape(*x.shape, len(self.bins))
 
+    def extremes(self) -> tuple[Array, Array]:
+        """Smallest and largest probability of each output over the input range, each (m,)."""
+        ends = np.concatenate([*self._parts([np.array(pair) for pair in pairwise(self._knots)])])
+        return ends.min(axis=0), ends.max(axis=0)
+
     def privacy_loss(self) -> float:
         """Exact ε, rounded up by the rounding error of its sums."""
-        knots = self._knots
-        ends = np.concatenate([*self._parts([knots[k : k + 2] for k in range(len(knots) - 1)])])
-        low, high = ends.min(axis=0), ends.max(axis=0)
+        low, high = self.extremes()
         reachable = high > 0
         if np.any(low[reachable] == 0):
             return math.inf
@@ -117,13 +122,48 @@ class BiasedQuantizer:
         slack = 4 * terms * np.finfo(float).eps * (1 + 4 * self.beta * np.abs(self.bins).max())
         return float(np.log(high[reachable] / low[reachable]).max() + slack)
 
+    def proved_loss(self) -> float:
+        r"""An upper bound of ε proved in integers: every logistic function enclosed through rational exponentials.
+
+        With :math:`u_i = e^{-\beta B_i}` and :math:`v = e^{2 \beta x}`, the lower bin of a pair has probability
+        :math:`1/(1 + u_l u_r v)`; each factor is enclosed to 240 bits.
+        """
+        law, beta = self.selection.exact(self.input_range), Fraction(self.beta)
+        unit = 1 << 256
+
+        def enclosed(power: Fraction) -> tuple[int, int]:
+            return math.floor(exp_lower(power) * unit), math.ceil(exp_upper(power) * unit)
+
+        factors = [enclosed(-beta * b) for b in law.bins]
+        m, low, high = len(factors), [unit**4] * len(factors), [0] * len(factors)
+        for knot, following in pairwise(law.knots):
+            j = min(sum(b <= knot for b in law.bins), m - 1)
+            left, right = law.left[j - 1], law.right[m - j - 1][::-1]
+            for x in (knot, following):
+                p = [[0] * m, [0] * m]
+                for end, v in enumerate(reversed(enclosed(2 * beta * x))):
+                    for l, r in product(range(j), range(j, m)):
+                        pair = left[l] * right[r - j]
+                        # The larger power makes the lower bin's share smaller: the ends cross over.
+                        odds = factors[l][1 - end] * factors[r][1 - end] * v
+                        share = (unit**4 // (unit**3 + odds)) + end
+                        p[end][l] += pair * share
+                        p[1 - end][r] += pair * (unit - share)
+                weight = (unit << 200) // (sum(left) * sum(right))
+                low = [min(a, b * weight) for a, b in zip(low, p[0])]
+                high = [max(a, b * (weight + 1)) for a, b in zip(high, p[1])]
+        pairs = [(a, b) for a, b in zip(low, high) if b]
+        if any(a <= 0 for a, _ in pairs):
+            return math.inf
+        return log_upper(max(Fraction(b, a) for a, b in pairs))
+
     def bias(self, x: Any) -> Array:
         """E M(x) − x."""
         return self.probabilities(x) @ self.bins - np.asarray(x, dtype=float)
 
     def max_bias(self, points: int = 2001) -> float:
         """Largest |bias| over a fine grid and both sides of every bin."""
-        count = max(3, whole("points", points, 1) // (len(self._knots) - 1))
+        count = max(3, whole("points", points, 1, 10**6) // (len(self._knots) - 1))
         inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
         return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 

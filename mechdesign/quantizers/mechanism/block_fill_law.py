@@ -106,7 +106,7 @@ class BlockFillLaw(ExactLaw):
         return self._unit - sum(self._floors)
 
     @cached_property
-    def knots(self) -> tuple[Fraction, ...]:
+    def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
         return tuple(Fraction(x, self._unit * self._scale) for x, *_ in self._places)
 
     @cached_property

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from mechdesign.plotting import COLOURS, figure
+from mechdesign.problem.checks import array
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["bars", "panels"]
 
@@ -16,7 +19,7 @@ __all__ = ["bars", "panels"]
 def bars(table: PiecewiseTable, x: Any, *, width: int) -> str:
     """Text bars of the output probabilities, a block an input; the longest bar has `width` characters."""
     lines = []
-    for value in np.atleast_1d(np.asarray(x, dtype=float)):
+    for value in array("x", x, ndim=None).ravel():
         row = table.probabilities(value)
         lines.append(f"x = {value:g}")
         scale = width / max(row.max(), 0.3)
@@ -26,7 +29,7 @@ def bars(table: PiecewiseTable, x: Any, *, width: int) -> str:
 
 def panels(table: PiecewiseTable, x: Any, **options: Any) -> Figure:
     """Bar charts of the output probabilities, a panel an input."""
-    values = np.atleast_1d(np.asarray(x, dtype=float))
+    values = array("x", x, ndim=None).ravel()
     fig, axes = figure(
         1, len(values), width=3.2 * len(values), height=2.6, squeeze=False, sharey=True, **options
     )

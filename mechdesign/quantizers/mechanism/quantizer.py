@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper
@@ -32,6 +33,9 @@ from mechdesign.quantizers.mechanism.selection import (
 )
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Quantizer"]
 
@@ -67,6 +71,28 @@ class Quantizer(PiecewiseTable):
 
     selection: Selection | None = None
     law: ExactLaw | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, kind in (("selection", Selection), ("law", ExactLaw)):
+            if not isinstance(value := getattr(self, name), (kind, type(None))):
+                raise DesignError.of(name, value, f"must be a {kind.__name__}")
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
+        """Rebuild what a file holds; its tables must be those of its exact law, and the law that of its selection."""
+        made = cls(**fields)
+        if made.law is not None:
+            exact = cls.of_law(made.law)
+            tables = (
+                np.array_equal(getattr(made, f.name), getattr(exact, f.name))
+                for f in fields_of(PiecewiseTable)
+            )
+            if not all(tables):
+                raise DesignError("the tables of the quantizer are not those of its exact law")
+            if made.selection is not None and made.selection.exact(made.input_range) != made.law:
+                raise DesignError("the selection of the quantizer is not that of its exact law")
+        return made
 
     # -- constructors ---------------------------------------------------------------------------------
 
@@ -112,7 +138,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
-        bins, knots = ([float(v) for v in values] for values in (law.bins, law.knots))
+        bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 
     def certified(self) -> Quantizer:
@@ -224,11 +250,26 @@ class Quantizer(PiecewiseTable):
         prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         loss : "absolute", "squared", dict of weights, or callable
         """
-        return error_curve.mean(self, Prior.of(prior, self.input_range), Loss.of(loss))
+        table, centre = self._about_zero
+        law = Prior.of(prior, self.input_range)
+        return error_curve.mean(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
     def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
-        return error_curve.largest(self, Loss.of(loss))
+        table, centre = self._about_zero
+        value, where = error_curve.largest(table, Loss.of(loss))
+        return value, where + centre
+
+    @cached_property
+    def _about_zero(self) -> tuple[PiecewiseTable, float]:
+        """The table, moved about zero where knots and moments would lose their digits; and where its centre was."""
+        lower, upper = self.input_range
+        centre = lower / 2 + upper / 2
+        if abs(centre) <= 2 * (upper - lower):
+            return self, 0.0
+        values = (self.bins, self.knots) if self.law is None else (self.law.bins, self.law.knots)
+        bins, knots = (np.array([float(Fraction(v) - Fraction(centre)) for v in part]) for part in values)
+        return PiecewiseTable(bins, knots, self.starts, self.ends), centre
 
     # -- pictures -------------------------------------------------------------------------------------
 
@@ -244,7 +285,7 @@ class Quantizer(PiecewiseTable):
                1  0.2917 ########
                2  0.2083 ######
         """
-        return pictures.bars(self, x, width=whole("width", width, 1))
+        return pictures.bars(self, x, width=whole("width", width, 1, 1000))
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""

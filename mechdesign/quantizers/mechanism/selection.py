@@ -170,6 +170,7 @@ def _family(name: str, given: Any, m: int) -> Array:
     if np.any(np.abs(sums - 1) > 1e-6):
         k = int(np.argmax(np.abs(sums - 1)))
         raise DesignError(f"{name}[{k}] sums to {sums[k]:.9g}: every row must sum to 1")
-    table /= sums[:, None]
+    # Rows that sum to one but for rounding stay as they are: what was divided once is not divided again.
+    table /= np.where(np.abs(sums - 1) <= 4e-16 * m, 1.0, sums)[:, None]
     table.setflags(write=False)
     return table

@@ -83,7 +83,7 @@ class VectorQuantizer:
         squared = one_of("metric", metric, ("absolute", "squared")) == "squared"
         steps = math.sqrt(self.dimension) if squared else self.dimension
         distance = non_negative("diameter", diameter) + 2 * non_negative("spacing", spacing) * steps
-        return non_negative("epsilon", epsilon) * (distance**2 if squared else distance)
+        return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
 
     def _scaled(self, x: Any) -> Any:
         x = x if is_tensor(x) else array("x", x, ndim=None, empty=True)

@@ -6,7 +6,7 @@ For rows interpolated linearly between knots this is *equivalent* to
 .. math:: |P_{k+1,i} - P_{k,i}| \le \varepsilon (x_{k+1} - x_k) \min(P_{k,i}, P_{k+1,i}),
 
 as an affine function is steepest, relative to itself, where it is smallest. The linear program over the rows gives
-a mechanism that is private everywhere; `metric_quantizer_bound` gives a bound for all mechanisms.
+a mechanism that is private everywhere; `program` gives a bound for all mechanisms.
 
 **On a fixed input grid**, any metric, for all pairs of grid points; and (ε, δ)-privacy, with slacks
 :math:`S_{kl,i} \ge P_{k,i} - e^\varepsilon P_{l,i}`, :math:`\sum_i S_{kl,i} \le \delta`. Inputs off the grid are first
@@ -19,37 +19,43 @@ Lemma 6): see `MetricQuantizerResult.vector_epsilon`.
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import increasing, interval, one_of, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.quantizers.common.rational_rows import rational_table, tightened
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.lower_bound import continuum_bound, grid_bound
-from mechdesign.quantizers.metric.result import MetricQuantizerResult, repair
-from mechdesign.quantizers.optimal.model import hat_costs
-
-if TYPE_CHECKING:
-    from mechdesign.solvers.base import Model
+from mechdesign.quantizers.metric.certificate import MetricCertificate
+from mechdesign.quantizers.metric.notion import PairwisePrivacy
+from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.result import MetricQuantizerResult
+from mechdesign.solvers import CompiledLP, Model, Solution, proved_bound
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array
 
 __all__ = ["MetricQuantizer"]
 
-Array = npt.NDArray[Any]
-_SHRINKS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+_COUNTS = (65, 129, 257, 513, 1025)
+_SHRINK = (
+    1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
+)
 
 
 @serializable("metric-quantizer")
 @dataclass(frozen=True)
-class MetricQuantizer:
+class MetricQuantizer(Design):
     r"""The best unbiased quantizer under metric, or approximate, local privacy.
 
     Parameters
@@ -85,225 +91,182 @@ class MetricQuantizer:
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, (MetricDP, ApproximateDP, PureDP)):
-            raise DesignError.of(
-                "privacy", self.privacy, "must be md.MetricDP, md.ApproximateDP or md.PureDP"
-            )
-        if self.objective not in ("mean", "worst"):
-            raise DesignError.of("objective", self.objective, 'must be "mean" or "worst"')
+            allowed = "must be md.MetricDP, md.ApproximateDP or md.PureDP"
+            raise DesignError.of("privacy", self.privacy, allowed)
+        one_of("objective", self.objective, ("mean", "worst"))
         bins = mirrored_bins(check_bins(self.bins))
-        object.__setattr__(self, "bins", tuple(bins.tolist()))
         prior = Prior.of(self.prior)
-        if self.inputs is None:
-            if not (isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"):
-                why = (
-                    "on a continuum the squared metric forces a constant mechanism"
-                    if isinstance(self.privacy, MetricDP)
-                    else "this notion is solved on a fixed input grid"
-                )
-                raise DesignError.of("inputs", None, f"must be a grid of inputs: {why}")
-            given = prior.support if self.input_range is None else self.input_range
-        else:
-            grid = np.asarray(self.inputs, dtype=float)
-            if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)) or np.any(np.diff(grid) <= 0):
+        given = None if self.input_range is None else interval("input_range", self.input_range)
+        if self.inputs is not None:
+            grid = increasing("inputs", self.inputs)
+            ends = float(grid[0]), float(grid[-1])
+            if given not in (None, ends):
                 raise DesignError.of(
-                    "inputs", self.inputs, "must be at least two finite, strictly increasing numbers"
+                    "input_range", given, f"must equal the grid's ends {ends} or be left out"
                 )
-            object.__setattr__(self, "inputs", tuple(grid.tolist()))
-            given = (grid[0], grid[-1])
-            if self.input_range is not None and tuple(map(float, self.input_range)) != tuple(given):
-                raise DesignError.of(
-                    "input_range", self.input_range, f"must equal the grid's ends {given} or be left out"
-                )
-        lower, upper = check_range(given, bins)
-        object.__setattr__(self, "input_range", (lower, upper))
-        object.__setattr__(self, "prior", Prior.of(prior, (lower, upper)))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
-        self.loss.check_convex(bins, lower, upper)
+            given = ends
+            settle(self, inputs=tuple(grid.tolist()))
+        elif not (isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"):
+            metric = isinstance(self.privacy, MetricDP)
+            why = "this notion is solved on a fixed input grid"
+            if metric:
+                why = "on a continuum the squared metric forces a constant mechanism"
+            raise DesignError.of("inputs", None, f"must be a grid of inputs: {why}")
+        reach = check_range(given or prior.support, bins)
+        settle(self, bins=tuple(bins.tolist()), input_range=reach, prior=Prior.of(prior, reach))
+        settle(self, loss=Loss.of(self.loss))
+        self.loss.check_convex(bins, *reach)
 
     @property
     def continuum(self) -> bool:
         """Whether privacy is asked for between all inputs of the range, not only those of a grid."""
         return self.inputs is None
 
+    @property
+    def notion(self) -> PairwisePrivacy:
+        """Which rows are compared, and by how much they may differ."""
+        return PairwisePrivacy(self.privacy, self.continuum)
+
     def knots(self, count: int = 129) -> Array:
         """The grid, or `count` equally spaced knots."""
         if self.inputs is not None:
             return np.array(self.inputs)
         lower, upper = self.input_range
-        return np.linspace(lower, upper, count)
+        return np.linspace(lower, upper, whole("knots", count, 2))
 
-    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Any, Any, Array]:
-        """Pairs (k, l) and the largest allowed P_k/P_l, for ε smaller by `shrink` relative."""
-        epsilon = self.privacy.epsilon * (1 - shrink)
-        K = len(knots)
-        if isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute":
-            k = np.arange(K - 1)
-            step = epsilon * np.diff(knots)
-            # Chains of neighbours imply all other pairs; between knots the interpolation needs 1 + εh.
-            ratio = 1.0 + step if self.continuum else np.exp(step)
-            return np.append(k, k + 1), np.append(k + 1, k), np.append(ratio, ratio)
-        k, l = (v.ravel() for v in np.meshgrid(np.arange(K), np.arange(K), indexing="ij"))
-        off = k != l
-        k, l = k[off], l[off]
-        if isinstance(self.privacy, MetricDP):
-            distance = np.asarray(self.privacy.distance(knots[k], knots[l]), dtype=float)
-            if distance.shape != k.shape or not np.all(np.isfinite(distance)) or np.any(distance < 0):
-                raise DesignError.of(
-                    "metric", self.privacy.metric, "must be vectorised, finite and non-negative on the inputs"
-                )
-            return k, l, np.exp(epsilon * distance)
-        return k, l, np.full(len(k), math.exp(epsilon))
+    # -- model ----------------------------------------------------------------------------------------
 
-    def model(self, count: int = 129, *, shrink: float = 0.0) -> Model:
+    def model(self, *, knots: int = 129, **options: Any) -> Model:
         """Declare the linear program over the rows in CVXPY.
 
-        Families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case".
+        Families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case"; the parameters
+        "ratio" and "delta" are the budget.
         """
-        import cvxpy as cp
+        refuse_unknown(options, "model() takes knots")
+        return row_model(*self._question(self.knots(knots)))
 
-        from mechdesign.solvers.base import Model
+    def _question(self, knots: Array) -> tuple[Array, Array, PairwisePrivacy, Prior, Loss, str]:
+        return np.array(self.bins), knots, self.notion, self.prior, self.loss, self.objective
 
-        bins, knots = np.array(self.bins), self.knots(count)
-        K, m = len(knots), len(bins)
-        P = cp.Variable((K, m), nonneg=True, name="P")
-        families: dict[str, Any] = {
-            "normalisation": cp.sum(P, axis=1) == 1,
-            "unbiased": P @ bins == knots,
-        }
-        variables = {"P": P}
-        if isinstance(self.privacy, PureDP):
-            a = cp.Variable((1, m), nonneg=True, name="a")
-            variables["a"] = a
-            floors = np.ones((K, 1)) @ a
-            rho = math.exp(self.privacy.epsilon * (1 - shrink))
-            families["privacy"] = [floors <= P, rho * floors >= P]
-        else:
-            k, l, ratio = self.ratios(knots, shrink)
-            excess = P[k] - cp.multiply(ratio[:, None], P[l])
-            if isinstance(self.privacy, ApproximateDP) and self.privacy.delta > 0:
-                S = cp.Variable((len(k), m), nonneg=True, name="S")
-                variables["S"] = S
-                families["privacy"] = excess <= S
-                families["slack"] = cp.sum(S, axis=1) <= self.privacy.delta * (1 - shrink)
-            else:
-                families["privacy"] = excess <= 0
-        if self.objective == "worst":
-            z = cp.Variable(name="worst")
-            variables["worst"] = z
-            at_knots = self.loss(bins - knots[:, None])
-            families["worst case"] = z >= cp.sum(cp.multiply(at_knots, P), axis=1)
-            target: Any = z
-        else:
-            costs, constant = hat_costs(bins, knots, self.prior, self.loss)
-            target = cp.sum(cp.multiply(costs, P)) + constant
-        constraints: list[cp.Constraint] = []
-        for family in families.values():
-            constraints += family if isinstance(family, list) else [family]
-        return Model(cp.Problem(cp.Minimize(target), constraints), variables, families)
+    # -- solve ----------------------------------------------------------------------------------------
 
     def solve(
-        self, gap: float = 1e-2, solver: str | None = None, *, knots: int | None = None
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        knots: int | None = None,
+        **options: Any,
     ) -> MetricQuantizerResult:
         """Solve, repair to exact privacy, and bound.
 
         Parameters
         ----------
-        gap : float
-            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is at most this.
         solver : str, optional
             A backend of `mechdesign.solvers`.
+        gap : float, optional
+            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is at most this (1e-2).
+        certify : bool
+            Return a rational mechanism proved private and unbiased (default), or the repaired floats.
+        time_limit : float, optional
+            Seconds; the result with the most knots by then.
         knots : int, optional
             A fixed number of knots instead.
+        **options
+            The backend's own.
 
         Raises
         ------
         InfeasibleError
             No unbiased mechanism with these outputs is that private.
         """
-        if not (isinstance(gap, (int, float)) and gap > 0):
-            raise DesignError.of("gap", gap, "must be a positive number")
-        started = time.perf_counter()
-        if not self.continuum:
-            return self._solve_at(len(self.knots()), solver, started)
-        count = knots or 65
-        while True:
-            result = self._solve_at(count, solver, started)
-            if knots or result.gap is None or result.gap <= gap or count >= 1025:
-                break
-            count = 2 * count - 1
-        if result.gap is not None and result.gap > gap and not knots:
-            return result.noted(f"gap {gap:g} was asked for; {result.gap:.2g} is what {count} knots proved")
-        return result
-
-    def _solve_at(self, count: int, solver: str | None, started: float) -> MetricQuantizerResult:
-        from mechdesign import solvers
-
-        knots = self.knots(count)
-        bins = np.array(self.bins)
-        answer, repaired = None, None
-        for shrink in _SHRINKS:
+        wanted, deadline = wanted_gap(gap, 1e-2), Deadline(time_limit)
+        counts = (
+            [whole("knots", knots, 2)]
+            if knots is not None
+            else _COUNTS
+            if self.continuum
+            else [len(self.knots())]
+        )
+        best: MetricQuantizerResult | None = None
+        for count in counts:
             try:
-                answer = solvers.solve(self.model(count, shrink=shrink), solver)
+                best = self._at(count, solver, certify, deadline, options)
+            except SolverError:
+                if best is None or not deadline.passed:
+                    raise
+                break
+            if best.gap is None or best.gap <= wanted or deadline.passed:
+                break
+        assert best is not None
+        return best.ended(wanted, limited=deadline.passed, seconds=deadline.elapsed)
+
+    def _at(
+        self, count: int, solver: str | None, certify: bool, deadline: Deadline, options: dict[str, Any]
+    ) -> MetricQuantizerResult:
+        """The result with a given number of knots."""
+        knots, model = self.knots(count), self.model(knots=count)
+        answers: list[Solution] = []
+
+        def solved(epsilon: float) -> RationalTable:
+            set_budget(model, self.notion, knots, epsilon)
+            try:
+                answers.append(solvers.solve(model, solver, deadline=deadline, **options))
             except InfeasibleError:
                 raise self._infeasible() from None
-            repaired = repair(self, knots, np.asarray(answer.primal["P"]))
-            if repaired is not None:
-                break
-        if repaired is None or answer is None:
-            raise SolverError(
-                "no exactly private mechanism came out of the program; try another solver",
-                solver=str(solver),
-                status="inaccurate",
+            rows = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
+            if not self.notion.delta:
+                rows = self.notion.raised(knots, rows, 0.01 * (1 - epsilon / self.privacy.epsilon))
+            return rational_table(self.bins, knots, rows)
+
+        def excess(law: RationalTable) -> float:
+            return (
+                0.0 if MetricCertificate(law, self.privacy.epsilon, notion=self.notion).verify() else math.inf
             )
-        mechanism = Quantizer.interpolated(bins, knots, repaired)
+
+        shrink = 100 * _SHRINK if self.continuum else _SHRINK
+        law = tightened(solved, excess, self.privacy.epsilon, shrink=shrink, attempts=6)
+        mechanism = Quantizer.of_law(law)
         if self.objective == "mean":
             value = mechanism.expected_loss(self.prior, self.loss)
         else:
             value = mechanism.worst_case_loss(self.loss)[0]
+        bound, multipliers = self._bound(knots, model, answers[-1], deadline)
+        bound = None if bound is None else min(bound, value)
+        stated = MetricCertificate.of(self, law, value, bound)
+        note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
         return MetricQuantizerResult(
             design=self,
-            mechanism=mechanism,
-            value=float(value),
-            lower_bound=self._bound(knots, float(value)),
-            solver_report=SolveReport.of(answer, seconds=time.perf_counter() - started),
-            notes=self._notes(),
+            mechanism=mechanism if certify else replace(mechanism, law=None),
+            value=value,
+            lower_bound=bound,
+            solver_report=SolveReport.of(answers[-1]),
+            notes=() if self.continuum else (note,),
+            certificate=replace(stated, notion=self.notion, multipliers=multipliers) if certify else None,
         )
 
-    def _bound(self, knots: Array, value: float) -> float | None:
-        lower, upper = self.input_range
-        bins, epsilon = np.array(self.bins), self.privacy.epsilon
-        if self.continuum and self.objective == "mean":
-            if not self.loss.polynomial:
-                return None
-            cells = min(len(knots) - 1, 256)
-            bound = continuum_bound(bins, epsilon, self.prior, self.loss, lower, upper, cells)
-            return float(min(bound, value))
-        # Finitely many inputs of the range: all the problem on a grid, a relaxation on the continuum.
-        points = np.linspace(lower, upper, min(len(knots), 257)) if self.continuum else knots
-        k, l, ratio = self.ratios(points)
-        if self.continuum:
-            ratio = np.exp(epsilon * np.abs(points[k] - points[l]))
-        costs, constant = self.loss(bins - points[:, None]), 0.0
-        if self.objective == "mean":
-            costs, constant = hat_costs(bins, points, self.prior, self.loss)
-        bound = grid_bound(
-            bins,
-            points,
-            costs,
-            (k, l, ratio),
-            worst=self.objective == "worst",
-            delta=getattr(self.privacy, "delta", 0.0),
-            epsilon=epsilon if isinstance(self.privacy, PureDP) else None,
-        )
-        return float(min(bound + constant - 1e-15 * abs(constant), value))
-
-    def _notes(self) -> tuple[str, ...]:
-        if self.continuum:
-            return ()
-        return ("privacy holds between grid inputs; inputs off the grid are rounded to it at random first",)
+    def _bound(
+        self, knots: Array, model: Model, answer: Solution, deadline: Deadline
+    ) -> tuple[float | None, Array | None]:
+        """A lower bound for every mechanism, interpolated or not, and its multipliers; None where there is none by then."""
+        if self.continuum and self.objective == "mean" and not self.loss.polynomial:
+            return None, None
+        program, box = bounding_program(*self._question(knots))
+        try:
+            if self.continuum:  # any duals prove a bound; an interior point's are the quickest here
+                answer = solvers.solve(program, "clarabel", deadline=deadline)
+                model = program
+            row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(model).row_duals()
+            return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
+        except SolverError:
+            if deadline.passed:
+                return None, None
+            raise
 
     def _infeasible(self) -> InfeasibleError:
-        smallest = self.smallest_epsilon()
+        smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])
         known = "" if smallest is None else f" (the smallest feasible epsilon is {smallest:.9g})"
         return InfeasibleError(
             f"no unbiased mechanism with outputs in [{self.bins[0]:g}, {self.bins[-1]:g}] has "
@@ -311,26 +274,3 @@ class MetricQuantizer:
             "raise epsilon",
             smallest_epsilon=smallest,
         )
-
-    def smallest_epsilon(self) -> float | None:
-        """Smallest ε at which some mechanism is unbiased; None for approximate privacy.
-
-        Splitting every output between the two extreme ones, keeping means, is post-processing; so the mechanism
-        with those two outputs decides, and its probabilities are affine in the input.
-        """
-        first, last = self.bins[0], self.bins[-1]
-        lower, upper = self.input_range
-        if first >= lower or last <= upper:
-            return math.inf
-        if self.continuum:
-            return max(1 / (last - upper), 1 / (lower - first))
-        if isinstance(self.privacy, ApproximateDP) and self.privacy.delta > 0:
-            return None
-        x = self.knots()
-        if not isinstance(self.privacy, MetricDP):
-            return math.log(max((last - lower) / (last - upper), (upper - first) / (lower - first)))
-        k, l, ratio = self.ratios(x)
-        unit = np.log(ratio) / self.privacy.epsilon
-        loss = np.maximum(np.log((x[k] - first) / (x[l] - first)), np.log((last - x[k]) / (last - x[l])))
-        with np.errstate(divide="ignore"):
-            return float(np.max(np.where(loss > 0, loss / unit, 0.0)))

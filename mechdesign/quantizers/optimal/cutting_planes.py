@@ -1,55 +1,89 @@
-r"""Cutting planes over the floors: every convex design, with a proved gap.
+r"""Cutting planes over the floors: every convex design, expected or worst-case, with a proved gap.
 
-F(a) is a sum over groups g of inputs, :math:`F = \sum_g F_g`, and the fill's duals at any floors give a plane
-below each :math:`F_g`,
+The loss of the best mechanism with floors a is a sum of convex functions, :math:`F = \sum_g F_g`, and the fill's
+duals at any floors give planes below each of them,
 
 .. math:: F_g(a) \ge \int_g (\lambda + \mu x - b|\mu|)\,dF + \sum_k a_k \int_g h(c_k)\,dF,
 
-so the linear program "minimise Σθ_g over the planes found so far and a ∈ A" is a lower bound that rises, and
-every a it visits gives a mechanism (Benders 1962; Kelley 1960, one epigraph variable per group). New planes are
-taken at the middle between the program's solution and the best floors, which is steadier than at the solution
+so the linear program
+
+.. math:: \min \sum_g \theta_g \quad\text{subject to}\quad
+          \theta_g \ge \text{constant} + \text{gradient} \cdot a \;\text{(planes found so far)}, \quad a \in A
+
+is a lower bound that rises, and every a it visits gives a mechanism (Benders 1962; Kelley 1960, one epigraph variable
+per group of inputs). The worst case is one group, with a plane for each of the worst inputs (`worst_case`). New planes
+are taken at the middle between the program's solution and the best floors, which is steadier than at the solution
 itself, and at the solution when that stops helping. HiGHS keeps its basis between rounds.
 
-Slower than `floor_newton`, but asks for nothing: it takes bias budgets, floors on the boundary of A, and whatever
-the Newton iteration could not finish.
+Slower than `newton`, but asks for nothing: it takes bias budgets, floors on the boundary of A, many point masses, and
+whatever the Newton iteration could not finish.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
-from mechdesign.errors import SolverError
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
-from mechdesign.quantizers.optimal.newton import FloorSolution, Folding, lower_bound
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
-from mechdesign.typing import Array
+from mechdesign.quantizers.optimal.proof import Chords, Lines, Proof
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.growing import GrowingProgram
+from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["cutting_planes", "planes"]
+__all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes"]
+
+_ROUNDS = 400
+_STALLED = 25
 
 
-def planes(problem: FloorProblem, table: Pieces, edges: Array) -> tuple[Array, Array]:
-    """Constants (G,) and gradients (G, m) of the planes of the groups between `edges`.
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """Planes below the groups' losses, found at some floors.
 
-    Point masses belong to the group they lie in.
+    Attributes
+    ----------
+    value : float
+        The loss of the best mechanism with these floors.
+    group : ndarray (N,)
+    constants, gradients : ndarray (N,) and (N, m)
+    slopes, point_group : ndarray, optional
+        μ at the prior's point masses, and the group that each is in.
+    table, inputs : Pieces and ndarray
+        The fill, and the ends of the groups; of the worst case, the input of each plane.
     """
+
+    value: float
+    group: Indices
+    constants: Array
+    gradients: Array
+    slopes: Array | None = None
+    point_group: Indices | None = None
+    table: Pieces | None = None
+    inputs: Array | None = None
+
+
+def expected_planes(problem: FloorProblem, table: Pieces, edges: Array) -> Planes:
+    """Return the planes of the groups between `edges`; point masses belong to the group they lie in."""
     bins, m, bias = problem.bins, len(problem.bins), problem.bias
     groups = len(edges) - 1
     constants, gradients = np.zeros(groups), np.zeros((groups, m))
-    inside = bins[(bins > problem.lower) & (bins < problem.upper)]
-    cells = np.unique(np.concatenate([table.edges, edges, inside]))
-    middle = (cells[:-1] + cells[1:]) / 2
-    at = table.at(middle)
-    group = np.clip(np.searchsorted(edges, middle, side="right") - 1, 0, groups - 1)
+
+    def owner(x: Array) -> Indices:
+        return np.clip(np.searchsorted(edges, x, side="right") - 1, 0, groups - 1)
+
     if problem.has_density:
-        i, j = table.left[at], table.right[at]
+        cells, at = table.cells(edges)
+        middle = (cells[:-1] + cells[1:]) / 2
         if problem.loss.polynomial:
             passed = np.searchsorted(bins, middle, side="right")
-            moments = problem.moments(cells)
-            constant, lam, mu = problem.pair_integrals(i, j, passed, moments)
+            moments = problem.prior.continuous_moments(cells)
+            constant, lam, mu = problem.pair_integrals(table.left[at], table.right[at], passed, moments)
             sign = np.where(np.arange(m) < passed[:, None], -1.0, 1.0)
             m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
             cost = problem.loss.absolute * sign * (bins * m0 - m1)
@@ -61,170 +95,202 @@ def planes(problem: FloorProblem, table: Pieces, edges: Array) -> tuple[Array, A
         else:
 
             def duals(x: Array) -> Array:
-                piece = table.at(x)
-                lam, mu = problem.slopes(x, table.left[piece], table.right[piece])
-                head = lam + mu * x - bias * np.abs(mu)
-                return np.concatenate([head[:, None], problem.reduced(x, lam, mu)], axis=1)
+                head, reduced, _ = table.duals(problem, x, table.at(x))
+                return np.concatenate([head[:, None], reduced], axis=1)
 
             both = problem.prior.continuous_integrals(duals, cells)
             constant, h = both[:, 0], both[:, 1:]
-        np.add.at(constants, group, constant)
-        np.add.at(gradients, group, h)
+        np.add.at(constants, owner(middle), constant)
+        np.add.at(gradients, owner(middle), h)
     points, weights = problem.atoms
-    if points.size:
-        chunk = max(1, 1_000_000 // m)
-        for first in range(0, len(points), chunk):
-            x, w = points[first : first + chunk], weights[first : first + chunk]
-            piece = table.at(x)
-            lam, mu = problem.slopes(x, table.left[piece], table.right[piece])
-            group = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, groups - 1)
-            np.add.at(constants, group, w * (lam + mu * x - bias * np.abs(mu)))
-            reduced = w[:, None] * problem.reduced(x, lam, mu)
-            # Points are sorted, so groups are runs.
-            runs = np.flatnonzero(np.diff(group, prepend=-1))
-            gradients[group[runs]] += np.add.reduceat(reduced, runs, axis=0)
-    return constants, gradients
+    slopes = np.zeros(len(points))
+    chunk = max(1, 1_000_000 // m)
+    for first in range(0, len(points), chunk):
+        part = slice(first, first + chunk)
+        x, w = points[part], weights[part]
+        head, reduced, slopes[part] = table.duals(problem, x, table.at(x))
+        np.add.at(constants, owner(x), w * head)
+        # Points are sorted, so groups are runs.
+        runs = np.flatnonzero(np.diff(owner(x), prepend=-1))
+        gradients[owner(x)[runs]] += np.add.reduceat(w[:, None] * reduced, runs, axis=0)
+    value = table.expected_loss(problem)
+    return Planes(value, np.arange(groups), constants, gradients, slopes, owner(points), table, edges)
 
 
-class _Master:
-    """The linear program over (a, θ), kept inside HiGHS."""
+class Bundle:
+    """The planes found so far, the linear program over them, and the best floors.
 
-    def __init__(self, folding: Folding, groups: int, floor: float) -> None:
-        from mechdesign.solvers.highs import engine
+    Parameters
+    ----------
+    problem : FloorProblem
+    groups : int
+        Epigraph variables θ.
+    unit : float
+        Loss that counts as 1 in the program.
+    deadline : Deadline
+    """
 
-        self.highs = engine()
-        self.n, self.groups = folding.n, groups
-        inf = highspy.kHighsInf
-        for _ in range(folding.n):
-            self.highs.addVar(0.0, 1.0)
-        for _ in range(groups):
-            self.highs.addVar(floor, inf)
-        self.highs.changeColsCost(groups, np.arange(self.n, self.n + groups, dtype=np.int32), np.ones(groups))
-        index = np.arange(self.n, dtype=np.int32)
-        for row, rhs in zip(folding.C, folding.b):
-            self.highs.addRow(float(rhs), inf, self.n, index, row)
-        self.fixed = len(folding.b)
-        self.index = index
-        self.group: list[int] = []
+    def __init__(self, problem: FloorProblem, groups: int, unit: float, deadline: Deadline) -> None:
+        self.problem, self.folding, self.unit = problem, Folding(problem), unit
+        n = self.folding.n
+        self.program = GrowingProgram(None, what="cutting-plane program", deadline=deadline)
+        self.floors = self.program.add_columns(np.zeros(n), upper=1.0)
+        # Only a callable loss can be negative.
+        self.bounded = problem.loss.polynomial
+        self.heights = self.program.add_columns(np.ones(groups), lower=0.0 if self.bounded else -1e6)
+        self.program.add_rows(self.folding.C, self.floors, lower=self.folding.b)
+        self.group = np.zeros(0, dtype=int)
+        self.constants, self.gradients = np.zeros(0), np.zeros((0, len(problem.bins)))
+        self.source: Indices = np.zeros(0, dtype=int)
+        self.place: Indices = np.zeros(0, dtype=int)
+        self.found: list[Planes] = []
+        self.best, self.value, self.lower_bound = np.zeros(n), math.inf, -math.inf
+        self.multipliers = np.zeros(self.folding.total)
+        self.slopes = np.zeros(len(problem.atoms[0]))
+        self.weights = np.zeros(0)
 
-    def add(self, group: int, constant: float, gradient: Array) -> None:
-        """Add θ_g − G·a ≥ constant."""
-        index = np.append(self.index, self.n + group).astype(np.int32)
-        self.highs.addRow(float(constant), highspy.kHighsInf, self.n + 1, index, np.append(-gradient, 1.0))
-        self.group.append(group)
+    def add(self, floors: Array, found: Planes, theta: Array | None = None) -> None:
+        """Take in the planes found at `floors`; of those, where θ is given, the ones that exceed it."""
+        if found.value < self.value:
+            self.best, self.value = floors, found.value
+        new = np.arange(len(found.group))
+        if theta is not None:
+            height = found.constants + found.gradients @ floors
+            new = np.flatnonzero(height > theta[found.group] + 1e-13 * self.problem.scale)
+        group = found.group[new]
+        table = np.zeros((len(new), len(self.floors) + len(self.heights)))
+        table[:, : len(self.floors)] = -self.folding.fold(found.gradients[new]) / self.unit
+        table[np.arange(len(new)), len(self.floors) + group] = 1.0
+        columns = np.concatenate([self.floors, self.heights])
+        self.program.add_rows(table, columns, lower=found.constants[new] / self.unit)
+        self.group = np.append(self.group, group)
+        self.constants = np.append(self.constants, found.constants[new])
+        self.gradients = np.concatenate([self.gradients, found.gradients[new]])
+        self.source = np.append(self.source, np.full(len(new), len(self.found)))
+        self.place = np.append(self.place, new)
+        self.found.append(found)
 
-    def solve(self) -> tuple[Array, Array, Array, Array]:
-        """Return a, θ, and the multipliers of the fixed rows and of the cuts."""
-        self.highs.run()
-        status = self.highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            self.highs.clearSolver()
-            self.highs.run()
-            status = self.highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            word = self.highs.modelStatusToString(status)
-            raise SolverError(f"the cutting-plane master ended {word}", solver="highs", status=word)
-        solution = self.highs.getSolution()
-        x, dual = np.array(solution.col_value), np.array(solution.row_dual)
-        return x[: self.n], x[self.n :], dual[: self.fixed], dual[self.fixed :]
+    def _slopes(self, weights: Array) -> Array:
+        """μ at the point masses, averaged over the planes as the bound is."""
+        share = np.zeros((len(self.found), len(self.heights)))
+        np.add.at(share, (self.source, self.group), weights)
+        parts = [s[f.point_group] * f.slopes for s, f in zip(share, self.found) if f.slopes is not None]
+        return np.sum(parts, axis=0) if parts else self.slopes
+
+    @property
+    def proof(self) -> Proof:
+        """The planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
+        problem, chords, lines = self.problem, [], []
+        for source in np.unique(self.source[: len(self.weights)][self.weights > 0]).tolist():
+            planes, used = self.found[source], np.flatnonzero(self.source[: len(self.weights)] == source)
+            table, inputs = planes.table, planes.inputs
+            if table is None or inputs is None:
+                continue
+            share = np.zeros(len(planes.group))
+            share[self.place[used]] = self.weights[used]
+            x, shares = inputs, share
+            if planes.point_group is not None:
+                chords += [
+                    Chords(table, inputs[g], inputs[g + 1], share[g]) for g in np.flatnonzero(share > 0)
+                ]
+                x = problem.atoms[0]
+                shares = share[planes.point_group]
+            at = table.at(x)
+            lines.append(Lines(x, shares, *problem.slopes(x, table.left[at], table.right[at])))
+        return Proof(tuple(chords), tuple(lines), self.multipliers)
+
+    def solve(self) -> tuple[Array, Array] | None:
+        """Return the program's floors and θ, and raise the lower bound; None where the deadline came first."""
+        if self.program.solve() is not Status.OPTIMAL:
+            return None
+        fixed = self.program.row_dual[: len(self.folding.b)] * self.unit
+        weights = np.maximum(self.program.row_dual[len(self.folding.b) :], 0.0)
+        sums = np.bincount(self.group, weights, len(self.heights))
+        if self.bounded or np.all(sums > 0):
+            weights = weights / np.where(sums > 0, sums, 1.0)[self.group]
+            nu = self.folding.unfold(np.maximum(fixed, 0.0))
+            constant = float(weights @ self.constants)
+            bound = lower_bound(self.problem, constant, weights @ self.gradients, nu, self.problem.scale)
+            if bound > self.lower_bound:
+                self.lower_bound, self.multipliers, self.slopes = bound, nu, self._slopes(weights)
+                self.weights = weights
+        x = self.program.x
+        floors = self.problem.inside(np.maximum(x[self.floors], 0.0)[self.folding.index])
+        return floors, x[self.heights] * self.unit
+
+
+def minimise(
+    problem: FloorProblem,
+    oracle: Callable[[Array], Planes],
+    groups: int,
+    name: str,
+    gap: float,
+    start: Array | None,
+    deadline: Deadline | None,
+) -> FloorSolution:
+    """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
+    best = (
+        interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else problem.inside(start)
+    )
+    found = oracle(best)
+    bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
+    bundle.add(best, found)
+    narrowest, stalled, count, middle = math.inf, 0, 0, True
+    for count in range(1, _ROUNDS + 1):
+        answer = bundle.solve()
+        distance = bundle.value - bundle.lower_bound
+        stalled = 0 if distance < 0.9 * narrowest else stalled + 1
+        narrowest = min(narrowest, distance)
+        # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
+        if answer is None or distance <= gap * abs(bundle.value) or stalled > _STALLED:
+            break
+        floors, theta = answer
+        before = bundle.value
+        if middle:
+            between = (floors + bundle.best) / 2
+            bundle.add(between, oracle(between))
+        found = oracle(floors)
+        bundle.add(floors, found, theta if count >= 3 else None)
+        middle = found.value > before or bundle.value < before
+    return FloorSolution(
+        bundle.best,
+        bundle.value,
+        bundle.lower_bound,
+        count,
+        bundle.multipliers,
+        bundle.slopes,
+        len(bundle.constants),
+        (name,),
+        bundle.proof,
+    )
 
 
 def cutting_planes(
     problem: FloorProblem,
     *,
     gap: float = 1e-6,
-    rounds: int = 400,
     start: Array | None = None,
-    groups: int | None = None,
+    deadline: Deadline | None = None,
 ) -> FloorSolution:
-    """Minimise F over the floors by cutting planes.
+    """Minimise the expected loss over the floors by cutting planes.
 
     Parameters
     ----------
     problem : FloorProblem
     gap : float
         Relative gap to stop at.
-    rounds : int
-        Most master problems.
     start : ndarray (m,), optional
         Floors to cut at first, a good guess.
-    groups : int, optional
-        Number of groups of inputs.
+    deadline : Deadline, optional
 
     Returns
     -------
     FloorSolution
         The best found; the caller judges its `gap`.
     """
-    folding = Folding(problem)
-    bins = problem.bins
-    span = float(bins[-1] - bins[0])
-    scale = float(np.max(problem.loss(np.array([span, -span]))))
-    groups = groups or int(np.clip(4 * len(bins), 16, 64))
-    edges = np.linspace(problem.lower, problem.upper, groups + 1)
-    non_negative = problem.loss.polynomial
-    master = _Master(folding, groups, 0.0 if non_negative else -1e6 * scale)
-    constants: list[float] = []
-    gradients: list[Array] = []
-    state = {"value": math.inf, "bound": -math.inf}
-    if start is None:
-        start = interior_floors(bins, problem.rho, *problem.reach)
-    best = start
-    nu = np.zeros(folding.total)
+    edges = np.linspace(problem.lower, problem.upper, int(np.clip(4 * len(problem.bins), 16, 64)) + 1)
 
-    def cut(floors: Array, theta: Array | None) -> float:
-        """Add the planes at `floors` that exceed θ; return F there."""
-        nonlocal best
-        table = pieces(problem, floors)
-        constant, gradient = planes(problem, table, edges)
-        heights = constant + gradient @ floors
-        total = table.expected_loss(problem)
-        if total < state["value"]:
-            state["value"], best = total, floors
-        folded = folding.fold(gradient)
-        for g in range(groups):
-            if theta is None or heights[g] > theta[g] + 1e-13 * scale or rounds_done < 3:
-                master.add(g, constant[g], folded[g])
-                constants.append(float(constant[g]))
-                gradients.append(gradient[g])
-        return total
+    def oracle(floors: Array) -> Planes:
+        return expected_planes(problem, pieces(problem, floors), edges)
 
-    rounds_done = stalled = 0
-    narrowest = math.inf
-    cut(start, None)
-    middle = True
-    for rounds_done in range(1, rounds + 1):  # noqa: B007
-        alpha, _, fixed, dual = master.solve()
-        weights = np.maximum(dual, 0.0)
-        sums = np.bincount(master.group, weights, groups)
-        weights = weights / np.where(sums > 0, sums, 1.0)[master.group]
-        if not non_negative and np.any(sums <= 0):
-            bound = -math.inf
-        else:
-            constant = float(weights @ np.array(constants))
-            bound = lower_bound(
-                problem, constant, weights @ np.array(gradients), folding.unfold(fixed), scale
-            )
-        if bound > state["bound"]:
-            state["bound"], nu = bound, folding.unfold(np.maximum(fixed, 0.0))
-        distance = state["value"] - state["bound"]
-        stalled = 0 if distance < 0.9 * narrowest else stalled + 1
-        narrowest = min(narrowest, distance)
-        # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
-        if distance <= gap * abs(state["value"]) or stalled > 25:
-            break
-        a = problem.inside(np.maximum(alpha, 0.0)[folding.index])
-        before = state["value"]
-        if middle:
-            cut((a + best) / 2, None)
-        total = cut(a, None)
-        middle = total > before or state["value"] < before
-    return FloorSolution(
-        best,
-        state["value"],
-        state["bound"],
-        rounds_done,
-        nu,
-        np.zeros(len(problem.atoms[0])),
-        len(constants),
-    )
+    return minimise(problem, oracle, len(edges) - 1, "cutting-planes", gap, start, deadline)

@@ -6,35 +6,37 @@ r"""The provably optimal quantizer: least loss of all ε-LDP unbiased mechanisms
    \qquad \forall x, x' \in [lo, hi], \forall i.
 
 Infinitely many variables, yet solved on the continuum: for given floors :math:`a_i = \min_x p(x, i)` the rest is
-a closed form (`floors`), the floors are found by an interior-point or a cutting-plane method (`floor_newton`,
-`floor_cuts`), and every answer comes with a lower bound over all mechanisms and an exact rational law.
+a closed form (`floors`), the floors are found by an interior-point or a cutting-plane method (`newton`,
+`cutting_planes`), and every answer comes with a lower bound over all mechanisms and an exact rational law.
+`model` declares the same program on a grid of knots; the methods solve it for all inputs at once.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import non_negative, one_of, positive, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
-from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
+from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
+from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
+from mechdesign.quantizers.optimal.exact import widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
-from mechdesign.quantizers.optimal.mse_cap import capped
-from mechdesign.quantizers.optimal.newton import FloorSolution, newton
-from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch, search_bins, solve_alphabet
-from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy
-from mechdesign.quantizers.optimal.worst_case import worst_case
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, carried_over
+from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
+from mechdesign.quantizers.optimal.mse_cap import best_floors
+from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy, searched_result
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -42,24 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OptimalQuantizer"]
 
-METHODS = ("newton", "cutting-planes", "exchange")
-# Below this the bound's rounding margin decides, not the method.
-LEAST_GAP = 1e-13
-
-
-def _number(name: str, value: Any, least: float, allowed: str, *, strict: bool = False) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise DesignError.of(name, value, allowed) from None
-    if not math.isfinite(number) or number < least or (strict and number == least):
-        raise DesignError.of(name, value, allowed)
-    return number
+# Beyond this no squared error is a double.
+_LARGEST = 1e100
 
 
 @serializable("optimal-quantizer")
 @dataclass(frozen=True)
-class OptimalQuantizer:
+class OptimalQuantizer(Design):
     r"""The best ε-LDP unbiased quantizer there is, with a proof.
 
     Parameters
@@ -111,59 +102,63 @@ class OptimalQuantizer:
                 self.privacy,
                 "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy",
             )
-        if self.objective not in ("mean", "worst"):
-            raise DesignError.of("objective", self.objective, 'must be "mean" or "worst"')
-        object.__setattr__(
-            self, "max_bias", _number("max_bias", self.max_bias, 0.0, "must be finite and at least 0")
-        )
+        one_of("objective", self.objective, ("mean", "worst"))
+        settle(self, max_bias=non_negative("max_bias", self.max_bias), loss=Loss.of(self.loss))
         if self.max_mse is not None:
-            cap = _number("max_mse", self.max_mse, 0.0, "must be positive and finite", strict=True)
-            object.__setattr__(self, "max_mse", cap)
+            settle(self, max_mse=positive("max_mse", self.max_mse))
             if self.objective == "worst":
                 raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
         prior = Prior.of(self.prior)
         given = prior.support if self.input_range is None else self.input_range
-        if isinstance(self.bins, (BinSearch, Alphabet)):
-            ends = np.array([-self.bins.max_abs, self.bins.max_abs])
-        else:
-            ends = mirrored_bins(check_bins(self.bins))
-            object.__setattr__(self, "bins", tuple(ends.tolist()))
+        if not isinstance(self.bins, (BinSearch, Alphabet)):
+            settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
+        ends = self._outputs[[0, -1]]
+        if float(np.abs(ends).max()) > _LARGEST:
+            raise DesignError.of(
+                "bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units"
+            )
         lower, upper = check_range(given, ends)
-        object.__setattr__(self, "prior", Prior.of(prior, (lower, upper)))
-        object.__setattr__(self, "input_range", (lower, upper))
-        object.__setattr__(self, "loss", Loss.of(self.loss))
+        settle(self, prior=Prior.of(prior, (lower, upper)), input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)
 
     @cached_property
-    def symmetric(self) -> bool:
-        """Whether everything mirrors about zero, so that half the floors suffice."""
+    def _outputs(self) -> Array:
+        """The outputs; of a search, evenly spread ones."""
+        if isinstance(self.bins, Alphabet):
+            return self.bins.values
+        if isinstance(self.bins, BinSearch):
+            return np.linspace(-self.bins.max_abs, self.bins.max_abs, self.bins.m)
+        return np.array(self.bins)
+
+    @cached_property
+    def frame(self) -> tuple[float, float]:
+        """Centre and unit, a power of two, in which the methods measure inputs and outputs."""
         lower, upper = self.input_range
-        if lower != -upper or isinstance(self.bins, (BinSearch, Alphabet)):
-            return False
-        bins = np.array(self.bins)
-        if not symmetric_bins(bins) or not (self.objective == "worst" or self._mirrored_prior()):
-            return False
-        if self.loss.polynomial:
-            return True
-        errors = np.linspace(0.0, float(bins[-1] - lower), 257)
-        return bool(np.allclose(self.loss(errors), self.loss(-errors), rtol=1e-13, atol=0))
+        centre = 0.0 if isinstance(self.bins, (BinSearch, Alphabet)) else lower / 2 + upper / 2
+        return centre, 2.0 ** math.floor(math.log2(upper / 2 - lower / 2))
 
-    def _mirrored_prior(self) -> bool:
-        # The density tells at once where the law is not symmetric; only its moments prove that it is.
-        x = np.sqrt(np.linspace(0.01, 0.99, 17)) * self.input_range[1]
-        with np.errstate(all="ignore"):
-            here, there = self.prior.pdf(x), self.prior.pdf(-x)
-        return bool(np.allclose(here, there, rtol=1e-9, atol=1e-12)) and self.prior.symmetric()
-
+    @cached_property
     def problem(self) -> FloorProblem:
-        """The design in terms of floors: what the method works on."""
-        bins = np.array(self.bins, dtype=float)
-        lower, upper = self.input_range
-        rho = math.exp(self.privacy.epsilon)
-        return FloorProblem(bins, rho, lower, upper, self.prior, self.loss, self.symmetric, self.max_bias)
+        """The design in terms of floors, centred and scaled: what the methods work on."""
+        centre, unit = self.frame
+        lower, upper = ((v - centre) / unit for v in self.input_range)
+        prior, loss = self.prior.standardised(centre, unit), self.loss.in_units(unit)
+        mirrored = lower == -upper and loss.polynomial and (self.objective == "worst" or prior.symmetric())
+        return FloorProblem(
+            mirrored_bins((self._outputs - centre) / unit),
+            math.exp(min(self.privacy.epsilon, LARGEST_EPSILON)),
+            lower,
+            upper,
+            prior,
+            loss,
+            self.max_bias / unit,
+            mirrored,
+            self.objective,
+            None if self.max_mse is None else self.max_mse / unit**2,
+        )
 
-    def model(self, knots: Any = 33) -> Model:
-        """Declare the linear program on a grid of knots in CVXPY: the reference, for small sizes.
+    def model(self, knots: Any = 33, **options: Any) -> Model:
+        """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
 
         Parameters
         ----------
@@ -172,15 +167,15 @@ class OptimalQuantizer:
         """
         from mechdesign.quantizers.optimal.model import knot_model
 
-        if isinstance(self.bins, (BinSearch, Alphabet)):
-            raise DesignError("bins: model() needs the output values; solve() searches them")
+        refuse_unknown(options, "model() takes knots")
         lower, upper = self.input_range
-        bins = np.array(self.bins)
+        bins = self._outputs
         if np.ndim(knots) == 0:
             inside = bins[(bins > lower) & (bins < upper)]
-            points = np.unique(np.concatenate([np.linspace(lower, upper, max(2, int(knots))), inside]))
+            count = whole("knots", knots, 2)
+            points = np.unique(np.concatenate([np.linspace(lower, upper, count), inside]))
         else:
-            points = np.asarray(knots, dtype=float)
+            points = check_bins(knots)
         return knot_model(
             bins,
             self.privacy.epsilon,
@@ -192,47 +187,35 @@ class OptimalQuantizer:
             max_bias=self.max_bias,
         )
 
-    def _check_feasible(self, problem: FloorProblem) -> None:
-        needed = smallest_epsilon(problem.bins, *problem.reach)
-        epsilon = self.privacy.epsilon
-        # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there.
-        if needed > epsilon * (1 + 4e-16):
-            lower, upper = self.input_range
-            raise InfeasibleError(
-                f"outputs in [{problem.bins[0]:g}, {problem.bins[-1]:g}] cannot be unbiased on "
-                f"[{lower:g}, {upper:g}] at epsilon = {epsilon:g}: the smallest feasible epsilon is "
-                f"{needed:.9g}; widen the outputs or raise epsilon",
-                smallest_epsilon=needed,
-            )
-
-    def floors(self, gap: float, method: str | None = None, start: Array | None = None) -> FloorSolution:
-        """Find the floors; `solve` turns them into a deployable mechanism."""
-        problem = self.problem()
-        self._check_feasible(problem)
-
-        def mean(part: FloorProblem, wanted: float) -> FloorSolution:
-            return _minimise(part, wanted, method, start)
-
-        if self.objective == "worst":
-            return worst_case(problem, gap=gap)
-        if self.max_mse is not None:
-            return capped(problem, self.max_mse, mean, gap=gap)
-        return mean(problem, gap)
-
-    def solve(self, gap: float = 1e-6, solver: str | None = None, **options: Any) -> OptimalQuantizerResult:
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        knots: Any = 33,
+        **options: Any,
+    ) -> OptimalQuantizerResult:
         """Find the optimum to a proved relative gap.
 
         Parameters
         ----------
-        gap : float
-            Relative gap between value and lower bound to stop at. What cannot be reached in double precision is
-            answered with what was proved.
         solver : str, optional
             ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend
             of `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting
             planes. None chooses.
+        gap : float, optional
+            Relative gap between value and lower bound to stop at, 1e-6 by default. What cannot be reached in double
+            precision is answered with what was proved.
+        certify : bool
+            Make the law exact.
+        time_limit : float, optional
+            Seconds. What was found by then is returned with its proved gap.
+        knots : int or array_like
+            For a backend: the knots of `model`.
         **options
-            ``knots`` for `model`, and the backend's own options.
+            The backend's own options.
 
         Raises
         ------
@@ -240,84 +223,52 @@ class OptimalQuantizer:
             The outputs cannot be unbiased at this ε (with the smallest feasible one), or `max_mse` is below the
             least possible.
         """
-        wanted = _number("gap", gap, 0.0, "must be a positive number", strict=True)
-        if isinstance(self.bins, Alphabet):
-            return solve_alphabet(self, wanted, solver)
-        if isinstance(self.bins, BinSearch):
-            return search_bins(self, wanted, solver)
-        started = time.perf_counter()
-        goal = max(0.5 * wanted, LEAST_GAP)
-        fallbacks: tuple[str, ...] = ()
-        name = solver
-        if solver is None or solver in METHODS:
-            if options:
-                raise DesignError.of("options", sorted(options), f"the methods {METHODS} take no options")
-            if (solver == "exchange") != (self.objective == "worst") and solver is not None:
-                raise DesignError.of("solver", solver, '"exchange" is for objective="worst", and only it is')
-            solution = self.floors(goal, solver)
-            name = _method_name(self, solution) if solver is None else solver
-        else:
-            from mechdesign import solvers
+        wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
+        design, moved = self._widened()
+        check_feasible(design.problem, self.privacy.epsilon, self.frame)
+        searched = design._searched(wanted, deadline)
+        fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
+        method, start, fallbacks = fixed._start(solver, knots, deadline, options)
+        solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
+        if self.privacy.epsilon > LARGEST_EPSILON:
+            solution = carried_over(fixed.problem, solution)
+        result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
+        everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
+        return searched_result(result, self, searched, everywhere, moved)
 
-            self._check_feasible(self.problem())
-            answer = solvers.solve(self.model(options.pop("knots", 33)), solver, **options)
-            name, fallbacks = f"{answer.solver} + bound", answer.fallbacks
-            solution = self.floors(goal, None, np.asarray(answer.primal["a"]))
-        return deploy(
-            self,
-            solution,
-            wanted,
-            SolveReport(
-                solver=str(name),
-                seconds=time.perf_counter() - started,
-                iterations=solution.iterations,
-                variables=len(self.bins),
-                constraints=len(self.problem().constraints[1]),
-                requested=solver,
-                fallbacks=fallbacks,
-            ),
+    def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
+        """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""
+        if not isinstance(self.bins, tuple):
+            return self, ()
+        epsilon = min(self.privacy.epsilon, LARGEST_EPSILON)
+        bins, units = widened(np.array(self.bins), self.input_range, epsilon, self.max_bias)
+        if not units:
+            return self, ()
+        words = f"the outermost outputs were moved out by {units} unit(s) in the last place: as doubles they need more"
+        return self.at(bins=bins), (f"{words} than epsilon = {epsilon!r}",)
+
+    def _searched(self, gap: float, deadline: Deadline) -> Searched:
+        """The outputs: those given, the alphabet's, or the best that a search finds."""
+        if not isinstance(self.bins, BinSearch):
+            return Searched(self._outputs)
+        return search_bins(self.problem, self.bins, gap, deadline).in_units(self.frame[1])
+
+    def _start(
+        self, solver: str | None, knots: Any, deadline: Deadline, options: dict[str, Any]
+    ) -> tuple[str | None, Array | None, tuple[str, ...]]:
+        """The method to use, the floors that a backend found on a grid of knots, and which backends failed."""
+        if solver is None or (isinstance(solver, str) and solver in METHODS):
+            refuse_unknown(options, f"the methods {METHODS} take no options")
+            return solver, None, ()
+        from mechdesign import solvers
+
+        answer = solvers.solve(self.model(knots), solver, deadline=deadline, **options)
+        return (
+            None,
+            np.asarray(answer.primal["a"]),
+            (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks),
         )
 
     def at(self, **changes: Any) -> OptimalQuantizer:
         """Return the design with some fields changed."""
         return replace(self, **changes)
-
-
-def _method_name(design: OptimalQuantizer, solution: FloorSolution) -> str:
-    if design.objective == "worst":
-        return "exchange"
-    return "cutting-planes" if solution.cuts else "closed-form" if not solution.iterations else "newton"
-
-
-def _minimise(
-    problem: FloorProblem, gap: float, method: str | None = None, start: Array | None = None
-) -> FloorSolution:
-    """Least expected loss by the fitting method, with cutting planes to finish what Newton could not."""
-    m = len(problem.bins)
-    nothing = np.zeros(len(problem.constraints[1]))
-    if m == 2 and problem.bias == 0:
-        # Two outputs and a given mean leave no choice.
-        floors = interior_floors(problem.bins, problem.rho, *problem.reach)
-        value = problem.value(floors)
-        margin = 64 * np.finfo(float).eps * max(1.0, abs(value))
-        return FloorSolution(floors, value, value - margin, 0, nothing, np.zeros(len(problem.atoms[0])))
-    atoms = len(problem.atoms[0])
-    # Many point masses make F piecewise linear: planes fit it better than Newton's quadratics, and need less memory.
-    many = atoms > 30
-    if problem.bias > 0 or method == "cutting-planes":
-        return cutting_planes(problem, gap=gap, start=start)
-    if method == "newton":
-        return newton(problem, gap=gap)
-    best = cutting_planes(problem, gap=gap, start=start) if many else newton(problem, gap=gap)
-    if best.gap <= gap or (m > 512 and not many) or (many and atoms * m > 1_000_000):
-        return best
-    begin = best.floors if math.isfinite(best.value) else start
-    more = newton(problem, gap=gap) if many else cutting_planes(problem, gap=gap, start=begin)
-    return replace(
-        more if more.lower_bound > best.lower_bound else best,
-        floors=more.floors if more.value < best.value else best.floors,
-        value=min(more.value, best.value),
-        lower_bound=max(more.lower_bound, best.lower_bound),
-        iterations=best.iterations + more.iterations,
-        cuts=max(more.cuts, best.cuts),
-    )

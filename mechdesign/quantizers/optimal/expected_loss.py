@@ -26,25 +26,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import LawPrior, Prior
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.selection import symmetric_bins
 from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["Continuum", "FloorProblem"]
-
-Index = npt.NDArray[np.intp]
-
-
-# Laws whose partial moments `mechdesign.problem.law_moments` has in closed form.
-CLOSED_FORMS = ("uniform", "norm", "truncnorm", "beta")
-
-
-def _powers(x: Array) -> Array:
-    """1, x, x², a column each."""
-    return np.stack([np.ones_like(x), x, x * x], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +68,14 @@ class FloorProblem:
         The input range.
     prior : Prior
     loss : Loss
-    symmetric : bool
-        Use a_i = a_{m+1−i}; only for bins, prior and loss that are symmetric about zero.
     bias : float
         How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
+    mirrored : bool
+        Prior, loss and range are symmetric about zero: with bins that are, a_i = a_{m+1−i} may be asked for.
+    objective : {"mean", "worst"}
+        Expected loss, or the largest over all inputs.
+    max_mse : float, optional
+        Cap on the expected squared error.
     """
 
     bins: Array
@@ -91,14 +84,38 @@ class FloorProblem:
     upper: float
     prior: Prior
     loss: Loss
-    symmetric: bool = False
     bias: float = 0.0
+    mirrored: bool = False
+    objective: str = "mean"
+    max_mse: float | None = None
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether half the floors suffice."""
+        return self.mirrored and symmetric_bins(self.bins)
+
+    @property
+    def span(self) -> float:
+        """Distance of the outermost outputs."""
+        return float(self.bins[-1] - self.bins[0])
+
+    @cached_property
+    def scale(self) -> float:
+        """The largest loss there can be: a convex function is largest at an extreme error."""
+        first, last = self.bins[0], self.bins[-1]
+        errors = np.array([first - self.upper, first - self.lower, last - self.upper, last - self.lower])
+        return float(np.abs(self.loss(errors)).max())
+
+    @property
+    def accuracy(self) -> float:
+        """Error of an integral relative to the size of what it sums: rounding, or quadrature."""
+        exact = self.prior.closed_form and self.loss.polynomial
+        return 64 * np.finfo(float).eps if exact else 1e-10
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Lowest and highest means that the floors must reach (one point if the bias budget covers all)."""
-        low, high = self.lower + self.bias, self.upper - self.bias
-        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
+        """Lowest and highest means to reach: below the first and above the second there must be one."""
+        return self.lower + self.bias, self.upper - self.bias
 
     @cached_property
     def constraints(self) -> tuple[Array, Array]:
@@ -125,55 +142,6 @@ class FloorProblem:
         inside = (self.bins > self.lower) & (self.bins < self.upper)
         return self.bins[inside], int(np.count_nonzero(self.bins <= self.lower))
 
-    @cached_property
-    def _uniform(self) -> tuple[float, float] | None:
-        """(start, length) when the prior is a uniform law: spares SciPy's checks in the inner loop."""
-        if isinstance(self.prior, LawPrior) and self.prior.law.dist.name == "uniform":
-            start, stop = self.prior.support
-            return start, stop - start
-        return None
-
-    @cached_property
-    def smooth(self) -> bool:
-        """Whether partial moments are best taken by vectorised quadrature of the density (1e-12).
-
-        So for laws without closed forms whose density is tame: SciPy's distribution functions, called point by point,
-        are a thousand times slower.
-        """
-        law = getattr(self.prior, "law", None)
-        if law is None or law.dist.name in CLOSED_FORMS:
-            return False
-        ends = np.array([self.lower, self.upper])
-        exact = float(self.prior.continuous_moments(ends)[0, 0])
-        with np.errstate(all="ignore"):
-            mass = float(
-                self.prior.continuous_integrals(_powers, np.linspace(self.lower, self.upper, 17))[:, 0].sum()
-            )
-        return abs(mass - exact) < 1e-11
-
-    def moments(self, edges: Array) -> Array:
-        """Partial moments of the density over the cells between `edges`."""
-        if self.smooth:
-            return self.prior.continuous_integrals(_powers, edges)
-        if self._uniform is None:
-            return self.prior.continuous_moments(edges)
-        start, length = self._uniform
-        edges = np.minimum(np.maximum(edges, start), start + length)
-        a, b = edges[:-1], edges[1:]
-        mass = (b - a) / length
-        out = np.empty((len(a), 3))
-        out[:, 0] = mass
-        out[:, 1] = mass * (a + b) / 2
-        out[:, 2] = mass * (a * a + a * b + b * b) / 3
-        return out
-
-    def density(self, x: Array) -> Array:
-        """Density of the continuous part."""
-        if self._uniform is None:
-            return self.prior.pdf(x)
-        start, length = self._uniform
-        return np.where((x >= start) & (x <= start + length), 1.0 / length, 0.0)
-
     def inside(self, floors: Array) -> Array:
         """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
         C, b = self.constraints
@@ -192,72 +160,37 @@ class FloorProblem:
         """The best mechanism with these floors."""
         return block_fill(self.bins, floors, self.rho)
 
-    def segments(self, fill: BlockFill) -> tuple[Array, Index, Index]:
-        """Knots strictly inside the input range, and the pairs (i, j) of the segments between them."""
-        first = int(np.searchsorted(fill.means, self.lower, side="right"))
-        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
-        first = min(max(first, 1), len(fill.left))
-        stop = max(min(stop, len(fill.left)), first)
-        return fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
-
-    def slopes(self, x: Array, i: Index, j: Index) -> tuple[Array, Array]:
+    def slopes(self, x: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
         """Duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
         low, high = self.bins[i], self.bins[j]
         cost_low, cost_high = self.loss(low - x), self.loss(high - x)
         mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
         return cost_low - mu * low, mu
 
-    def duals_at(self, fill: BlockFill, x: Array) -> tuple[Array, Array, Index]:
-        """Duals (λ, μ) of the fill at inputs x, and the segment each falls in."""
-        # Segments inside one cell have no width in x: side="right" and the filter skip them.
-        proper = np.flatnonzero(fill.left < fill.right)
-        if proper.size == 0:
-            proper = np.arange(len(fill.left))
-        ends = fill.means[proper + 1]
-        at = proper[np.minimum(np.searchsorted(ends, x, side="left"), len(proper) - 1)]
-        lam, mu = self.slopes(x, fill.left[at], fill.right[at])
-        return lam, mu, at
-
     def reduced(self, x: Array, lam: Array, mu: Array) -> Array:
         """h(c_k) at inputs x under the duals; shape (len(x), m)."""
         c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
         return np.minimum(c, self.rho * c)
 
-    def value(self, floors: Array) -> float:
-        """F(a), density and atoms."""
-        fill = self.fill(floors)
-        total = 0.0
-        if self.has_density:
-            part = self.continuum(fill, hessian=False)
-            total += part.constant + float(floors @ part.gradient)
-        points, weights = self.atoms
-        if points.size:
-            total += float(weights @ self.loss_at(fill, points))
-        return total
-
-    def loss_at(self, fill: BlockFill, x: Array) -> Array:
-        """V(x; a): the expected loss of the fill at inputs x, from its rows."""
-        _, _, at = self.duals_at(fill, x)
-        out = np.empty(len(x))
-        chunk = max(1, 2_000_000 // len(self.bins))
-        for start in range(0, len(x), chunk):
-            part = slice(start, start + chunk)
-            rows = fill.rows(x[part], at[part])
-            out[part] = np.einsum("nk,nk->n", rows, self.loss(self.bins - x[part, None]))
-        return out
-
     def continuum(self, fill: BlockFill, *, hessian: bool = True) -> Continuum:
         """Constant, gradient and Hessian factors of the density's part of F."""
-        knots, i, j = self.segments(fill)
+        nothing = np.zeros((0, len(self.bins))), np.zeros(0)
+        if not self.has_density:
+            return Continuum(0.0, np.zeros(len(self.bins)), *nothing)
+        # Knots strictly inside the input range, and the outputs (i, j) of the segments between them.
+        first = int(np.clip(np.searchsorted(fill.means, self.lower, side="right"), 1, len(fill.left)))
+        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
+        stop = max(min(stop, len(fill.left)), first)
+        knots, i, j = fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
         if self.loss.polynomial:
             constant, gradient = self._by_moments(knots, i, j)
         else:
             constant, gradient = self._by_quadrature(knots, i, j)
         if not hessian:
-            return Continuum(constant, gradient, np.zeros((0, len(self.bins))), np.zeros(0))
+            return Continuum(constant, gradient, *nothing)
         return Continuum(constant, gradient, *self._hessian(knots, i, j))
 
-    def _hessian(self, knots: Array, i: Index, j: Index) -> tuple[Array, Array]:
+    def _hessian(self, knots: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
         bins, m = self.bins, len(self.bins)
         _, mu_before = self.slopes(knots, i[:-1], j[:-1])
         _, mu_after = self.slopes(knots, i[1:], j[1:])
@@ -268,7 +201,7 @@ class FloorProblem:
                 mu_after[s - 1] = mu_before[s - 1]
             if s < len(knots) and s > 0:
                 mu_before[s] = mu_after[s - 1]
-        weights = self.density(knots) * np.maximum(mu_after - mu_before, 0.0)
+        weights = self.prior.pdf(knots) * np.maximum(mu_after - mu_before, 0.0)
         moved_left = i[1:] > i[:-1]
         pivot = np.where(moved_left, j[:-1], i[:-1])
         before = i[:-1]
@@ -284,7 +217,7 @@ class FloorProblem:
         directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)
         return directions, weights
 
-    def _by_moments(self, knots: Array, i: Index, j: Index) -> tuple[float, Array]:
+    def _by_moments(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
         bins, m = self.bins, len(self.bins)
         w1, w2 = self.loss.absolute, self.loss.squared
         inside, below = self._bins_inside
@@ -296,7 +229,7 @@ class FloorProblem:
         segment = np.concatenate([[0], np.cumsum(is_knot)])
         passed = below + np.arange(len(segment)) - segment  # outputs at or left of the cell
         i, j = i[segment], j[segment]
-        table = self.moments(edges)
+        table = self.prior.continuous_moments(edges)
         constant, lam, mu = self.pair_integrals(i, j, passed, table)
         columns = np.empty((len(segment) + 1, 5))
         columns[0] = 0.0
@@ -323,7 +256,9 @@ class FloorProblem:
         gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
         return float(constant.sum()), gradient
 
-    def pair_integrals(self, i: Index, j: Index, passed: Index, table: Array) -> tuple[Array, Array, Array]:
+    def pair_integrals(
+        self, i: Indices, j: Indices, passed: Indices, table: Array
+    ) -> tuple[Array, Array, Array]:
         """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
 
         `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
@@ -348,7 +283,7 @@ class FloorProblem:
             mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
         return constant, lam, mu
 
-    def _by_quadrature(self, knots: Array, i: Index, j: Index) -> tuple[float, Array]:
+    def _by_quadrature(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
         inside, _ = self._bins_inside
         edges = np.unique(np.concatenate([[self.lower], knots, inside, [self.upper]]))
 

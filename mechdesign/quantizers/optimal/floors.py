@@ -28,12 +28,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "BlockFill",
@@ -41,10 +40,9 @@ __all__ = [
     "exact_block_fill",
     "interior_floors",
     "range_constraints",
+    "rational_ratio",
     "smallest_epsilon",
 ]
-
-Index = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +66,10 @@ class BlockFill:
     rho: float
     starts: Array
     means: Array
-    left: Index
-    right: Index
+    left: Indices
+    right: Indices
 
-    def rows(self, x: Array, segment: Index) -> Array:
+    def rows(self, x: Array, segment: Indices) -> Array:
         """Probabilities at inputs `x`, each inside the given segment; shape (len(x), m).
 
         The two fractional entries are solved from Σp = 1 and ΣBp = x, so rows are unbiased to rounding.
@@ -157,7 +155,8 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
 
     Splitting every output between the two extreme ones, keeping means, is post-processing; so two
     outputs decide: :math:`\varepsilon = \log\max\{(B_m - lo)/(B_m - hi), (hi - B_1)/(lo - B_1)\}`.
-    Infinite when an extreme output only just reaches an end of the range.
+    Infinite when an extreme output only just reaches an end of the range; 0 when one mean serves for all inputs
+    (a bias budget can make ``lower`` at least ``upper``).
 
     Examples
     --------
@@ -169,6 +168,8 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
     first, last = float(bins[0]), float(bins[-1])
     if first > lower or last < upper:
         return math.inf
+    if lower >= upper:
+        return 0.0
     if first == lower or last == upper:
         return math.inf
     return math.log(max((last - lower) / (last - upper), (upper - first) / (lower - first)))
@@ -181,6 +182,8 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     """
     m = len(bins)
     first, last = bins[0], bins[-1]
+    if lower > upper:
+        lower = upper = min(max((lower + upper) / 2, first), last)
     # Of two outputs: P(B_1 | lo) = u, P(B_1 | hi) = v; floors between v and u/ρ keep every mean reachable.
     u, v = (last - lower) / (last - first), (last - upper) / (last - first)
     ends = np.array([math.sqrt(max(u * v / rho, 0.0)), math.sqrt((1 - u) * (1 - v) / rho)])
@@ -198,6 +201,12 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
         if slack > best_slack:
             best, best_slack = a, slack
     return best
+
+
+def rational_ratio(epsilon: float) -> Fraction:
+    """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""
+    unit = 1 << 64
+    return Fraction(int(exp_lower(float(epsilon)) * unit), unit)
 
 
 def exact_block_fill(
@@ -229,7 +238,7 @@ def exact_block_fill(
     ['-1/2', '0', '1/2']
     """
     unit = 1 << 64
-    rho = Fraction(int(exp_lower(float(epsilon)) * unit), unit)
+    rho = rational_ratio(epsilon)
     exact_bins = tuple(Fraction(float(b)) for b in bins)
     ends = Fraction(lower), Fraction(upper)
     target = np.maximum(np.asarray(floors, dtype=float), 0.0)

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, one_of
+from mechdesign.problem.design import wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["Frontier", "frontier"]
 
-AXES = ("epsilon", "bits", "max_mse")
+COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
+COLUMNS += ["outputs", "certified", "note"]
+AXES = {"epsilon": "privacy budget ε", "bits": "bits", "max_mse": "expected squared error"}
 
 
 @serializable("frontier")
@@ -56,18 +62,13 @@ class Frontier:
 
         fig, axis = figure(width=5.2, height=3.6, **options)
         table = self.table[self.table["value"].notna()]
-        if self.over == "max_mse":
-            axis.plot(table["squared"], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
-            axis.plot(table["squared"], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
-            axis.set(xlabel="expected squared error", ylabel=f"expected {self.design.loss.name} error")
-        else:
-            axis.plot(table[self.over], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
-            axis.plot(table[self.over], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
-            name = "privacy budget ε" if self.over == "epsilon" else "bits"
-            kind = "worst-case" if self.design.objective == "worst" else "expected"
-            axis.set(xlabel=name, ylabel=f"{kind} {self.design.loss.name} error")
-            if self.over == "bits":
-                axis.set_xticks(table["bits"].tolist())
+        kind = "worst-case" if self.design.objective == "worst" else "expected"
+        x = "squared" if self.over == "max_mse" else self.over
+        axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
+        axis.plot(table[x], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
+        axis.set(xlabel=AXES[self.over], ylabel=f"{kind} {self.design.loss.name} error")
+        if self.over == "bits":
+            axis.set_xticks(table["bits"].tolist())
         axis.legend()
         return fig
 
@@ -83,7 +84,7 @@ def frontier(
     over: str = "epsilon",
     values: Sequence[float] | None = None,
     *,
-    gap: float = 1e-6,
+    gap: float | None = None,
     verify: bool = True,
 ) -> Frontier:
     """Solve a design along an axis.
@@ -96,8 +97,8 @@ def frontier(
     over : {"epsilon", "bits", "max_mse"}
     values : sequence of float, optional
         Defaults: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the one that no longer binds.
-    gap : float
-        Relative gap of every point.
+    gap : float, optional
+        Relative gap of every point, 1e-6 by default.
     verify : bool
         Check every certificate in exact arithmetic (for up to 64 outputs).
 
@@ -108,11 +109,12 @@ def frontier(
     >>> frontier(design, "epsilon", [1.0, 1.5]).table["value"].round(4).tolist()
     [1.7005, 1.0329]
     """
-    if over not in AXES:
-        raise DesignError.of("over", over, f"must be one of {AXES}")
-    points = _default(design, over, gap) if values is None else [float(v) for v in values]
-    if not points or not np.all(np.isfinite(points)) or min(points) <= 0:
-        raise DesignError.of("values", values, "must be positive, finite numbers, at least one")
+    if not isinstance(design, OptimalQuantizer):
+        raise DesignError.of("design", design, "must be an OptimalQuantizer")
+    over, gap = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6)
+    points = _default(design, over, gap) if values is None else array("values", values).tolist()
+    if min(points) <= 0:
+        raise DesignError.of("values", values, "must be positive numbers")
     rows = [_point(_at(design, over, v), over, v, gap, verify) for v in points]
     return Frontier(design, over, pd.DataFrame(rows))
 
@@ -122,8 +124,8 @@ def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:
         return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
     if over == "bits":
         return [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    free = design.at(max_mse=None).solve(gap)
-    least = design.at(max_mse=None, loss="squared").solve(gap)
+    free = design.at(max_mse=None).solve(gap=gap)
+    least = design.at(max_mse=None, loss="squared").solve(gap=gap)
     top = free.mechanism.expected_loss(design.prior, "squared")
     return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
 
@@ -146,16 +148,10 @@ def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
 def _point(design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool) -> dict[str, Any]:
     row: dict[str, Any] = {over: value}
     try:
-        result: OptimalQuantizerResult = design.solve(gap)
+        result: OptimalQuantizerResult = design.solve(gap=gap)
     except InfeasibleError as error:
-        missing = ("value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds")
-        return {
-            **row,
-            **dict.fromkeys(missing, np.nan),
-            "outputs": 0,
-            "certified": False,
-            "note": error.reason,
-        }
+        numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
+        return {**row, **numbers, "outputs": 0, "certified": False, "note": error.reason}
     mechanism = result.mechanism
     certified = mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:

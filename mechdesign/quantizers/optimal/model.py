@@ -20,6 +20,7 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.typing import Array
 
@@ -79,7 +80,7 @@ def knot_model(
     import cvxpy as cp
 
     m, K = len(bins), len(knots)
-    rho = math.exp(epsilon)
+    rho = math.exp(min(epsilon, LARGEST_EPSILON))
     P = cp.Variable((K, m), nonneg=True, name="P")
     a = cp.Variable(m, nonneg=True, name="a")
     floors = cp.reshape(a, (1, m), order="C")

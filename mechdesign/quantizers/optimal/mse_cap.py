@@ -12,105 +12,110 @@ the mixture keeps the cap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from scipy import optimize
-
-from mechdesign.errors import InfeasibleError
+from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.newton import FloorSolution
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution
+from mechdesign.quantizers.optimal.methods import uncapped
 from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["capped", "expected"]
+__all__ = ["best_floors", "expected"]
 
-Solve = Callable[[FloorProblem, float], FloorSolution]
+_ROUNDS = 60
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:
     """F(a), with the bias budget of the problem."""
-    return problem.value(floors) if problem.bias == 0 else pieces(problem, floors).expected_loss(problem)
+    return pieces(problem, floors).expected_loss(problem)
 
 
-def capped(
-    problem: FloorProblem, cap: float, solve: Solve, *, gap: float = 1e-6, rounds: int = 60
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Floors with their loss and their squared loss."""
+
+    floors: Array
+    loss: float
+    square: float
+
+
+def best_floors(
+    problem: FloorProblem,
+    gap: float,
+    method: str | None = None,
+    start: Array | None = None,
+    deadline: Deadline | None = None,
 ) -> FloorSolution:
-    """Minimise F with F₂ ≤ `cap`.
+    """Find floors of least loss, under the problem's cap on the squared error if it has one.
 
     Parameters
     ----------
-    problem : FloorProblem
-    cap : float
-        Largest expected squared error.
-    solve : callable
-        ``solve(problem, gap)`` for one loss without a cap.
-    gap : float
-        Relative gap to stop at.
+    problem, gap, method, start, deadline
+        As in `uncapped`.
 
     Raises
     ------
     InfeasibleError
         The cap is below the least possible mean squared error, which `least` of the error holds.
     """
+    if problem.max_mse is None:
+        return uncapped(problem, gap, method, start, deadline)
+    cap, deadline = problem.max_mse, deadline or Deadline(None)
+    problem = replace(problem, max_mse=None)
     square = replace(problem, loss=Loss(squared=1.0))
-    inner = 0.1 * gap
 
-    def with_multiplier(nu: float) -> FloorSolution:
-        loss = replace(problem.loss, squared=problem.loss.squared + nu)
-        return solve(replace(problem, loss=loss), inner)
+    def point(floors: Array) -> _Point:
+        return _Point(floors, expected(problem, floors), expected(square, floors))
 
-    free = with_multiplier(0.0)
-    iterations, cuts = free.iterations, free.cuts
-    above = (free.floors, free.value, expected(square, free.floors))
-    if above[2] <= cap:
+    free = uncapped(problem, 0.1 * gap, method, start, deadline)
+    above = point(free.floors)
+    if above.square <= cap:
         return free
-    least = solve(square, inner)
+    least = uncapped(square, 0.1 * gap, method, start, deadline)
     if least.lower_bound <= cap < least.value:
         # Too close to call at this gap.
-        least = solve(square, 1e-12)
+        least = uncapped(square, 1e-12, method, least.floors, deadline)
     if least.value > cap:
+        if least.lower_bound <= cap:
+            raise SolverError("no floors within the cap were found in time", solver="cap", status="limit")
         raise InfeasibleError(
             f"max_mse = {cap:.9g} is below the least possible mean squared error {least.value:.9g} "
             "(at this epsilon, with these outputs and this range)",
             least=least.value,
         )
-    below = (least.floors, expected(problem, least.floors), least.value)
-    best, value = below[0], below[1]
-    bound, nu_bound = free.lower_bound, free
-    for _ in range(rounds):
-        # Where the two dual lines F + ν (F₂ − cap) meet.
-        nu = max((below[1] - above[1]) / max(above[2] - below[2], 1e-300), 0.0)
-        solution = with_multiplier(nu)
-        iterations += solution.iterations
-        cuts += solution.cuts
-        if solution.lower_bound - nu * cap > bound:
-            bound, nu_bound = solution.lower_bound - nu * cap, solution
-        point = (
-            solution.floors,
-            expected(problem, solution.floors),
-            expected(square, solution.floors),
-        )
-        moved = abs(point[2] - (above if point[2] > cap else below)[2])
-        if point[2] > cap:
-            above = point
-        else:
-            below = point
-        # On the segment between the two, the point that uses the cap fully.
-        low, high = below[0], above[0]
-
-        def excess(share: float, low: Array = low, high: Array = high) -> float:
-            return expected(square, (1 - share) * low + share * high) - cap
-
-        share = 0.0
-        if excess(1.0) > 0 >= excess(0.0):
-            share = float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-14, rtol=1e-14))
-            while share > 0 and excess(share) > 0:
-                share = max(0.0, share - 1e-13)
-        mixed = (1 - share) * low + share * high
-        for floors, height in ((mixed, expected(problem, mixed)), (below[0], below[1])):
-            if height < value:
-                best, value = floors, height
-        if value - bound <= gap * abs(value) or moved <= 1e-13 * abs(cap):
+    best = below = point(least.floors)
+    bound, proof, price = free.lower_bound, free, 0.0
+    for _ in range(_ROUNDS):
+        if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
             break
-    return replace(nu_bound, floors=best, value=value, lower_bound=bound, iterations=iterations, cuts=cuts)
+        # Where the two dual lines F + ν (F₂ − cap) meet.
+        nu = max((below.loss - above.loss) / max(above.square - below.square, 1e-300), 0.0)
+        penalised = replace(problem, loss=replace(problem.loss, squared=problem.loss.squared + nu))
+        solution = uncapped(penalised, 0.1 * gap, method, best.floors, deadline)
+        if solution.lower_bound - nu * cap > bound:
+            bound, proof = solution.lower_bound - nu * cap, solution
+            price = nu
+        here = point(solution.floors)
+        moved = abs(here.square - (above if here.square > cap else below).square)
+        above, below = (here, below) if here.square > cap else (above, here)
+        best = min(best, below, _mixture(square, cap, below, above, point), key=lambda p: p.loss)
+        if moved <= 1e-13 * abs(cap):
+            break
+    priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
+    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)
+
+
+def _mixture(
+    square: FloorProblem, cap: float, below: _Point, above: _Point, point: Callable[[Array], _Point]
+) -> _Point:
+    """On the segment between the two, the point that uses the cap fully."""
+
+    def excess(share: float) -> float:
+        return expected(square, (1 - share) * below.floors + share * above.floors) - cap
+
+    share = safe_root(excess, 0.0, 1.0, xtol=1e-14)
+    return point((1 - share) * below.floors + share * above.floors)

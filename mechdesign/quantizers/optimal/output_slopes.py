@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.newton import FloorSolution
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.typing import Array
 
@@ -25,33 +25,24 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
     bins, m = problem.bins, len(problem.bins)
     w1, w2 = problem.loss.absolute, problem.loss.squared
     table = pieces(problem, solution.floors)
-    start, end = table.rows()
     slope = np.zeros(m)
     if problem.has_density:
-        inside = bins[(bins > problem.lower) & (bins < problem.upper)]
-        cells = np.unique(np.concatenate([table.edges, inside]))
-        middle = (cells[:-1] + cells[1:]) / 2
-        at = table.at(middle)
-        width = np.diff(table.edges)[at][:, None]
-        beta = (end[at] - start[at]) / width
-        alpha = start[at] - beta * table.edges[at][:, None]
+        cells, at = table.cells()
+        middle, quarter = (cells[:-1] + cells[1:]) / 2, np.diff(cells) / 4
+        p0, p1 = table.rows_at(middle - quarter, at), table.rows_at(middle + quarter, at)
         i, j = table.left[at], table.right[at]
-        quarter = (cells[1:] - cells[:-1]) / 4
         _, mu0 = problem.slopes(middle - quarter, i, j)
         _, mu1 = problem.slopes(middle + quarter, i, j)
-        delta = (mu1 - mu0) / (2 * quarter)
-        gamma = mu0 - delta * (middle - quarter)
+        # On each cell p = α + β x and μ = γ + δ x.
+        beta, delta = (p1 - p0) / (2 * quarter)[:, None], (mu1 - mu0) / (2 * quarter)
+        alpha, gamma = p0 - beta * (middle - quarter)[:, None], mu0 - delta * (middle - quarter)
         sign = np.where(bins >= middle[:, None], 1.0, -1.0)
         e = w1 * sign + 2 * w2 * bins - gamma[:, None]
         f = -2 * w2 - delta[:, None]
-        moments = problem.moments(cells)
-        m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
+        m0, m1, m2 = (column[:, None] for column in problem.prior.continuous_moments(cells).T)
         slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
     points, weights = problem.prior.atoms
     if points.size:
-        at = table.at(points)
-        t = ((points - table.edges[at]) / np.diff(table.edges)[at])[:, None]
-        rows = (1 - t) * start[at] + t * end[at]
         mu = solution.atom_slopes
         if problem.symmetric:
             # Slopes are known on the non-negative side; the mirror image has the opposite sign.
@@ -62,7 +53,7 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
             mu = full
         error = bins - points[:, None]
         derivative = w1 * np.sign(error) + 2 * w2 * error
-        slope += weights @ (rows * (derivative - mu[:, None]))
+        slope += weights @ (table.rows_at(points, table.at(points)) * (derivative - mu[:, None]))
     return slope - _range_part(problem, solution)
 
 

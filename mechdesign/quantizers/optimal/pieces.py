@@ -13,17 +13,17 @@ mechanism is still piecewise affine, now with jumps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from mechdesign.quantizers.mechanism.error_curve import mean
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, cell_edges
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import BlockFill
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["Pieces", "pieces"]
-
-Index = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,19 +40,20 @@ class Pieces:
     shift : ndarray (S,)
         Mean minus input where the mean is tied to the input.
     position : ndarray (S,)
-        Index of the fill's knot where the row is constant (free), −1 where it is tied.
+        Indices of the fill's knot where the row is constant (free), −1 where it is tied.
     segment : ndarray (S,)
         The fill's segment of a tied row.
     """
 
     fill: BlockFill
     edges: Array
-    left: Index
-    right: Index
+    left: Indices
+    right: Indices
     shift: Array
-    position: Index
-    segment: Index
+    position: Indices
+    segment: Indices
 
+    @cached_property
     def rows(self) -> tuple[Array, Array]:
         """Rows at the start and at the end of every piece, each (S, m)."""
         out = []
@@ -66,49 +67,34 @@ class Pieces:
             out.append(fill.rows(np.clip(mean, low, high), segment))
         return out[0], out[1]
 
-    def expected_loss(self, problem: FloorProblem) -> float:
-        """Expected loss of the rows themselves (of the duals, only a bound is known)."""
-        bins, loss = problem.bins, problem.loss
-        start, end = self.rows()
-        width = np.diff(self.edges)
+    @cached_property
+    def table(self) -> PiecewiseTable:
+        """The rows as a mechanism's table."""
+        return PiecewiseTable(self.fill.bins, self.edges, *self.rows)
 
-        def rows(x: Array) -> Array:
-            at = self.at(x)
-            t = ((x - self.edges[at]) / width[at])[:, None]
-            return (1 - t) * start[at] + t * end[at]
-
-        total = 0.0
-        if problem.has_density:
-            inside = bins[(bins > problem.lower) & (bins < problem.upper)]
-            cells = np.unique(np.concatenate([self.edges, inside]))
-            middle = (cells[:-1] + cells[1:]) / 2
-            if loss.polynomial:
-                at = self.at(middle)
-                beta = (end[at] - start[at]) / width[at][:, None]
-                alpha = start[at] - beta * self.edges[at][:, None]
-                sign = np.where(bins >= middle[:, None], 1.0, -1.0)
-                table = problem.moments(cells)
-                m0, m1, m2 = table[:, :1], table[:, 1:2], table[:, 2:]
-                part = loss.absolute * sign * (alpha * bins * m0 + (beta * bins - alpha) * m1 - beta * m2)
-                # The cubic term has the factor Σβ = 0.
-                square = alpha * bins * bins * m0 + (beta * bins - 2 * alpha) * bins * m1
-                part = part + loss.squared * (square + (alpha - 2 * beta * bins) * m2)
-                total += float(part.sum())
-            else:
-                whole = problem.prior.continuous_integrals(
-                    lambda x: np.sum(rows(x) * loss(bins - x[:, None]), axis=1)[:, None], cells
-                )
-                total += float(whole.sum())
-        points, weights = problem.atoms
-        chunk = max(1, 1_000_000 // len(bins))
-        for first in range(0, len(points), chunk):
-            x, w = points[first : first + chunk], weights[first : first + chunk]
-            total += float(w @ np.sum(rows(x) * loss(bins - x[:, None]), axis=1))
-        return total
-
-    def at(self, x: Array) -> Index:
+    def at(self, x: Array) -> Indices:
         """The piece each input is in."""
         return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)
+
+    def rows_at(self, x: Array, piece: Indices) -> Array:
+        """Rows at inputs x that lie in the given pieces; shape (len(x), m)."""
+        start, end = self.rows
+        t = ((x - self.edges[piece]) / np.diff(self.edges)[piece])[:, None]
+        return (1 - t) * start[piece] + t * end[piece]
+
+    def cells(self, *cuts: Array) -> tuple[Array, Indices]:
+        """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in."""
+        cells = cell_edges(self.fill.bins, np.unique(np.concatenate([self.edges, *cuts])))
+        return cells, self.at((cells[:-1] + cells[1:]) / 2)
+
+    def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array, Array]:
+        """λ + μx − b|μ|, the reduced h(c_k), and μ, at inputs x that lie in the given pieces."""
+        lam, mu = problem.slopes(x, self.left[piece], self.right[piece])
+        return lam + mu * x - problem.bias * np.abs(mu), problem.reduced(x, lam, mu), mu
+
+    def expected_loss(self, problem: FloorProblem) -> float:
+        """Expected loss of the rows themselves (of the duals, only a bound is known)."""
+        return mean(self.table, problem.prior, problem.loss)
 
 
 def pieces(problem: FloorProblem, floors: Array) -> Pieces:
@@ -164,7 +150,7 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     )
 
 
-def _segment(fill: BlockFill, proper: Index, mean: Array) -> Index:
+def _segment(fill: BlockFill, proper: Indices, mean: Array) -> Indices:
     """The segment of positive width in which each mean lies."""
     at = np.searchsorted(fill.means[proper + 1], mean, side="left")
     return proper[np.minimum(at, len(proper) - 1)]

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from mechdesign.errors import InfeasibleError
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.optimal.floors import exact_block_fill
-from mechdesign.quantizers.optimal.newton import FloorSolution
-from mechdesign.quantizers.optimal.pieces import Pieces, pieces
-from mechdesign.typing import Array
+from mechdesign.quantizers.optimal.bin_search import Searched
+from mechdesign.quantizers.optimal.exact import exact_law
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, known_loss
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution
+from mechdesign.quantizers.optimal.outputs import Alphabet
+from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import dual_pieces
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
 
 __all__ = ["OptimalQuantizerResult", "deploy"]
 
@@ -34,8 +40,6 @@ class OptimalQuantizerResult(QuantizerResult):
     ----------
     floors : ndarray (m,)
         Least probability of each output over all inputs: the mechanism is their block fill.
-    multipliers : ndarray
-        Of the constraints on the floors (1/ρ ≤ Σa ≤ 1, then the range's upper and lower end).
     cuts : int
         Planes in the last linear program; 0 for Newton.
     search : DataFrame, optional
@@ -45,7 +49,6 @@ class OptimalQuantizerResult(QuantizerResult):
     """
 
     floors: Any = None
-    multipliers: Any = None
     cuts: int = 0
     search: pd.DataFrame | None = None
     any_outputs_bound: float | None = None
@@ -85,13 +88,12 @@ class OptimalQuantizerResult(QuantizerResult):
         InfeasibleError
             ε is, to within rounding, the smallest at which these outputs can be unbiased.
         """
-        law = self.mechanism.law
-        if law is None:
+        if self.certificate is None:
             raise InfeasibleError(
                 "no exactly unbiased rational mechanism exists at this epsilon with these outputs: epsilon is the "
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
-        return QuantizerCertificate(law, self.design.privacy.epsilon, self.design.max_bias)
+        return self.certificate
 
     def _audit(self) -> pd.DataFrame:
         design = self.design
@@ -110,108 +112,155 @@ class OptimalQuantizerResult(QuantizerResult):
         return lines + super()._evidence()
 
 
-def deploy(
-    design: Any, solution: FloorSolution, wanted: float, report: SolveReport
+def searched_result(
+    result: OptimalQuantizerResult,
+    design: Any,
+    searched: Searched,
+    any_outputs: float | None,
+    notes: tuple[str, ...],
 ) -> OptimalQuantizerResult:
-    """Make the mechanism of the floors in exact arithmetic, value it, and say what was proved."""
-    notes: list[str] = []
-    problem = design.problem()
-    epsilon, bias = design.privacy.epsilon, design.max_bias
-    lower, upper = design.input_range
-    try:
-        if bias == 0:
-            mechanism = Quantizer.of_law(
-                exact_block_fill(problem.bins, solution.floors, epsilon, lower, upper)
-            )
-        else:
-            mechanism = Quantizer.of_law(_biased_law(design, solution.floors))
-    except InfeasibleError as error:
-        notes.append(f"not certified: {error.reason}")
-        table = pieces(problem, solution.floors)
-        start, end = table.rows()
-        mechanism = Quantizer(problem.bins, table.edges, start, end)
+    """Return the result as that of a design which may have had outputs to find; a search's is never called optimal."""
+    notes, report = (*result.notes, *searched.notes, *notes), result.solver_report
+    if isinstance(design.bins, Alphabet):
+        return replace(result, design=design, notes=notes, any_outputs_bound=any_outputs)
+    if not searched.rows:
+        return replace(result, notes=notes) if notes else result
+    if report.status in (Status.OPTIMAL, Status.GAP):
+        report = replace(report, status=searched.status)
+    return replace(
+        result,
+        design=design,
+        solver_report=report,
+        notes=notes,
+        search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
+        any_outputs_bound=searched.any_outputs_bound,
+    )
+
+
+def deploy(
+    design: Any,
+    solution: FloorSolution,
+    wanted: float,
+    certify: bool,
+    deadline: Deadline,
+    requested: str | None,
+    backends: tuple[str, ...],
+) -> OptimalQuantizerResult:
+    """Make the mechanism of the floors, exact where it can be, value it, and say what was proved.
+
+    Raises
+    ------
+    SolverError
+        The time limit came before any mechanism was found.
+    """
+    problem, law, notes = design.problem, None, []
+    if not math.isfinite(solution.value):
+        raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
+    if certify:
+        try:
+            law = _checked_law(design, solution.floors)
+        except InfeasibleError as error:
+            notes.append(f"not certified: {error.reason}")
+    mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
     if design.objective == "worst":
         value = mechanism.worst_case_loss(design.loss)[0]
     else:
-        # As a callable the loss is integrated by vectorised quadrature: for laws without closed-form moments.
-        loss = Loss(function=design.loss) if problem.smooth and design.loss.polynomial else design.loss
-        value = mechanism.expected_loss(design.prior, loss)
-    if problem.smooth:
-        notes.append("the prior has no closed-form moments: its integrals are adaptive quadratures to 1e-12")
+        value = mechanism.expected_loss(design.prior, design.loss)
+    if not design.prior.closed_form:
+        notes.append("the prior has no closed-form moments: its integrals are quadratures to 1e-12")
     if not design.loss.polynomial:
         notes.append(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
         )
         if design.objective == "worst":
-            notes.append("the worst input was searched on 33 points a piece and refined")
-    # Summaries verify what they hold; for large tables that takes seconds, so there `certify` is asked for.
-    small = mechanism.law is not None and mechanism.starts.size <= 4096
-    result = OptimalQuantizerResult(
+            notes.append("the worst case is enclosed to 1e-9, not computed in closed form")
+    # No answer rather than a wrong one: a bound above what is known to be feasible proves nothing.
+    known = known_loss(problem)
+    sound = math.isfinite(solution.lower_bound) and solution.lower_bound <= known + 1e-9 * abs(known)
+    bound = float(min(solution.lower_bound, value)) if sound else None
+    certificate = None
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
+        # Block fills of many outputs are right by construction.
+        if mechanism.starts.size <= 4096 and not certificate.lawful():
+            law = certificate = None
+            notes.append("not certified: the exact law is outside the budget")
+    if certificate is not None and certificate.lower_bound is not None:
+        bound = min(value, certificate.lower_bound)
+    gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
+    if bound is None:
+        notes.append("no lower bound was proved")
+    elif gap > wanted:
+        notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
+    if law is None:
+        status = Status.UNCERTIFIED
+    elif gap > wanted:
+        status = Status.LIMIT if deadline.passed else Status.GAP
+    else:
+        status = Status.OPTIMAL
+    report = SolveReport(
+        solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
+        status=status,
+        seconds=deadline.elapsed,
+        iterations=solution.iterations,
+        variables=len(problem.bins),
+        constraints=len(problem.constraints[1]),
+        requested=requested,
+        fallbacks=backends[1:],
+    )
+    return OptimalQuantizerResult(
         design=design,
         mechanism=mechanism,
         value=float(value),
-        lower_bound=float(min(solution.lower_bound, value)),
+        lower_bound=bound,
         solver_report=report,
-        certificate=QuantizerCertificate(mechanism.law, epsilon, bias)
-        if small and mechanism.law is not None
-        else None,
+        notes=tuple(notes),
+        certificate=certificate,
+        duals=_multipliers(problem, solution),
         floors=solution.floors,
-        multipliers=solution.multipliers,
         cuts=solution.cuts,
         rise=value / solution.value - 1 if solution.value else 0.0,
     )
-    gap = result.gap or 0.0
-    if gap > wanted:
-        notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
-        report = replace(report, status="inaccurate")
-    return replace(result, notes=tuple(notes), solver_report=report)
 
 
-def _biased_law(design: Any, floors: Array) -> RationalTable:
-    """Exact law with a bias budget: at both ends of every piece an exact row whose mean is within the budget."""
-    problem = design.problem()
-    table: Pieces = pieces(problem, floors)
-    low, high = _covered(table, design)
-    if high - low < 1e-9 * (problem.bins[-1] - problem.bins[0]):
-        # The budget allows a mechanism that hardly depends on its input: take one that does not.
-        row = [Fraction(max(float(a), 0.0)) for a in floors]
-        constant = tuple(a / sum(row, Fraction(0)) for a in row)
-        ends = tuple(Fraction(v) for v in design.input_range)
-        bins = tuple(Fraction(float(b)) for b in problem.bins)
-        return RationalTable(bins, ends, (constant,), (constant,))
-    base = exact_block_fill(problem.bins, floors, design.privacy.epsilon, low, high)
-    budget = Fraction(design.max_bias)
-    first, last = base.knots[0], base.knots[-1]
-    rows: list[list[tuple[Fraction, ...]]] = [[], []]
-    for end in (0, 1):
-        for k in range(len(table.left)):
-            x = Fraction(float(table.edges[k + end]))
-            if table.position[k] >= 0:
-                mean = Fraction(float(table.fill.means[table.position[k]]))
-            else:
-                mean = x + (budget if table.shift[k] > 0 else -budget)
-            mean = min(max(mean, x - budget, first), x + budget, last)
-            rows[end].append(tuple(_row_at(base, mean)))
-    knots = tuple(Fraction(float(x)) for x in table.edges)
-    return RationalTable(base.bins, knots, tuple(rows[0]), tuple(rows[1]))
+def _checked_law(design: Any, floors: Array) -> ExactLaw:
+    """The exact law of some floors, verified; block fills of many outputs are right by construction.
 
-
-def _covered(table: Pieces, design: Any) -> tuple[Fraction, Fraction]:
-    """Means that the pieces use: a little inside what the floors reach, and all that the budget requires."""
-    means = table.fill.means
-    inset = 1e-12 * (means[-1] - means[0])
-    budget = Fraction(design.max_bias)
-    low, high = (Fraction(v) for v in design.input_range)
-    needed = (low + budget, high - budget) if low + budget <= high - budget else ((low + high) / 2,) * 2
-    return min(Fraction(float(means[0] + inset)), needed[0]), max(
-        Fraction(float(means[-1] - inset)), needed[1]
+    Raises
+    ------
+    InfeasibleError
+        There is none within the budget.
+    """
+    epsilon, bins = design.privacy.epsilon, np.array(design.bins)
+    law = exact_law(
+        design.problem,
+        floors,
+        bins,
+        design.input_range,
+        design.frame,
+        min(epsilon, LARGEST_EPSILON),
+        design.max_bias,
     )
+    small = len(law.knots) * len(bins) <= 4096
+    if small and not QuantizerCertificate(law, epsilon, design.max_bias).verify():
+        raise InfeasibleError("the exact law next to the floors is outside the budget")
+    return law
 
 
-def _row_at(law: Any, mean: Fraction) -> list[Fraction]:
-    """Row of a continuous exact law at any point of its range."""
-    from bisect import bisect_right
+def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame:
+    """Multipliers of the constraints on the floors: 1/ρ ≤ Σa ≤ 1, then the range's upper and lower end."""
+    m = len(problem.bins)
+    families = ["total"] * 2 + ["upper end"] * m + ["lower end"] * m
+    index = [1, 2, *range(1, m + 1), *range(1, m + 1)]
+    return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})
 
-    k = min(max(bisect_right(law.knots, mean) - 1, 0), len(law.knots) - 2)
-    t = (mean - law.knots[k]) / (law.knots[k + 1] - law.knots[k])
-    return [(1 - t) * p + t * q for p, q in zip(law.row(k, 0), law.row(k, 1))]
+
+def _float_mechanism(design: Any, floors: Array) -> Quantizer:
+    """The block fill in floats, unproved."""
+    centre, unit = design.frame
+    table = pieces(design.problem, floors)
+    knots = centre + unit * table.edges
+    knots[[0, -1]] = design.input_range
+    return Quantizer(design.bins, knots, *table.rows)

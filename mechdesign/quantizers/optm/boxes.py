@@ -171,7 +171,7 @@ class BoxSearch:
     Parameters
     ----------
     program : OPTMProgram
-    bounds : Grid, Boxes of one row, or None
+    bounds : Grid, pair of triangular arrays, or None
         None takes the paper's grid.
     solver : str, optional
         HiGHS (default) sweeps the boxes; others solve them one by one.
@@ -186,11 +186,12 @@ class BoxSearch:
     """
 
     lower_bound: float | None = None
+    bound_duals: None = None
 
     def __init__(
         self,
         program: OPTMProgram,
-        bounds: Grid | Boxes | None,
+        bounds: Any,
         solver: str | None,
         deadline: Deadline,
         options: dict[str, Any],
@@ -206,7 +207,8 @@ class BoxSearch:
         if self.program.constraints == "theorem6":
             return theorem6_boxes(self.program)
         if isinstance(self.bounds, tuple):
-            return self.bounds
+            low, high = (self.program.flatten(b, b)[None] for b in self.bounds)
+            return low, high
         if len(self.program.bounded) == 0:
             return np.zeros((1, self.program.width)), np.ones((1, self.program.width))
         return grid_boxes(self.program, self.bounds)
@@ -221,35 +223,32 @@ class BoxSearch:
 
     def tighter(self, point: BoxPoint, epsilon: float) -> BoxPoint | None:
         """Solve again in the same box with another budget."""
-        return self.sweep.at(
-            self.program, epsilon, (point.low[None], point.high[None]), 0, self.solver, self.options
-        )
+        return self._at(epsilon, (point.low[None], point.high[None]), 0)
 
     def _best_of(self, epsilon: float, boxes: Boxes) -> BoxPoint | None:
-        count, best = len(boxes[0]), 0
-        if count > 1 and self.solver == "highs":
-            self.count += count
-            values, found = self.sweep(self.program, epsilon, boxes)
+        self.count += len(boxes[0])
+        if len(boxes[0]) > 1:
+            values, found = self._values(epsilon, boxes)
             if np.isnan(values).all():
                 return None
-            best = int(np.nanargmin(self._scores(values, found)))
-            return self.sweep.at(self.program, epsilon, boxes, best, self.solver, self.options)
-        points = []
-        for k in range(count):
-            if self.deadline.passed:
-                break
-            self.count += 1
-            points.append(self.sweep.at(self.program, epsilon, boxes, k, self.solver, self.options))
-        feasible = [p for p in points if p is not None]
-        if not feasible:
-            return None
-        scores = self._scores(
-            np.array([p.solution.value for p in feasible]), np.array([p.q for p in feasible])
-        )
-        return feasible[int(np.argmin(scores))]
+            compact = self.program.constraints == "theorem6"
+            best = int(np.nanargmin(values if compact else self.program.judged(values, found)))
+            boxes = boxes[0][[best]], boxes[1][[best]]
+        return self._at(epsilon, boxes, 0)
 
-    def _scores(self, values: Array, found: Array) -> Array:
-        return values if self.program.constraints == "theorem6" else self.program.judged(values, found)
+    def _values(self, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
+        """Objective values and solutions for all boxes, NaN where infeasible or too late."""
+        if self.solver == "highs":
+            return self.sweep(self.program, epsilon, boxes)
+        values, found = np.full(len(boxes[0]), np.nan), np.full(boxes[0].shape, np.nan)
+        for k in range(len(values)):
+            point = None if self.deadline.passed else self._at(epsilon, boxes, k)
+            if point is not None:
+                values[k], found[k] = point.solution.value, point.q
+        return values, found
+
+    def _at(self, epsilon: float, boxes: Boxes, k: int) -> BoxPoint | None:
+        return self.sweep.at(self.program, epsilon, boxes, k, self.solver, self.options)
 
     def notes(self, point: BoxPoint) -> list[str]:
         """What a reader of the result should know."""

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -29,12 +29,11 @@ from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
-from mechdesign.quantizers.optm.blocks import SelectionBlocks
-from mechdesign.quantizers.optm.boxes import Boxes, BoxPoint, BoxSearch
+from mechdesign.quantizers.optm.boxes import BoxSearch
 from mechdesign.quantizers.optm.model import OPTMProgram
-from mechdesign.quantizers.optm.successive import LinearisedPoint, Successive, checked_start, spread
+from mechdesign.quantizers.optm.successive import Successive, checked_start
 from mechdesign.runs.grid import Grid
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Status
 
 __all__ = ["OPTM"]
@@ -62,7 +61,7 @@ class OPTM(Design):
         Defaults to the prior's support.
     constraints : {"theorem5", "theorem6", "across-outputs"}
         Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
-        asymmetric bins: every maximum against every minimum across outputs.
+        asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     bounds : Grid or (lower, upper) or "successive" or None
@@ -136,8 +135,9 @@ class OPTM(Design):
             separate=self.families == "separate",
         )
 
-    def model(self, low: Any = None, high: Any = None) -> solvers.Model:
+    def model(self, *, low: Any = None, high: Any = None, **options: Any) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
+        refuse_unknown(options, "model() takes low and high")
         m = len(self.bins)
         default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
         pair = _checked_pair([d if b is None else b for b, d in zip((low, high), default)], m)
@@ -183,17 +183,17 @@ class OPTM(Design):
         InfeasibleError
             No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
         """
-        epsilon, deadline = self.privacy.epsilon, Deadline(time_limit)
-        usable = whole("outputs", outputs, 4)
+        deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
+        given = None if start is None else checked_start(start, np.array(self.bins), self.privacy.epsilon)
+        search: Any
         if self._successive:
-            search: Any = self._descent(start, usable, wanted_gap(gap, 1e-4), solver, deadline, options)
+            search = Successive(self.program, given, usable, wanted, solver, deadline, options)
         else:
-            wanted_gap(gap, 1e-4)
-            search = BoxSearch(self.program, self._boxes(), solver, deadline, options)
-        found = search.best(epsilon)
+            search = BoxSearch(self.program, self.bounds, solver, deadline, options)
+        found = search.best(self.privacy.epsilon)
         if found is None:
-            raise self._nothing_found(search, deadline)
-        point, law = _inside(search, found, self) if certify else (found, None)
+            raise too_late("OPTM") if deadline.passed else search.infeasible(self.privacy.epsilon)
+        point, law = self._inside(search, found) if certify else (found, None)
         return self._result(search, found, point, law, deadline)
 
     @property
@@ -202,61 +202,18 @@ class OPTM(Design):
             return False
         return self.bounds == "successive" or len(self.bins) > 4
 
-    def _boxes(self) -> Grid | Boxes | None:
-        if isinstance(self.bounds, tuple):
-            low, high = (self.program.flatten(b, b)[None] for b in self.bounds)
-            return low, high
-        return self.bounds
+    def _inside(self, search: Any, point: Any) -> tuple[Any, ExactLaw]:
+        """The point with its rational law; solved again for a smaller budget where the floats are outside."""
+        budget = self.privacy.epsilon
 
-    def _descent(
-        self,
-        start: Quantizer | None,
-        outputs: int,
-        gap: float,
-        solver: str | None,
-        deadline: Deadline,
-        options: dict[str, Any],
-    ) -> Successive:
-        """Successive linearisation over the bins that may be drawn, those of `start` among them."""
-        bins, usable = np.array(self.bins), spread(len(self.bins), outputs)
-        given = None if start is None else checked_start(start, bins, self.privacy.epsilon)
-        if given is not None:
-            left, right = given.left.sum(axis=0), given.right.sum(axis=0)[::-1]
-            usable = np.union1d(usable, np.flatnonzero(np.append(left, 0.0) + np.append(0.0, right)))
-        blocks = SelectionBlocks(
-            bins,
-            self.input_range,
-            self.prior,
-            self.loss,
-            mirrored=self.families == "symmetric",
-            shared_floor=self.constraints == "across-outputs",
-            usable=usable,
-        )
-        return Successive(
-            blocks,
-            self.prior,
-            self.loss,
-            start=given,
-            gap=gap,
-            solver=solver,
-            deadline=deadline,
-            options=options,
-        )
+        def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
+            found = point if epsilon == budget else search.tighter(point, epsilon)
+            return None if found is None else (found, found.selection().exact(self.input_range))
 
-    def _nothing_found(self, search: BoxSearch | Successive, deadline: Deadline) -> Exception:
-        if deadline.passed:
-            return SolverError(
-                "nothing feasible was found within the time limit", solver="OPTM", status="limit"
-            )
-        return search.infeasible(self.privacy.epsilon)
+        return tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)
 
     def _result(
-        self,
-        search: BoxSearch | Successive,
-        found: BoxPoint | LinearisedPoint,
-        point: BoxPoint | LinearisedPoint,
-        law: ExactLaw | None,
-        deadline: Deadline,
+        self, search: Any, found: Any, point: Any, law: ExactLaw | None, deadline: Deadline
     ) -> QuantizerResult:
         floats, selection = found.selection(), point.selection()
         mechanism = Quantizer.of_selection(selection, self.input_range)
@@ -266,14 +223,18 @@ class OPTM(Design):
         before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
         audit = point.audit(selection, self.privacy.epsilon)
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
+        bound = None if search.lower_bound is None else min(search.lower_bound, value)
+        certificate = None
+        if law is not None:
+            certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
         return QuantizerResult(
             design=self,
             mechanism=mechanism,
             value=value,
-            lower_bound=None if search.lower_bound is None else min(search.lower_bound, value),
+            lower_bound=bound,
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
-            certificate=None if law is None else QuantizerCertificate(law, self.privacy.epsilon),
+            certificate=certificate,
             duals=audit[["family", "index", "dual"]],
             model_audit=audit,
             rise=(value - before) / before,
@@ -295,14 +256,3 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
         what = f"o_{n + 1}({i + 1}) = {low[n, i]:g}, u_{n + 1}({i + 1}) = {high[n, i]:g}"
         raise DesignError(f"bounds: {what}; need 0 <= o <= u")
     return low, high
-
-
-def _inside(search: Any, point: Any, design: OPTM) -> tuple[Any, ExactLaw]:
-    """The point with its rational law; solved again for a smaller budget where the floats are outside."""
-    budget = design.privacy.epsilon
-
-    def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
-        found = point if epsilon == budget else search.tighter(point, epsilon)
-        return None if found is None else (found, found.selection().exact(design.input_range))
-
-    return tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)

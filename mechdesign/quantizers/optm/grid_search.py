@@ -8,16 +8,15 @@ choice of bins; its linear programs share a compiled model and are re-solved fro
 from __future__ import annotations
 
 import os
-import time
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.problem.checks import one_of, settle
 from mechdesign.problem.design import Design
@@ -31,7 +30,7 @@ from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
 from mechdesign.runs.store import Store
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Status
 
 __all__ = ["OPTMSearch", "OPTMSearchResult", "authors_bins"]
@@ -107,8 +106,8 @@ class OPTMSearch(Design):
     prior: Any
     loss: Any = "absolute"
     constraints: str = "theorem5"
-    bins: Grid | None = None
-    levels: Grid | None = None
+    bins: Any = None
+    levels: Any = None
     families: str = "auto"
     judge: str = "loss"
 
@@ -136,12 +135,16 @@ class OPTMSearch(Design):
         """The choices of bins, in the grid's order, those that are no increasing sequence left out."""
         lower, upper = self.prior.support
         chosen = []
-        for p in self.bins or ():
+        for p in self.bins:
             inner = (p["left"], p["right"]) if "left" in p else (-p["inner"], p["inner"])
             bins = (lower - p["delta"], *inner, upper + p["delta"])
             if all(a < b for a, b in zip(bins, bins[1:])):
                 chosen.append(tuple(round(b, 12) for b in bins))
         return chosen
+
+    @property
+    def _level_axes(self) -> list[str]:
+        return [name for name in self.levels.axes if name != "width"]
 
     def at(self, bins: tuple[float, ...], bounds: Any = None) -> OPTM:
         """The design for one choice of bins."""
@@ -155,9 +158,9 @@ class OPTMSearch(Design):
             bounds=bounds,
         )
 
-    def model(self, bins: tuple[float, ...] | None = None) -> solvers.Model:
+    def model(self, *, bins: tuple[float, ...] | None = None, **options: Any) -> solvers.Model:
         """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
-        return self.at(self.alphabets()[0] if bins is None else bins).model()
+        return self.at(self.alphabets()[0] if bins is None else bins).model(**options)
 
     def solve(
         self,
@@ -192,7 +195,7 @@ class OPTMSearch(Design):
         InfeasibleError
             No point of the search is feasible.
         """
-        started, deadline = time.perf_counter(), Deadline(time_limit)
+        deadline = Deadline(time_limit)
         solvers.get(solver or "highs")
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
@@ -201,10 +204,13 @@ class OPTMSearch(Design):
             rows = run_chunks(
                 _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
             )
-        table = _table(alphabets, rows)
+        table = _table(alphabets, rows, self._level_axes)
         best = self._best(table, deadline)
         result = best.solve(solver, gap=gap, certify=certify, **options)
-        return self._result(result, best, table, time.perf_counter() - started, deadline)
+        status = Status.LIMIT if deadline.passed else result.status
+        report = replace(result.solver_report, status=status, seconds=deadline.elapsed)
+        parts = {**vars(result), "design": self, "solver_report": report}
+        return OPTMSearchResult(**parts, best=best, table=table)
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """What a store is bound to."""
@@ -215,31 +221,20 @@ class OPTMSearch(Design):
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all():
             if deadline.passed:
-                raise SolverError(
-                    "nothing feasible was found within the time limit", solver="OPTM", status="limit"
-                )
+                raise too_late("OPTM")
             raise InfeasibleError(f"no point of the search is feasible at epsilon = {self.privacy.epsilon:g}")
         winner = table.loc[table["value"].idxmin()]
-        assert self.levels is not None
-        axes = [k for k in self.levels.axes if k != "width"]
         width = self.levels.axes.get("width", (0.01,))[0]
-        return self.at(winner["bins"], Grid(**dict(zip(axes, winner["level"])), width=width))
-
-    def _result(
-        self, result: QuantizerResult, best: OPTM, table: pd.DataFrame, seconds: float, deadline: Deadline
-    ) -> OPTMSearchResult:
-        report = replace(result.solver_report, seconds=seconds)
-        if deadline.passed:
-            report = replace(report, status=Status.LIMIT)
-        values = {f.name: getattr(result, f.name) for f in fields(result)}
-        return OPTMSearchResult(**{**values, "design": self, "solver_report": report}, best=best, table=table)
+        bounds = Grid(**{k: winner[k] for k in self._level_axes}, width=width)
+        return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)
 
 
-def _table(alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
-    names = ["bins", "level", "value", "feasible", "programs"]
-    table = pd.DataFrame([dict(zip(names, (b, *r))) for b, r in zip(alphabets, rows)])
-    table["value"] = table["value"].astype(float)
-    return table
+def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str]) -> pd.DataFrame:
+    bins = [f"bin {i}" for i in range(1, len(alphabets[0]) + 1)]
+    table = [
+        (*b, *level, np.nan if score is None else score, *n) for b, (level, score, *n) in zip(alphabets, rows)
+    ]
+    return pd.DataFrame(table, columns=[*bins, *levels, "value", "feasible", "programs"])
 
 
 class _Task:
@@ -259,8 +254,8 @@ class _Task:
         if key not in self._sweeps:
             self._sweeps[key] = Sweep(program)
         objective, q = self._sweeps[key](program, search.privacy.epsilon, boxes)
-        points = {} if search.levels is None else search.levels.columns()
-        levels = np.stack([column for name, column in points.items() if name != "width"], axis=1)
+        points = search.levels.columns()
+        levels = np.stack([points[k] for k in search._level_axes], axis=1)
         if np.isnan(objective).all():
             return [0.0] * levels.shape[1], None, 0, len(objective)
         scores = program.judged(objective, q) if search.judge == "loss" else objective

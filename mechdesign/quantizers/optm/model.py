@@ -50,9 +50,6 @@ class OPTMProgram:
     ----------
     width : int
         Number of unknowns.
-    rows : PrivacyRows
-    bounded : int array
-        The unknowns that carry a bound.
     """
 
     def __init__(
@@ -66,19 +63,25 @@ class OPTMProgram:
         separate: bool,
     ) -> None:
         self.bins, self.input_range, self.prior, self.loss = bins, input_range, prior, loss
-        self.constraints, self.m = constraints, len(bins)
+        self.constraints, self.separate, self.m = constraints, separate, len(bins)
         left = Family(self.m)
         self.families = (left, Family(self.m, left.size) if separate else left)
         self.width = left.size * (2 if separate else 1)
         self.view = View(bins, *input_range, *self.families)
-        if constraints == "theorem6":
-            pairs = theorem6_pairs(self.view)
-        else:
-            views = [self.view, self.view.mirrored()] if separate else [self.view]
-            across = constraints == "across-outputs"
-            pairs = [p for v in views for p in theorem5_pairs(v, across_outputs=across)]
-        self.rows = PrivacyRows(pairs)
-        self.bounded = np.unique(self.rows.bound[self.rows.bound >= 0])
+
+    @cached_property
+    def rows(self) -> PrivacyRows:
+        """The privacy constraints."""
+        if self.constraints == "theorem6":
+            return PrivacyRows(theorem6_pairs(self.view))
+        views = [self.view, self.view.mirrored()] if self.separate else [self.view]
+        across = self.constraints == "across-outputs"
+        return PrivacyRows(theorem5_pairs(views, across_outputs=across))
+
+    @cached_property
+    def bounded(self) -> Indices:
+        """The unknowns that carry a bound, in increasing order."""
+        return np.unique(self.rows.bound[self.rows.bound >= 0])
 
     def signature(self) -> bytes:
         """Equal for programs that share one compiled form."""
@@ -137,24 +140,22 @@ class OPTMProgram:
 
     # -- the model ------------------------------------------------------------------------------------
 
+    def _rows_of_unknowns(self) -> tuple[Indices, Indices]:
+        """n − 1 and i − 1 of every unknown q_n(i)."""
+        n, i = np.tril_indices(self.m - 1)
+        return np.resize(n, self.width), np.resize(i, self.width)
+
     def normalisation(self) -> sparse.csr_array:
         """Rows that sum each q_n."""
-        rows = [family.row(n) for family in dict.fromkeys(self.families) for n in range(1, self.m)]
-        matrix = np.zeros((len(rows), self.width))
-        for k, columns in enumerate(rows):
-            matrix[k, columns] = 1.0
-        return sparse.csr_array(matrix)
+        at = np.arange(self.width)
+        rows = self._rows_of_unknowns()[0] + (self.m - 1) * (at // self.families[0].size)
+        return sparse.csr_array((np.ones(self.width), (rows, at)))
 
     def dominance(self) -> tuple[Indices, Indices]:
         """Positions (of q_i(i), of q_j(i)), j > i ≥ 1; row n = 1 is the constant 1 and needs none."""
-        pairs = [
-            (family.index(i, i), family.index(j, i))
-            for family in dict.fromkeys(self.families)
-            for i in range(2, self.m)
-            for j in range(i + 1, self.m)
-        ]
-        table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return table[:, 0], table[:, 1]
+        n, i = self._rows_of_unknowns()
+        smaller = np.flatnonzero((n > i) & (i > 0))
+        return smaller - (n * (n + 1) - i * (i + 1))[smaller] // 2, smaller
 
     def parameters(self, epsilon: float, low: Array, high: Array) -> dict[str, Array]:
         """Values of the model's parameters for bounds (…, width)."""
@@ -189,20 +190,12 @@ class OPTMProgram:
     def unpack(self, q: Array) -> tuple[Array, Array]:
         """Left and right families as triangular (m − 1, m − 1) arrays, cleaned of solver noise."""
 
-        def table(family: Family) -> Array:
-            out = np.zeros((self.m - 1, self.m - 1))
-            for n in range(1, self.m):
-                row = np.maximum(q[family.row(n)], 0.0)
-                out[n - 1, :n] = row / row.sum()
-            return out
-
-        left, right = self.families
-        return table(left), table(right)
+        tables = np.zeros((2, self.m - 1, self.m - 1))
+        n, i = np.tril_indices(self.m - 1)
+        tables[:, n, i] = np.maximum(q, 0.0).reshape(-1, len(n))
+        left, right = tables / tables.sum(axis=2, keepdims=True)
+        return left, right
 
     def flatten(self, left: Array, right: Array) -> Array:
         """Inverse of `unpack`."""
-        q = np.zeros(self.width)
-        for family, table in zip(self.families[::-1], (right, left)):
-            for n in range(1, self.m):
-                q[family.row(n)] = table[n - 1, :n]
-        return q
+        return np.concatenate([table[np.tril_indices(self.m - 1)] for table in (left, right)])[: self.width]

@@ -9,6 +9,7 @@ factor by its bound gives linear forms
 
 .. math:: z = u_j(i) \sum_r q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i} \ge p(x, i) \ge w = o_j(i) \sum_r \dots
 
+Bounding the inner factors instead leaves the outer one the variable.
 Where one factor is the constant :math:`q_1(1) = 1` (j = 1, or j = m − 1) the form is exact. A `Form` is a sum of terms
 weight · bound · unknown; a `PrivacyRows` holds pairs "upper form ≤ e^ε lower form" flat over their terms, so that the
 coefficients for one or many values of the bounds are one product.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +88,10 @@ class View:
         return Form(f"q_{n}({n}) {side}", np.ones(1), np.array([CONSTANT]), at)
 
     def probability(self, i: int, x: float, *, from_left: bool = False, replaced: str = "outer") -> Form:
-        """The form of p(x, i), i left of x; `replaced` is the factor that its bound stands for, or "by 1": the outer one."""
+        """The form of p(x, i), i left of x.
+
+        `replaced` says which factor its bound stands for, "outer" or "inner"; "by 1" puts the constant for the outer one.
+        """
         m, b = len(self.bins), self.bins
         j = min(max(int(np.searchsorted(b, x, side="left" if from_left else "right")), 1), m - 1)
         r = np.arange(j + 1, m + 1)
@@ -99,7 +104,7 @@ class View:
         elif j == 1 or replaced == "by 1":
             bounds, unknowns = constant, inner
         else:
-            bounds, unknowns = outer, inner
+            bounds, unknowns = (outer, inner) if replaced == "outer" else (inner, outer)
         output = i if self.sign > 0 else m + 1 - i
         return Form(f"p({self.sign * x:g}, {output})", weights, bounds, unknowns)
 
@@ -110,30 +115,32 @@ def _largest_and_smallest(view: View, across: bool) -> Iterator[tuple[list[Form]
     Inside, the largest is next to the bin itself, q_i(i) or its mirror image; the smallest is a limit from the left at a
     bin, or p(upper, i). Below the range both are among the lower end, the bins inside and the upper end.
     """
-    m = len(view.bins)
+    m, small, large = len(view.bins), *(("inner", "by 1") if across else ("outer", "outer"))
     for i, b in enumerate(view.bins.tolist(), start=1):
         after = [x for x in sorted({*view.inside, view.upper}) if x > max(b, view.lower)]
-        lows = [view.probability(i, x, from_left=True) for x in after]
+        lows = [view.probability(i, x, from_left=True, replaced=small) for x in after]
         if view.lower <= b <= view.upper:
             highs = [view.alone(view.outer, i)] if i < m else []
             highs += [view.alone(view.inner, m + 1 - i)] if i > 1 else []
             yield highs, lows
         elif b < view.lower:
             at = [x for x in sorted({view.lower, *view.inside}) if x < view.upper]
-            replaced = "by 1" if across else "outer"
-            yield [view.probability(i, x, replaced=replaced) for x in at], lows
+            yield [view.probability(i, x, replaced=large) for x in at], lows
 
 
-def theorem5_pairs(view: View, *, across_outputs: bool = False) -> list[tuple[Form, Form]]:
-    """Theorem 5: every largest probability of an output against every smallest one to its right.
+def theorem5_pairs(views: Sequence[View], *, across_outputs: bool = False) -> list[tuple[Form, Form]]:
+    """Theorem 5: every largest probability of an output against every smallest one going away from it.
 
     Parameters
     ----------
+    views : sequence of View
+        From the left, and from the right where there are two families.
     across_outputs : bool
-        Every largest against every smallest of *any* output, outer factors of the largest replaced by 1: what the
-        paper's authors solve for asymmetric bins; stricter than privacy.
+        What the paper's authors solve for asymmetric bins: every largest against every smallest of *any* output on
+        either side, with 1 for the outer factors of the largest and bounds for the *inner* factors of the smallest.
+        Stricter than privacy.
     """
-    groups = list(_largest_and_smallest(view, across_outputs))
+    groups = [group for view in views for group in _largest_and_smallest(view, across_outputs)]
     if across_outputs:
         groups = [([h for highs, _ in groups for h in highs], [w for _, lows in groups for w in lows])]
     return [(high, low) for highs, lows in groups for high in highs for low in lows]
@@ -173,9 +180,9 @@ class PrivacyRows:
         """Coefficients of "upper − e^ε lower", a term each."""
         return self.factors(low, high) * np.where(self.smallest, -np.exp(epsilon), 1.0)
 
-    def sides(self, q: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    def sides(self, q: Array, low: Array, high: Array) -> tuple[Any, Any]:
         """Upper and lower forms of every row at `q`."""
         value = self.factors(low, high) * q[self.unknown]
         count = len(self.labels)
-        upper, lower = (np.bincount(self.row[s], value[s], count) for s in (~self.smallest, self.smallest))
-        return upper, lower
+        upper = np.bincount(self.row[~self.smallest], value[~self.smallest], count)
+        return upper, np.bincount(self.row[self.smallest], value[self.smallest], count)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,17 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
-from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
-from mechdesign.solvers import Solution, SolveSequence
+from mechdesign.quantizers.optm.model import OPTMProgram
+from mechdesign.solvers import Model, Solution, SolveSequence
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -103,11 +105,11 @@ class Successive:
 
     Parameters
     ----------
-    blocks : SelectionBlocks
-    prior : Prior
-    loss : Loss
+    program : OPTMProgram
     start : Selection, optional
         Within the budget; the search ends no higher.
+    outputs : int
+        At most that many bins may be drawn, beside those of `start`.
     gap : float
         How closely the lower bound is proved.
     solver, options
@@ -118,24 +120,27 @@ class Successive:
     ----------
     lower_bound : float or None
         Of every unbiased mechanism with the bins, of this family or not.
+    bound_duals : DualPieces or None
+        Multipliers that prove it.
     """
 
     def __init__(
-        self,
-        blocks: SelectionBlocks,
-        prior: Prior,
-        loss: Loss,
-        *,
-        start: Selection | None,
-        gap: float,
-        solver: str | None,
-        deadline: Deadline,
-        options: dict[str, Any],
-    ) -> None:
-        self.blocks, self.prior, self.loss, self.gap, self.deadline = blocks, prior, loss, gap, deadline
-        self.start = None if start is None else blocks.unknowns(start)
-        self.sequence = SolveSequence(solver, **options)
+        self, program: OPTMProgram, start: Selection | None, outputs: int, gap: float,
+        solver: str | None, deadline: Deadline, options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        usable = spread(program.m, outputs)
+        if start is not None:
+            left, right = start.left.sum(axis=0), start.right.sum(axis=0)[::-1]
+            usable = np.union1d(usable, np.flatnonzero(np.append(left, 0.0) + np.append(0.0, right)))
+        self.blocks = SelectionBlocks(
+            program.bins, program.input_range, program.prior, program.loss,
+            mirrored=not program.separate, shared_floor=program.constraints == "across-outputs", usable=usable,
+        )  # fmt: skip
+        self.program, self.gap, self.deadline = program, gap, deadline
+        self.start = None if start is None else self.blocks.unknowns(start)
+        self.sequence = SolveSequence(solver, deadline=deadline, **options)
         self.lower_bound: float | None = None
+        self.bound_duals: DualPieces | None = None
 
     def best(self, epsilon: float) -> LinearisedPoint | None:
         """The best point found within the budget.
@@ -151,11 +156,11 @@ class Successive:
         found = [p for p in descents if p is not None]
         if not found:
             found = [p for p in [self._descend(self._outermost(), epsilon, self.deadline)] if p is not None]
-        if self.start is not None:  # it may be better than what is a hair inside the budget
-            itself = Solution(
-                Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0, native_status="the start"
-            )
-            found.append(LinearisedPoint(self.blocks, self.start, itself))
+        # A start may be better than what is a hair inside the budget; the outermost bins are better than nothing.
+        spare = self._outermost() if self.start is None and not found else self.start
+        if spare is not None and self._loss(spare) <= epsilon:
+            itself = Solution(Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0)
+            found.append(LinearisedPoint(self.blocks, spare, itself))
         if not found:
             return None
         point = min(found, key=lambda p: p.value)
@@ -185,16 +190,22 @@ class Successive:
         """The optimum over all mechanisms, whose bound is kept on the way, and the given mechanism."""
         blocks = self.blocks
         wanted = OptimalQuantizer(
-            blocks.bins[blocks.usable], PureDP(epsilon), self.prior, self.loss, input_range=blocks.input_range
+            blocks.bins[blocks.usable],
+            PureDP(epsilon),
+            self.program.prior,
+            self.program.loss,
+            input_range=blocks.input_range,
         )
 
-        def solve(design: OptimalQuantizer) -> Any:
-            limit = {"time_limit": max(deadline.left, 0.01)} if deadline.finite else {}
-            return design.solve(gap=self.gap, **limit)
+        def solve(design: OptimalQuantizer) -> OptimalQuantizerResult:
+            return design.solve(
+                gap=self.gap, time_limit=max(deadline.left, 1e-3) if deadline.finite else None
+            )
 
         optimum = solve(wanted)
         everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
         self.lower_bound = everywhere.lower_bound
+        self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
         yield blocks.imitate(optimum.mechanism.probabilities)
         if self.start is not None:
             yield self.start
@@ -205,6 +216,10 @@ class Successive:
         for b in self.blocks.blocks:
             q[b.u[0]] = q[b.v[-1]] = 1.0
         return q
+
+    def _loss(self, q: Array) -> float:
+        """Privacy loss, from floats and rounded up."""
+        return Quantizer.of_selection(self.blocks.selection(q), self.blocks.input_range).privacy_loss()
 
     # -- the descent ----------------------------------------------------------------------------------
 
@@ -224,7 +239,9 @@ class Successive:
             if deadline.passed:
                 break
             lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-            solution = self.sequence.solve(blocks.model(q, epsilon, lower, upper, price))
+            solution = self._solved(blocks.model(q, epsilon, lower, upper, price))
+            if solution is None:
+                break
             if solution.primal["over"].max() < 1e-12:
                 # Exact just above the multipliers; dearer, and the curved edge of the feasible set stops every step.
                 worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
@@ -247,9 +264,18 @@ class Successive:
             else:
                 radius = 0.35 * min(radius, float(np.abs(step).max()))
             value = blocks.loss(q)
-        ends = [q, _polished(blocks, q, epsilon)] if small else [q]
+        ends = [q, _polished(blocks, q, epsilon, deadline)] if small else [q]
         found = [p for p in (self._inside(end, epsilon) for end in reversed(ends)) if p is not None]
         return min(found, key=lambda p: p.value, default=None)
+
+    def _solved(self, model: Model) -> Solution | None:
+        """The next linear program's answer; None where the deadline came first."""
+        try:
+            return None if self.deadline.passed else self.sequence.solve(model)
+        except SolverError:
+            if self.deadline.passed:
+                return None
+            raise
 
     def _inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
         """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
@@ -262,20 +288,19 @@ class Successive:
         for noise in _NOISE:
             moved = _without_noise(blocks, q, noise)
             for radius, margin in _APPROACH:
-                if self.deadline.passed:
-                    return None
                 lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
                 tight = epsilon - margin * max(1.0, epsilon)
                 model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
-                solution = self.sequence.solve(model)
+                solution = self._solved(model)
+                if solution is None:
+                    return None
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
-                mechanism = Quantizer.of_selection(blocks.selection(moved), blocks.input_range)
-                if mechanism.privacy_loss() <= epsilon:
+                if self._loss(moved) <= epsilon:
                     return LinearisedPoint(blocks, moved, solution)
         return None
 
 
-def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
+def _polished(blocks: SelectionBlocks, q: Array, epsilon: float, deadline: Deadline) -> Array:
     """Finish by SLSQP on the exact problem over (q, a): linear programs converge slowly where no vertex is optimal."""
     n, rho, rows = blocks.size, np.exp(epsilon), blocks.rows.toarray()
     low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
@@ -290,9 +315,15 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
         upper = np.hstack([jacobian[low], -floor_of[low]])
         return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
 
+    def loss(z: Array) -> float:
+        if deadline.passed:
+            raise TimeoutError
+        return blocks.loss(z[:n])
+
     sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
-    found = optimize.minimize(
-        lambda z: blocks.loss(z[:n]),
+    solve = partial(
+        optimize.minimize,
+        loss,
         np.concatenate([q, blocks.extremes(q)[0]]),
         jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
         method="SLSQP",
@@ -303,8 +334,11 @@ def _polished(blocks: SelectionBlocks, q: Array, epsilon: float) -> Array:
         ],
         options={"maxiter": 200, "ftol": 1e-10},
     )
-    end = np.asarray(found.x[:n])
-    return np.maximum(end, 0.0) if np.all(np.isfinite(end)) else q
+    try:
+        end = np.maximum(solve().x[:n], 0.0)
+    except TimeoutError:
+        return q
+    return end if np.isfinite(end).all() else q
 
 
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:

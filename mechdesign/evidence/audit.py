@@ -1,0 +1,116 @@
+"""Claim by claim: what the certificate of a result proves, and that it speaks of this result and no other.
+
+A certificate verifies its own statement about its own copy of the law. Whoever edits a file can leave it as it is and
+change what stands beside it; therefore the mechanism, the design, the value and the lower bound that a result shows are
+compared with those of its certificate. What no certificate covers is listed as claimed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.errors import MissingExtra, ResultFormatError
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Check, check_table
+from mechdesign.evidence.serialize import dumps
+from mechdesign.typing import Status
+
+__all__ = ["audited", "claims", "tightest"]
+
+_RECOMPUTED = 1e-9  # integrals in doubles
+_SHARED = ("space", "sensitivity", "dimension", "input_range")
+_NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
+
+
+def claims(result: Any) -> pd.DataFrame:
+    """Every claim of a result: claim, how it was checked, margin, whether it holds."""
+    certificate = result.certificate
+    if certificate is None:
+        return check_table([("a certificate is there", CLAIMED, math.nan, False), *_uncovered(result, {})])
+    statement = certificate.statement
+    rows = [*certificate.checks().itertuples(index=False, name=None)]
+    rows.append(("the certificate is of this mechanism", PROVED, math.nan, _same_law(result)))
+    held = result.restated()
+    rows += [
+        (f"the certificate's {key} is the design's", PROVED, math.nan, same(stated, held[key]))
+        for key, stated in statement.items()
+        if key in held
+    ]
+    for key in ("value", "lower_bound"):
+        if key in statement:
+            shown, stated = getattr(result, key), statement[key]
+            near = shown is not None and abs(shown - float(stated)) <= _NEAR * abs(shown)
+            rows.append((f"the {key.replace('_', ' ')} shown is the certificate's", PROVED, math.nan, near))
+    return check_table([*rows, *_uncovered(result, statement)])
+
+
+def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
+    bound, again = result.lower_bound, result.recomputed()
+    if again is not None:
+        margin = _RECOMPUTED * abs(again) - abs(again - result.value)
+        yield "the value is that of the mechanism", RECOMPUTED, margin, bool(margin >= 0)
+    elif "value" not in statement:
+        yield f"the value is {result.value:.9g}", CLAIMED, math.nan, math.isfinite(result.value)
+    if "lower_bound" not in statement and bound is not None:
+        yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, bound <= result.value
+    if result.status is Status.OPTIMAL:
+        proved = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        yield "optimal: with a finite value and lower bound", PROVED, math.nan, proved
+
+
+def _same_law(result: Any) -> bool:
+    """Whether the parts of the certificate that are parts of the mechanism, or the mechanism itself, are the same.
+
+    So must be what the mechanism and the design both say: the space, the sensitivity, the input range.
+    """
+    mechanism, design, found = result.mechanism, result.design, []
+    for name in _SHARED:
+        both = hasattr(mechanism, name) and hasattr(design, name)
+        if both and not same(getattr(mechanism, name), getattr(design, name)):
+            return False
+    for field in dataclasses.fields(result.certificate):
+        part = getattr(result.certificate, field.name)
+        if type(part) is type(mechanism):
+            found.append(same(part, mechanism))
+        elif field.name in ("law", "weights", "scales", "covariance") and hasattr(mechanism, field.name):
+            found.append(same(part, getattr(mechanism, field.name)))
+    return bool(found) and all(found)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal: numbers and arrays of numbers by value, all others by the text of their file."""
+    if isinstance(a, (Rational, float, np.number)) and isinstance(b, (Rational, float, np.number)):
+        return bool(a == b)
+    if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    return dumps(a) == dumps(b)
+
+
+def tightest(table: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """The rows of least slack: the tightest of each family first, then the second of each, …"""
+    ordered = table.sort_values("slack", kind="stable")
+    rank = ordered.groupby("family", sort=False).cumcount()
+    return ordered.iloc[np.argsort(rank, kind="stable")].head(max(rows, int((rank == 0).sum())))
+
+
+def audited(result: Any, source: str) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Return the claims, the audit table and the summary of a result that may be a stranger's.
+
+    Raises
+    ------
+    ResultFormatError
+        Its parts do not fit together.
+    """
+    try:
+        return claims(result), result.audit(), str(result)
+    except MissingExtra:
+        raise
+    except Exception as error:  # parts of the right kind, and of sizes or values that never stand together
+        reason = f"{source}: its parts do not fit together ({type(error).__name__}: {error!s:.200})"
+    raise ResultFormatError(" ".join(reason.split()))

@@ -1,0 +1,145 @@
+"""Gaussian noise with any covariance, held so that what it spends of a privacy budget is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.span import Lift, Span
+from mechdesign.noise.vector_noise import shape_of
+from mechdesign.problem.checks import array, generator, settle
+from mechdesign.typing import Array
+
+__all__ = ["CorrelatedGaussianNoise", "inverse_rows", "largest_spent"]
+
+_EXACT = 64
+"""Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+
+
+@serializable("correlated-gaussian-noise")
+@dataclass(frozen=True, eq=False)
+class CorrelatedGaussianNoise:
+    r"""Gaussian noise N(0, Σ).
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (K, K)
+        Σ, symmetric positive semidefinite; directions it does not reach get no noise.
+    whitening : ndarray, shape (r, r), optional
+        R, which then is the law: the coordinates P of the noise are :math:`R^{-1} z`, z standard normal, so that a
+        change v spends :math:`\lVert R v_P \rVert^2`, and `covariance` is its rounding.
+    coordinates : tuple of int, optional
+        P; all when not given.
+    lift : tuple of tuple of Fraction, shape (K, r), optional
+        E: the noise is :math:`E R^{-1} z`.
+
+    Examples
+    --------
+    >>> CorrelatedGaussianNoise(covariance=np.eye(2)).mse()
+    2.0
+    """
+
+    covariance: Array
+    whitening: Array | None = None
+    coordinates: tuple[int, ...] | None = None
+    lift: Lift | None = None
+
+    def __post_init__(self) -> None:
+        matrix = array("covariance", self.covariance, ndim=2)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise DesignError.of("covariance", self.covariance, "must be a square matrix of finite numbers")
+        if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
+            raise DesignError.of("covariance", self.covariance, "must be symmetric")
+        settle(self, covariance=(matrix + matrix.T) / 2)
+        values = self._spectrum[0]
+        if values.min() < -1e-9 * max(values.max(), 1e-300):
+            raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")
+        if self.whitening is not None:
+            settle(self, whitening=array("whitening", self.whitening, ndim=2))
+            if self.whitening.shape != (self.span.rank,) * 2 or np.linalg.matrix_rank(
+                _scaled(self.whitening)[0]
+            ) < len(self.whitening):
+                raise DesignError.of(
+                    "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
+                )
+
+    @cached_property
+    def span(self) -> Span:
+        """Where the noise lives."""
+        size = len(self.covariance)
+        return Span(size, tuple(range(size)) if self.coordinates is None else self.coordinates, self.lift)
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(self.covariance)
+        return values, vectors
+
+    @cached_property
+    def _factor(self) -> Array:
+        """F with Σ = F Fᵀ."""
+        if self.whitening is not None:
+            return self.span.matrix @ inverse_rows(self.whitening)
+        values, basis = self._spectrum
+        return basis * np.sqrt(np.maximum(values, 0.0))
+
+    def mse(self) -> float:
+        """E‖T‖₂² = tr Σ."""
+        return float(np.trace(self.covariance))
+
+    def mahalanobis(self, vectors: Any) -> Array:
+        """Return μ(d) = √(dᵀΣ⁺d) for each row d; infinite where d leaves the range of Σ."""
+        d = np.atleast_2d(array("vectors", vectors, ndim=None))
+        if d.ndim != 2 or d.shape[1] != len(self.covariance):
+            raise DesignError.of("vectors", vectors, f"must have {len(self.covariance)} coordinates each")
+        if self.whitening is not None:
+            mu = np.linalg.norm(d[:, self.span.coordinates] @ self.whitening.T, axis=1)
+            return np.where([self.span.inside(row) for row in d], mu, np.inf)
+        values, basis = self._spectrum
+        keep = values > 1e-12 * values.max()
+        inside = d @ basis[:, keep]
+        outside = np.linalg.norm(d @ basis[:, ~keep], axis=1)
+        mu = np.sqrt((inside**2 / values[keep]).sum(axis=1))
+        return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
+
+    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
+        """Draw noise vectors for simulation, shape ``size + (K,)``."""
+        shape = (*shape_of(size), self._factor.shape[1])
+        return generator(random_state).standard_normal(shape) @ self._factor.T
+
+
+def _scaled(rows: Array) -> tuple[Array, Array]:
+    """Rows over their length (a power of two), and these lengths."""
+    length = np.exp2(np.round(np.log2(np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-300))))
+    return rows / length, length
+
+
+def inverse_rows(rows: Array) -> Array:
+    """Return the inverse, accurate however the rows are scaled."""
+    unit, length = _scaled(rows)
+    return np.linalg.inv(unit) / length.T
+
+
+def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
+    r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that."""
+    if vectors.shape[1] <= _EXACT:
+        r, r_unit = _integers(whitening)
+        v, v_unit = _integers(vectors)
+        image = v @ r.T
+        return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
+    image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
+    error = (vectors.shape[1] + 4) * 2.0**-53
+    return float((((np.abs(image) + error * size) ** 2).sum(axis=1)).max()) * (1 + 4 * error), False
+
+
+def _integers(matrix: Array) -> tuple[Any, Fraction]:
+    """The matrix as integers times a power of two, exactly."""
+    ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
+    unit = max(d for row in ratios for _, d in row)
+    return np.array([[n * (unit // d) for n, d in row] for row in ratios], dtype=object), Fraction(1, unit)

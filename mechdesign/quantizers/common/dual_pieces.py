@@ -1,0 +1,276 @@
+r"""A lower bound of every mechanism's loss, from multipliers that anyone can check.
+
+Let :math:`a_k` be the least probability of output k of an ε-LDP mechanism, ρ ≥ e^ε, :math:`h(c) = \min(c, \rho c)`. For any
+line :math:`\lambda + \mu B` at an input x, with reduced costs :math:`c_k = \ell(B_k - x) - \lambda - \mu B_k`,
+
+.. math:: \sum_k p(x, k)\, \ell(B_k - x) \ge \lambda + \mu x - b |\mu| + \sum_k a_k h(c_k(x)),
+
+as the mean may be off by b only and :math:`a_k \le p(x, k) \le \rho a_k`. Averaged over inputs (with the prior, or for the worst
+case with any law on finitely many inputs) that is a constant plus :math:`G \cdot a`. The floors of a mechanism whose mean comes
+within b of the range's ends [lo, hi] satisfy :math:`1/\rho \le \sum_k a_k \le 1` and, for every j,
+
+.. math:: \sum_k a_k \bigl(\rho (B_k - B_j)^+ - (B_j - B_k)^+\bigr) \ge hi - B_j
+
+with its mirror image, so that :math:`G \cdot a \ge \nu \cdot \text{right sides} + \min_k (G - C^\top \nu)_k \{1/\rho \text{ or } 1\}` for any
+ν ≥ 0. Whatever λ, μ and ν are, the bound is one; good ones make it tight. They are stored as doubles and everything else is
+integers, rounded down.
+
+On a piece [u, v] without an output inside, λ and μ are such that :math:`c_k` is affine in x: with coordinates y = x − origin,
+:math:`\lambda = w_2 y^2 + L`, :math:`\mu = M - 2 w_2 y`, L and M affine. h is concave, hence above its chord from end to end.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, number
+from mechdesign.problem.losses import Loss
+from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments
+from mechdesign.typing import Array
+
+__all__ = ["DualPieces"]
+
+_RHO_BITS = 64
+
+
+@serializable("dual-pieces")
+@dataclass(frozen=True, eq=False)
+class DualPieces:
+    """Multipliers that prove a lower bound.
+
+    Parameters
+    ----------
+    pieces : array, shape (S, 7)
+        u, v, share, L(u), L(v), M(u), M(v): a line on the inputs from u to v, and for which share of the prior there. Where
+        u = v the share is of the point mass at that input, or, for the worst case, the weight of that input.
+    multipliers : array, shape (2, m)
+        ν of the range's upper end, then of its lower one.
+    origin : float
+        What u, v, L and M are measured from.
+    cap_price : float
+        Multiplier of the cap on the mean squared error, which joins the loss: ℓ + price·t².
+    """
+
+    pieces: Array
+    multipliers: Array
+    origin: float = 0.0
+    cap_price: float = 0.0
+
+    def __post_init__(self) -> None:
+        table, multipliers = (
+            array("pieces", self.pieces, ndim=2, empty=True),
+            array("multipliers", self.multipliers, ndim=2),
+        )
+        object.__setattr__(self, "pieces", table)
+        object.__setattr__(self, "multipliers", multipliers)
+        object.__setattr__(self, "origin", number("origin", self.origin))
+        object.__setattr__(self, "cap_price", number("cap_price", self.cap_price))
+
+    def sound(self, bins: int, *, worst: bool) -> bool:
+        """Whether shapes fit, multipliers are non-negative, and nothing of the prior is counted more than once."""
+        table, prices = self.pieces, self.multipliers
+        if table.shape[1:] != (7,) or prices.shape != (2, bins) or prices.min() < 0 or self.cap_price < 0:
+            return False
+        u, v, share = table[:, :3].T
+        if (v < u).any() or (share < 0).any():
+            return False
+        points = _summed(u[u == v], share[u == v])
+        if worst:  # a law on finitely many inputs
+            return bool((u == v).all()) and sum(points.values(), Fraction(0)) <= 1
+        changes = _summed([*u[u < v], *v[u < v]], [*share[u < v], *-share[u < v]])
+        covered = accumulate(change for _, change in sorted(changes.items()))
+        return all(c <= 1 for c in (*covered, *points.values()))
+
+    def lower_bound(
+        self,
+        bins: tuple[Fraction, ...],
+        input_range: tuple[Fraction, Fraction],
+        epsilon: float,
+        loss: Loss,
+        *,
+        max_bias: float = 0.0,
+        moments: Moments | None,
+        max_mse: float | None = None,
+    ) -> Fraction:
+        """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
+        bias, atoms = Fraction(max_bias), None if moments is None else moments.atoms
+        rows = [_Piece.of(row, Fraction(self.origin), atoms) for row in self.pieces.tolist()]
+        problem = _Problem.of(self, rows, bins, epsilon, loss)
+        constant, gradient = problem.averaged(rows, bias, moments)
+        low, high = input_range[0] + bias, input_range[1] - bias
+        price = Fraction(self.cap_price) * Fraction(max_mse or 0.0)
+        return constant + problem.least(gradient, self.multipliers.tolist(), low, high) - price
+
+
+def _summed(keys: Any, values: Any) -> dict[float, Fraction]:
+    found: dict[float, Fraction] = {}
+    for key, value in zip(keys, values):
+        found[float(key)] = found.get(float(key), Fraction(0)) + Fraction(float(value))
+    return found
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A row of the table, exact: u, v and the prior's mass at u = v."""
+
+    u: Fraction
+    v: Fraction
+    share: Fraction
+    lam: tuple[Fraction, Fraction]
+    mu: tuple[Fraction, Fraction]
+    mass: Enclosure = (1 << BITS, 1 << BITS)
+
+    @classmethod
+    def of(cls, row: list[float], origin: Fraction, atoms: list[tuple[Fraction, Enclosure]] | None) -> _Piece:
+        u, v, share, L0, L1, M0, M1 = map(Fraction, row)
+        piece = cls(u, v, share, (L0, L1), (M0, M1))
+        if u < v or atoms is None:
+            return piece
+        if not atoms:
+            return replace(piece, mass=(0, 0))
+        # u is a rounded distance from the origin: the point mass it stands for is the next one.
+        k = bisect_left(atoms, (origin + u, (0, 0)))
+        x, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - origin - u))
+        return replace(piece, u=x - origin, v=x - origin, mass=mass)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Outputs relative to the origin, as integers in units of 1/unit; costs in units of 1/fine."""
+
+    bins: list[int]
+    unit: int
+    rho: int
+    first: Fraction
+    second: Fraction
+    fine: int
+    origin: Fraction
+
+    @classmethod
+    def of(
+        cls, duals: DualPieces, rows: list[_Piece], bins: tuple[Fraction, ...], epsilon: float, loss: Loss
+    ) -> _Problem:
+        origin = Fraction(duals.origin)
+        first, second = Fraction(loss.absolute), Fraction(loss.squared) + Fraction(duals.cap_price)
+        places = [b - origin for b in bins]
+        ends = (x.denominator for row in rows for x in (row.u, row.v))
+        lines = (x.denominator for row in rows for x in (*row.lam, *row.mu))
+        unit = math.lcm(*(b.denominator for b in places), *ends)
+        parts = math.lcm(first.denominator, second.denominator, *lines)
+        rho = math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS))
+        return cls([int(b * unit) for b in places], unit, rho, first, second, unit * unit * parts, origin)
+
+    def averaged(
+        self, rows: list[_Piece], bias: Fraction, moments: Moments | None
+    ) -> tuple[Fraction, list[int]]:
+        """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
+        squares = [int(self.second * b * b * (self.fine // self.unit**2)) for b in self.bins]
+        gradient, constant = [0] * len(self.bins), Fraction(0)
+        cells = _masses({(row.u, row.v) for row in rows if row.u < row.v}, self.origin, moments)
+        used: dict[Fraction, Fraction] = {}
+        for row in rows:
+            masses = cells.get((row.u, row.v), (row.mass, (0, 0), (0, 0)))
+            if row.u == row.v and moments is not None:
+                used[row.u] = used.get(row.u, Fraction(0)) + row.share
+                if used[row.u] > 1:
+                    continue
+            scaled = [(math.floor(a * row.share), math.ceil(b * row.share)) for a, b in masses]
+            if not scaled[0][1]:
+                continue
+            # The chord of h has weight ∫ (1 − t) dF at u and ∫ t dF at v.
+            (n0, n1), (t0, t1) = scaled[0], scaled[1]
+            at_u, at_v = (max(n0 - t1, 0), n1 - t0), (max(t0, 0), t1)
+            for (least, most), costs in zip((at_u, at_v), self._reduced(row, squares)):
+                if most:
+                    gradient = [g + c * (least if c > 0 else most) for g, c in zip(gradient, costs)]
+            constant += self._constant(row, bias, scaled)
+        return constant, gradient
+
+    def _reduced(self, row: _Piece, squares: list[int]) -> list[list[int]]:
+        """h(c_k) at both ends of a piece, rounded down; an output inside counts as on the nearer side, which is less."""
+        slope = int(self.first * (self.fine // self.unit))
+        at = [int(y * self.unit) for y in (row.u, row.v)]
+        turn = bisect_left(self.bins, Fraction(sum(at), 2))
+        out = []
+        for y, lam, mu in zip(at, row.lam, row.mu):
+            level, tilt = int(lam * self.fine), int(mu * (self.fine // self.unit))
+            # w1 |B − y| + w2 B² − L − M B, the sign of B − y fixed on the piece.
+            costs = [
+                s + (sign - tilt) * b - sign * y - level
+                for sign, part in ((-slope, slice(0, turn)), (slope, slice(turn, None)))
+                for b, s in zip(self.bins[part], squares[part])
+            ]
+            out.append([c if c > 0 else (c * self.rho) >> _RHO_BITS for c in costs])
+        return out
+
+    def _constant(self, row: _Piece, bias: Fraction, masses: list[Enclosure]) -> Fraction:
+        """∫ (λ + μy − b|μ|) dF, from below; |μ| is convex, hence below its chord."""
+        y, width = row.u, row.v - row.u
+        (L0, L1), (M0, M1) = row.lam, row.mu
+        w2 = self.second
+        steep = [abs(m - 2 * w2 * z) for m, z in ((M0, y), (M1, y + width))]
+        # λ + μy = L + M y − w2 y², as a polynomial in t, y = u + t · width.
+        parts = [
+            L0 + M0 * y - w2 * y * y - bias * steep[0],
+            L1 - L0 + (M1 - M0) * y + M0 * width - 2 * w2 * y * width - bias * (steep[1] - steep[0]),
+            (M1 - M0) * width - w2 * width * width,
+        ]
+        total = sum((c * m[0 if c > 0 else 1] for c, m in zip(parts, masses)), Fraction(0))
+        return total / (1 << BITS)
+
+    def least(
+        self, gradient: list[int], multipliers: list[list[float]], low: Fraction, high: Fraction
+    ) -> Fraction:
+        """min of G·a over floors that reach all means from `low` to `high`, from below."""
+        scale = self.fine << BITS
+        rest = [Fraction(g, scale) for g in gradient]
+        rho, total = Fraction(self.rho, 1 << _RHO_BITS), Fraction(0)
+        bins = [Fraction(b, self.unit) for b in self.bins]
+        m = len(bins)
+        for side, (end, row) in enumerate(zip((high, low), multipliers)):
+            sign, prices = -1 if side else 1, [Fraction(p) for p in row]
+            # Σ_j ν_j (ρ (B_k − B_j)^+ − (B_j − B_k)^+), by running sums over j on either side of k.
+            total += sum((p * sign * (end - self.origin - b) for p, b in zip(prices, bins)), Fraction(0))
+            mass, moment = sum(prices, Fraction(0)), sum((p * b for p, b in zip(prices, bins)), Fraction(0))
+            before, moment_before = Fraction(0), Fraction(0)
+            for k in range(m):
+                before, moment_before = before + prices[k], moment_before + prices[k] * bins[k]
+                left = bins[k] * before - moment_before
+                right = (moment - moment_before) - bins[k] * (mass - before)
+                rest[k] -= rho * (right if side else left) - (left if side else right)
+        smallest = min(rest)
+        return total + (smallest / rho if smallest > 0 else smallest)
+
+
+def _masses(
+    pairs: set[tuple[Fraction, Fraction]], origin: Fraction, moments: Moments | None
+) -> dict[Any, Any]:
+    """Moments of the prior's density on every piece, put together from cells between all ends."""
+    if moments is None or not pairs:
+        return dict.fromkeys(pairs, ((0, 0),) * 3)
+    ends = sorted({y for pair in pairs for y in pair})
+    cells = moments.density([origin + y for y in ends])
+    found: dict[Any, Any] = {}
+    for u, v in pairs:
+        first, last = bisect_left(ends, u), bisect_left(ends, v)
+        if last == first + 1:
+            found[u, v] = cells[first]
+            continue
+        bounds = [[Fraction(0)] * 3 for _ in (0, 1)]
+        whole = v - u
+        for k in range(first, last):
+            s, w = (ends[k] - u) / whole, (ends[k + 1] - ends[k]) / whole
+            for total, side in zip(bounds, (0, 1)):
+                n0, n1, n2 = (Fraction(n[side]) for n in cells[k])
+                total[0] += n0
+                total[1] += s * n0 + w * n1
+                total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
+        found[u, v] = tuple((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
+    return found

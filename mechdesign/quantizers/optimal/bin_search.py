@@ -1,0 +1,232 @@
+r"""Where to put the outputs: a search over m of them, and the alphabet that bounds every search.
+
+`Alphabet` takes outputs on a fine grid of [−R, R]. It is nearly the best with any number of outputs, and proves how
+nearly: moving any output B at random to its two grid neighbours g, g + h, keeping its mean, is post-processing, so
+it stays private and unbiased, and raises the loss by the chord's height over ℓ. For |·| that is
+:math:`2 (x - g)(g + h - x)/h` at most, where x is in the output's own cell, and at most h²/4 for (·)². Hence
+
+.. math:: \text{loss}(\text{any outputs}) \ge \text{bound}(\text{alphabet})
+          - w_1 \min\Bigl(E[d(X)],\; \rho \max_{\text{cells}} E[d(X); \text{cell}]\Bigr) - w_2 h^2/4, \quad
+          d(x) = 2 (x - g)(g + h - x)/h.
+
+`BinSearch` minimises the optimal value over m outputs: sequential quadratic programming on the envelope
+theorem's derivatives (`output_slopes`) from several starts, then a polish at a tighter gap. The value is not convex in
+the outputs, so the distance to the alphabet's bound is what can be proved; for m ≤ 4 mirrored outputs a grid over
+all of them stands beside the search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution
+from mechdesign.quantizers.optimal.mse_cap import best_floors
+from mechdesign.quantizers.optimal.output_slopes import bin_slopes
+from mechdesign.quantizers.optimal.outputs import BinSearch
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
+
+__all__ = ["Searched", "any_outputs_bound", "search_bins"]
+
+_GRID_OUTPUTS = 121
+
+
+def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
+    """Lower bound for any outputs within the range of the problem's, from the bound for these."""
+    loss, grid = problem.loss, problem.bins
+    if not loss.polynomial or problem.max_mse is not None:
+        return None
+    step = float(np.diff(grid).max())
+    square = loss.squared * step * step / 4
+    if problem.objective == "worst":
+        return bound - loss.absolute * step / 2 - square
+    moments = problem.prior.moments(grid)
+    low, high = grid[:-1], grid[1:]
+    rise = 2 * ((low + high) * moments[:, 1] - moments[:, 2] - low * high * moments[:, 0]) / (high - low)
+    rise = np.maximum(rise, 0.0)
+    return bound - loss.absolute * min(float(rise.sum()), problem.rho * float(rise.max())) - square
+
+
+@dataclass
+class Searched:
+    """What a search has tried: the best outputs with their floors, and a row for each attempt."""
+
+    bins: Array
+    solution: FloorSolution | None = None
+    any_outputs_bound: float | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    status: Status = Status.FEASIBLE
+
+    def in_units(self, unit: float) -> Searched:
+        """Return it for inputs and outputs that are `unit` times as large."""
+        rows = [{**row, "bins": tuple(unit * b for b in row["bins"])} for row in self.rows]
+        return replace(self, bins=unit * self.bins, rows=rows)
+
+
+class _Search:
+    """The optimal value as a function of the free outputs."""
+
+    def __init__(self, problem: FloorProblem, spec: BinSearch, deadline: Deadline) -> None:
+        self.problem, self.spec, self.deadline = problem, spec, deadline
+        self.R, self.m = float(problem.bins[-1]), spec.m
+        self.mirrored = problem.mirrored if spec.symmetric is None else spec.symmetric
+        if self.mirrored and problem.lower != -problem.upper:
+            raise DesignError.of("symmetric", spec.symmetric, "needs an input range that mirrors about zero")
+        self.free = self.m // 2 if self.mirrored else self.m
+        self.least = 1e-3 * self.R / self.m  # smallest distance of neighbours
+        plain = problem.objective == "mean" and problem.max_mse is None and problem.bias == 0
+        self.analytic = plain and problem.loss.polynomial
+        self.found = Searched(self.outputs(np.linspace(-self.R, self.R, self.m)[self.m - self.free :]))
+
+    def outputs(self, free: Array) -> Array:
+        """All outputs from the free ones (the positive half, or all)."""
+        if not self.mirrored:
+            return np.sort(np.clip(free, -self.R, self.R))
+        half = np.sort(np.clip(free, self.least / 2, self.R))
+        return np.concatenate([-half[::-1], [0.0] if self.m % 2 else [], half])
+
+    def value(self, free: Array, gap: float, *, slopes: bool = False) -> tuple[float, Array]:
+        """Optimal value at the outputs, with its derivatives; infinite where infeasible, or too late."""
+        outputs, nothing = self.outputs(free), np.zeros(len(free))
+        here = replace(self.problem, bins=outputs)
+        if self.deadline.passed or np.any(np.diff(outputs) < 1e-9 * self.R):
+            return math.inf, nothing
+        if smallest_epsilon(outputs, *here.reach) > math.log(here.rho) * (1 - 1e-9):
+            return math.inf, nothing
+        try:
+            solution = best_floors(here, gap, deadline=self.deadline)
+        except (InfeasibleError, SolverError):
+            return math.inf, nothing
+        if self.found.solution is None or solution.value < self.found.solution.value:
+            self.found.bins, self.found.solution = outputs, solution
+        if not slopes:
+            return solution.value, nothing
+        full = bin_slopes(here, solution)
+        half = self.m // 2
+        return solution.value, full[self.m - half :] - full[:half][::-1] if self.mirrored else full
+
+    def starts(self, used: tuple[Array, Array]) -> list[Array]:
+        """Starting points: spread evenly, by the alphabet's use of its outputs, and at random."""
+        rng = np.random.default_rng(self.spec.seed)
+        n, R = self.free, self.R
+        low = 0.0 if self.mirrored else -R
+        inner = np.linspace(max(low, self.problem.lower), self.problem.upper, n + 1)[1:]
+        ends = [] if self.mirrored else [-R]
+        middle = inner[:-1] * 0.8 if self.mirrored else inner[1:-1]
+        out = [np.linspace(-R, R, self.m)[self.m - n :], self._quantiles(*used)]
+        out.append(np.concatenate([ends, middle, [R]]) if n > 1 else np.array([R]))
+        while len(out) < self.spec.starts:
+            draw = np.sort(rng.uniform(low, R, n))
+            draw[-1] = R
+            if not self.mirrored:
+                draw[0] = -R
+            out.append(draw)
+        return out[: self.spec.starts]
+
+    def _quantiles(self, grid: Array, floors: Array) -> Array:
+        """Free outputs at the quantiles of how often the alphabet's outputs are used."""
+        n, R = self.free, self.R
+        if self.mirrored:
+            grid, floors = grid[grid > 0], floors[grid > 0]
+        share = np.cumsum(floors) / floors.sum()
+        guess = grid[np.minimum(np.searchsorted(share, (np.arange(n) + 0.5) / n), len(grid) - 1)].astype(
+            float
+        )
+        guess[-1] = R
+        if not self.mirrored:
+            guess[0] = -R
+        for k in range(1, n):
+            guess[k] = max(guess[k], guess[k - 1] + 2 * self.least)
+        return guess if guess[-1] <= R else np.linspace(guess[0], R, n)
+
+    def descend(self, kind: str, start: Array, gap: float, steps: int) -> tuple[Array, float]:
+        """Sequential quadratic programming from a start, outputs kept in order."""
+        n, R = self.free, self.R
+        order = [{"type": "ineq", "fun": lambda v, k=k: v[k + 1] - v[k] - self.least} for k in range(n - 1)]
+        best, best_value = start, self.value(start, gap)[0]
+        scale = max(abs(best_value), 1e-12) if math.isfinite(best_value) else 1.0
+
+        def target(v: Array) -> Any:
+            nonlocal best, best_value
+            value, slope = self.value(v, gap, slopes=self.analytic)
+            if value < best_value:
+                best, best_value = v.copy(), value
+            height = min(value, 1e6 * scale) / scale
+            return (height, slope / scale) if self.analytic else height
+
+        options: Any = {"maxiter": steps, "ftol": max(gap, 1e-12)}
+        if not self.analytic:
+            options["eps"] = 1e-5 * R
+        if math.isfinite(best_value):
+            box = [(self.least / 2 if self.mirrored else -R, R)] * n
+            optimize.minimize(  # type: ignore[call-overload]
+                target,
+                start,
+                jac=self.analytic,
+                method="SLSQP",
+                bounds=box,
+                constraints=order,
+                options=options,
+            )
+        return self.record(kind, best, best_value)
+
+    def grid(self) -> tuple[Array, float]:
+        """Every mirrored choice of up to two free outputs on a grid."""
+        R = self.R
+        inner = (np.arange(24) + 0.5) / 24 * R if self.free == 2 else [0.0]
+        outer = np.linspace(max(self.problem.upper, R / 4), R, 13)
+        pairs = [np.array([a, b]) for b in outer for a in inner if a < b - self.least]
+        points = [pair[2 - self.free :] for pair in pairs]
+        values = [self.value(point, 1e-4)[0] for point in points]
+        return self.record("grid", points[int(np.argmin(values))], min(values))
+
+    def record(self, kind: str, free: Array, value: float) -> tuple[Array, float]:
+        """Note an attempt, and hand it on."""
+        self.found.rows.append({"kind": kind, "value": value, "bins": tuple(self.outputs(free).tolist())})
+        return free, value
+
+
+def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: Deadline) -> Searched:
+    """Find good outputs within the range of the problem's, and what any outputs there could do at best.
+
+    Parameters
+    ----------
+    problem : FloorProblem
+        Its outermost bins are the range; the bins are replaced.
+    spec : BinSearch
+    gap : float
+        Relative gap to solve to.
+    deadline : Deadline
+        What was found by then is returned; without anything, evenly spread outputs.
+    """
+    search = _Search(problem, spec, deadline)
+    coarse = max(gap, 1e-7)
+    fine = replace(problem, bins=np.linspace(-search.R, search.R, _GRID_OUTPUTS))
+    alphabet = best_floors(fine, 1e-5, deadline=deadline)
+    search.found.any_outputs_bound = any_outputs_bound(fine, alphabet.lower_bound)
+    tried = [
+        search.descend(f"start {k + 1}", start, coarse, 60)
+        for k, start in enumerate(search.starts((fine.bins, alphabet.floors)))
+    ]
+    best, value = min(tried, key=lambda found: found[1])
+    if spec.exhaustive and search.mirrored and search.free in (1, 2):
+        at_grid = search.grid()
+        free, height = search.descend("grid, descended", at_grid[0], coarse, 60)
+        found = min(at_grid[1] / (1 - 1e-4), height / (1 - 1e-6)) < value
+        search.found.notes = (
+            "a grid over all mirrored outputs found "
+            + ("better outputs than the starts did" if found else "nothing better than the search"),
+        )
+        best, value = min((best, value), (free, height), key=lambda found: found[1])
+    search.descend("polish", best, min(coarse, 1e-9), 40)
+    search.found.status = Status.LIMIT if deadline.passed else Status.FEASIBLE
+    return search.found

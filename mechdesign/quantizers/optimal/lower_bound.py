@@ -1,0 +1,131 @@
+r"""What every method hands back, and the lower bound that each of them proves in the same way.
+
+Any slopes λ(x), μ(x) give a gradient G and a constant with
+
+.. math:: \text{loss} \ge \int (\lambda + \mu x - b|\mu|)\,dF + \min_{a \in A} G \cdot a
+
+for all mechanisms with these outputs (`expected_loss`); the minimum over the polytope A is bounded by the
+multipliers of its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.proof import Proof
+from mechdesign.typing import Array
+
+__all__ = ["FloorSolution", "Folding", "lower_bound"]
+
+
+@dataclass(frozen=True, eq=False)
+class FloorSolution:
+    """Floors, what they achieve and what is proved.
+
+    Attributes
+    ----------
+    floors : ndarray (m,)
+    value : float
+        The loss of the block fill of `floors`.
+    lower_bound : float
+        No ε-LDP mechanism with these outputs, and no more bias than allowed, does better.
+    iterations : int
+        Newton steps, or rounds of a cutting-plane method.
+    multipliers : ndarray
+        Of the rows of `range_constraints`.
+    atom_slopes : ndarray
+        μ at the prior's point masses.
+    cuts : int
+        Cuts in the last linear program (cutting planes only).
+    methods : tuple of str
+        The methods tried, in order.
+    proof : Proof, optional
+        What the lower bound was found from.
+    """
+
+    floors: Array
+    value: float
+    lower_bound: float
+    iterations: int
+    multipliers: Array
+    atom_slopes: Array
+    cuts: int = 0
+    methods: tuple[str, ...] = ()
+    proof: Proof | None = None
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between value and bound."""
+        return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
+
+    def merged(self, other: FloorSolution | None) -> FloorSolution:
+        """Return the better floors with the better bound and what belongs to it, efforts added."""
+        if other is None:
+            return self
+        best = other if other.value < self.value else self
+        return replace(
+            other if other.lower_bound > self.lower_bound else self,
+            floors=best.floors,
+            value=best.value,
+            iterations=self.iterations + other.iterations,
+            cuts=max(self.cuts, other.cuts),
+            methods=self.methods + other.methods,
+        )
+
+
+def lower_bound(
+    problem: FloorProblem, constant: float, gradient: Array, multipliers: Array, scale: float
+) -> float:
+    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included.
+
+    For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
+    :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
+    extreme of Σa that is worse. The margin covers the error of the integrals that made G.
+    """
+    C, b = problem.constraints
+    nu = np.maximum(multipliers, 0.0)
+    nu[:2] = 0.0
+    rest = gradient - nu @ C
+    if problem.symmetric:
+        # With symmetric data an optimal a is symmetric, so only the sums over mirror pairs count.
+        rest = (rest + rest[::-1]) / 2
+    least = float(rest.min())
+    bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
+    size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
+    return float(bound - problem.accuracy * size)
+
+
+class Folding:
+    """The independent half of symmetric floors, or all of them; with the constraint rows that remain."""
+
+    def __init__(self, problem: FloorProblem) -> None:
+        m = len(problem.bins)
+        C, b = problem.constraints
+        self.m, self.total = m, len(b)
+        self.n = (m + 1) // 2 if problem.symmetric else m
+        self.index = np.minimum(np.arange(m), np.arange(m)[::-1]) if problem.symmetric else np.arange(m)
+        # With symmetry the rows for `lower` mirror those for `upper`.
+        self.rows = np.arange(2 + m if problem.symmetric else len(b))
+        self.C, self.b = self.fold(C[self.rows]), b[self.rows]
+
+    def fold(self, table: Array) -> Array:
+        """Add the columns (last axis) that share a variable."""
+        if self.n == self.m:
+            return table
+        out = table[..., : self.n].copy()
+        pairs = self.m - self.n
+        out[..., :pairs] += table[..., ::-1][..., :pairs]
+        return out
+
+    def restrict(self, floors: Array) -> Array:
+        """Independent floors, mirror pairs averaged."""
+        return floors.copy() if self.n == self.m else ((floors + floors[::-1]) / 2)[: self.n]
+
+    def unfold(self, nu: Array) -> Array:
+        """Multipliers of all rows."""
+        full = np.zeros(self.total)
+        full[self.rows] = nu
+        return full

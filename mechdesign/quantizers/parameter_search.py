@@ -1,0 +1,220 @@
+"""Published mechanisms with their parameters searched: what they reach within a budget.
+
+RQM and ERM are one-family members of the selection family with few parameters. The search evaluates the exact privacy
+loss and the exact error at every point of a declared grid, keeps the best within the budget, and zooms in on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.problem.checks import interval, settle, whole
+from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.result import QuantizerResult
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.runs.grid import Grid
+from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.typing import Array, Status
+
+__all__ = ["ParameterSearch", "settle_family"]
+
+
+def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
+    """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
+    if not isinstance(design.privacy, PureDP):
+        raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
+    given = None if design.input_range is None else interval("input_range", design.input_range)
+    prior = Prior.of(design.prior, given)
+    grid = default if design.grid is None else design.grid
+    if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
+        raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
+    m, loss = whole("m", design.m, least, 1 << 16), Loss.of(design.loss)
+    settle(design, m=m, prior=prior, input_range=given or prior.support, loss=loss, grid=grid)
+
+
+@dataclass(frozen=True)
+class ParameterSearch(Design):
+    """What RQM and ERM share: the fields, and the search. A member of the family is `mechanism` of its parameters."""
+
+    m: int
+    privacy: PureDP
+    prior: Any
+    loss: Any = "absolute"
+    input_range: Any = None
+    grid: Grid | None = None
+
+    @abstractmethod
+    def mechanism(self, **parameters: float) -> Quantizer | None:
+        """The member with these parameters; None where they make no mechanism."""
+
+    def model(self, **options: Any) -> Any:
+        """There is none: members are in closed form, and their parameters are searched."""
+        raise DesignError(f"{type(self).__name__} is a search over closed forms: it has no program")
+
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        zoom: int = 4,
+        starts: int = 4,
+        **options: Any,
+    ) -> QuantizerResult:
+        """Search the grid, zoom in on its best points, and return the certified mechanism.
+
+        The last axis is the parameter that trades privacy for error: on each line of the other axes the best
+        point within the budget is moved onto the budget where a neighbour is over it. There is no program and no lower
+        bound: a `solver` is refused, and `gap` changes nothing.
+
+        Parameters
+        ----------
+        certify : bool
+            Attach the exact rational law (default). Exact arithmetic takes seconds from 64 outputs and minutes at 256;
+            without it the loss is computed in floats and rounded up.
+        time_limit : float, optional
+            Seconds; the best member by then.
+        zoom : int
+            How often the grid is refined around the best points.
+        starts : int
+            How many of the best points are followed.
+
+        Raises
+        ------
+        InfeasibleError
+            No point is within the budget; states the smallest loss met.
+        """
+        refuse_unknown(
+            {**options, **({} if solver is None else {"solver": solver})},
+            "a search of parameters takes zoom and starts",
+        )
+        wanted_gap(gap, 1e-6)
+        deadline = Deadline(time_limit)
+        lines = _Lines(self, deadline)
+        rough = lines.rough(3 * whole("starts", starts, 1))
+        best = lines.zoomed(rough, whole("zoom", zoom, 0), starts)
+        law = None if not certify else best.mechanism.certified().law
+        status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
+        report = SolveReport(
+            "grid search",
+            Status.LIMIT if deadline.passed else status,
+            deadline.elapsed,
+            iterations=lines.count,
+        )
+        notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
+        if law is None:
+            return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
+        exact = Quantizer.of_law(law, best.mechanism.selection)
+        certificate = QuantizerCertificate.of(self, law, best.value)
+        return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
+
+    def _bins(self, inner: Array, delta: float) -> Array:
+        """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""
+        lower, upper = self.input_range
+        return (upper + lower) / 2 + (upper - lower) / 2 * np.array([-1 - delta, *inner, 1 + delta])
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member with its privacy loss, and its expected loss where it is within the budget."""
+
+    point: dict[str, float]
+    mechanism: Any
+    loss: float
+    value: float
+
+
+class _Lines:
+    """The family on the lines of its grid along the last axis; counts the members, and knows the smallest loss met."""
+
+    def __init__(self, design: ParameterSearch, deadline: Deadline) -> None:
+        assert design.grid is not None
+        self.design, self.deadline = design, deadline
+        *self.outer, self.last = design.grid.axes
+        self.line = np.unique(design.grid.axes[self.last])
+        self.axes = [np.array(design.grid.axes[k]) for k in self.outer]
+        self.count, self.least = 0, math.inf
+
+    def rough(self, count: int) -> list[_Member]:
+        """The best members of the `count` best lines of the grid."""
+        found = [self.best_at(place, refine=False) for place in itertools.product(*self.axes)]
+        members = sorted((c for c in found if c is not None), key=lambda c: c.value)[:count]
+        if members:
+            return members
+        name, epsilon = type(self.design).__name__, self.design.privacy.epsilon
+        if self.deadline.passed:
+            raise too_late(name)
+        raise InfeasibleError(
+            f"no {name} mechanism on the grid is within epsilon = {epsilon:g}; the smallest loss met is {self.least:.6g}",
+            smallest_epsilon=self.least,
+        )
+
+    def zoomed(self, members: list[_Member], zoom: int, starts: int) -> _Member:
+        """The best member near the given ones."""
+        on_budget = [self.best_at([c.point[k] for k in self.outer]) or c for c in members]
+        best = sorted(on_budget, key=lambda c: c.value)[:starts]
+        steps = np.array([np.diff(np.unique(axis)).max(initial=0.0) for axis in self.axes])
+        for level in range(zoom):
+            best = [self._moved(c, steps / 3**level) for c in best]
+        return min(best, key=lambda c: c.value)
+
+    def _moved(self, member: _Member, steps: Array) -> _Member:
+        shifts = np.array([-2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3])
+        near = [member.point[k] + step * shifts for k, step in zip(self.outer, steps)]
+        tries = [self.best_at(place) for place in itertools.product(*near)]
+        return min([member, *(t for t in tries if t is not None)], key=lambda c: c.value)
+
+    def best_at(self, place: Any, *, refine: bool = True) -> _Member | None:
+        """The best member within the budget on one line; refined onto the budget, or to the least value near it."""
+        if self.deadline.passed:
+            return None
+        epsilon, line = self.design.privacy.epsilon, self.line
+
+        @cache
+        def member(t: float) -> _Member:
+            return self._member({**dict(zip(self.outer, map(float, place))), self.last: float(t)})
+
+        members = [member(t) for t in line]
+        k = int(np.argmin([c.value for c in members]))
+        if members[k].value == math.inf:
+            return None
+        near = [n for n in (k - 1, k + 1) if 0 <= n < len(line)] if refine else []
+        over = [n for n in near if members[n].loss > epsilon]
+        found = [members[k]]
+        for n in over:
+            xtol = 1e-10 * abs(line[n] - line[k])
+            root = safe_root(lambda t: min(member(t).loss, 1e3) - epsilon, line[k], line[n], xtol=xtol)
+            found.append(member(root))
+        if near and not over:
+            ends = float(line[near[0]]), float(line[near[-1]])
+            options = {"xatol": 1e-6 * (ends[1] - ends[0])}
+            lowest = optimize.minimize_scalar(
+                lambda t: member(t).value, bounds=ends, method="bounded", options=options
+            )
+            found.append(member(lowest.x))
+        return min(found, key=lambda c: c.value)
+
+    def _member(self, point: dict[str, float]) -> _Member:
+        mechanism = self.design.mechanism(**point)
+        self.count += 1
+        loss = math.inf if mechanism is None else mechanism.privacy_loss()
+        self.least = min(self.least, loss)
+        if mechanism is None or loss > self.design.privacy.epsilon:
+            return _Member(point, mechanism, loss, math.inf)
+        return _Member(point, mechanism, loss, mechanism.expected_loss(self.design.prior, self.design.loss))

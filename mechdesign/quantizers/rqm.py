@@ -1,0 +1,59 @@
+r"""RQM, the randomized quantization mechanism of Youn et al. (2023): every bin is kept with probability q.
+
+The bins are m uniform points on [lower − Δ, upper + Δ]. All but the two outermost are kept independently with probability
+q, and the input is rounded without bias to the nearest kept bin on either side. As a member of the selection family
+(`mechdesign.quantizers.mechanism.selection`), with bins counted from the outermost one of each side,
+
+.. math:: q_j(1) = (1 - q)^{j-1}, \qquad q_j(i) = q\,(1 - q)^{j-i}, \quad 1 < i \le j .
+
+Its privacy loss grows with m: it is at most :math:`\log(2 (1-q)^2 (c + Δ)/Δ) + m \log \frac{1}{1-q}` on [−c, c].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechdesign.evidence.serialize import serializable
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.parameter_search import ParameterSearch, settle_family
+from mechdesign.runs.grid import Grid
+
+__all__ = ["RQM"]
+
+_DELTAS = np.concatenate([np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0]])
+
+
+@serializable("rqm")
+@dataclass(frozen=True)
+class RQM(ParameterSearch):
+    """Randomized quantization mechanism with q and Δ searched.
+
+    Parameters
+    ----------
+    m : int
+        Number of output values.
+    privacy, prior, loss, input_range
+        As in `OPTM`.
+    grid : Grid, optional
+        Axes ``delta`` (in units of half the input range) and ``q`` (keep probability).
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> result = RQM(4, PureDP(1.5), stats.uniform(-1, 2)).solve()
+    >>> result.epsilon <= 1.5
+    True
+    """
+
+    def __post_init__(self) -> None:
+        settle_family(self, Grid(delta=_DELTAS, q=np.linspace(0.02, 0.9, 12)))
+
+    def mechanism(self, **parameters: float) -> Quantizer | None:
+        q, delta = parameters["q"], parameters["delta"]
+        if not 0 < q < 1 or delta < 0:
+            return None
+        inner = (1 + delta) * np.linspace(-1, 1, self.m)[1:-1]
+        return Quantizer.rqm(self._bins(inner, delta), q, self.input_range)

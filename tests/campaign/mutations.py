@@ -1,0 +1,256 @@
+"""Damaged and doctored result files: each ends in `ResultFormatError`, in a claim that does not hold, or changes nothing.
+
+    python -m tests.campaign.mutations --files 10000 --seed 0
+
+"Nothing" means what a result says: its design, mechanism, value and lower bound are as they were. The solver's account,
+notes and multipliers may differ as long as every claim is still proved from what is in the file; so may a lower bound
+that the audit calls claimed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import random
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cheap
+
+import mechdesign as md
+from mechdesign.evidence.audit import claims
+from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.files import KINDS
+
+LIMIT = 10.0
+SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric")
+SAID = ("design", "mechanism", "value", "lower_bound")
+ATOMS: list[Any] = [
+    None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",
+    [], [[]], {}, {"$float": "nan"}, {"$float": "inf"}, {"$float": "1e5"}, {"$fraction": "1/0"}, {"$fraction": "1/1"},
+    {"$fraction": "9" * 5000 + "/1"}, {"$tuple": []}, {"$tuple": [1, 2]}, {"$items": []}, {"$items": [[[], 1]]},
+    {"$table": []}, {"$table": [["a", "float64", [1.0]], ["a", "float64", [1.0]]]}, {"$table": [["a", "category", ["b"]]]},
+    {"$array": [1.0], "dtype": "float64", "shape": [10**12]}, {"$array": [], "dtype": "float64", "shape": [0, 10**18]},
+    {"$array": ["1"], "dtype": "float64", "shape": [1]}, {"$array": [1.5], "dtype": "object", "shape": [1]},
+    {"$law": "test", "args": [], "kwds": {"$items": []}}, {"$law": "rv_histogram", "args": [[1], [0, 1]], "kwds": {"$items": []}},
+    {"$law": "norm", "args": ["a"], "kwds": {"$items": []}}, {"$law": "norm", "args": [], "kwds": {"$items": [["seed", 1]]}},
+    {"$law": "uniform", "args": [-2, 4], "kwds": {"$items": []}}, {"$callable": "os.system"}, {"$kind": "nonesuch", "fields": {}},
+    {"$kind": "pure-dp", "fields": {"epsilon": 2.0}}, {"$kind": "pure-dp", "fields": {"epsilon": 2.0, "x": 1}},
+    {"$kind": "grid", "fields": {"axes": {"$items": [["a", [1.0]]]}}}, {"$kind": ["pure-dp"], "fields": {}},
+]  # fmt: skip
+
+
+class TooLong(BaseException):
+    """A file that was not done with in time."""
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every node of a payload."""
+    yield path
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in items:
+        yield from places(child, (*path, key))
+
+
+def at(payload: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        payload = payload[key]
+    return payload
+
+
+def put(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The payload with another node at `path`."""
+    if not path:
+        return value
+    payload = copy.deepcopy(payload)
+    at(payload, path[:-1])[path[-1]] = value
+    return payload
+
+
+def _number(rng: random.Random, value: Any) -> Any:
+    changes = (
+        lambda v: v * 0.9, lambda v: v * 1.1, lambda v: -v, lambda v: v + 1, lambda v: math.nextafter(v, math.inf),
+        lambda v: v * (1 + 1e-9), lambda v: 0, lambda v: v * 1e300, lambda v: int(v), lambda v: v * 2,
+    )  # fmt: skip
+    try:
+        return rng.choice(changes)(value)
+    except (OverflowError, ValueError):
+        return 0
+
+
+def node_mutation(rng: random.Random, payload: Any, other: Any, paths: list[Any], others: list[Any]) -> Any:
+    """Another value, a changed number, a node taken from elsewhere, a key that is gone or added, an order changed."""
+    path = rng.choice(paths)
+    node = at(payload, path)
+    match rng.randrange(6):
+        case 0:
+            return put(payload, path, copy.deepcopy(rng.choice(ATOMS)))
+        case 1 | 2:
+            numbers = [
+                p for p in rng.sample(paths, min(60, len(paths))) if type(at(payload, p)) in (int, float)
+            ]
+            if numbers:
+                path = rng.choice(numbers)
+                return put(payload, path, _number(rng, at(payload, path)))
+        case 3:
+            return put(payload, path, copy.deepcopy(at(other, rng.choice(others))))
+        case 4:
+            return put(payload, path, copy.deepcopy(at(payload, rng.choice(paths))))
+        case 5:
+            node = copy.deepcopy(node)
+            if isinstance(node, dict) and node:
+                key = rng.choice(list(node))
+                node = {
+                    **{k: v for k, v in node.items() if k != key},
+                    **({f"{key}s": 1} if rng.random() < 0.5 else {}),
+                }
+            elif isinstance(node, list) and node:
+                change: Callable[[], Any] = rng.choice([node.pop, node.reverse, lambda: node.append(node[0])])
+                change()
+            return put(payload, path, node)
+    return put(payload, path, copy.deepcopy(rng.choice(ATOMS)))
+
+
+def text_mutation(rng: random.Random, text: str) -> str:
+    """Cut, repeated, replaced or inserted characters."""
+    start = rng.randrange(len(text))
+    stop = min(len(text), start + rng.choice((1, 1, 3, 40, 1000)))
+    match rng.randrange(6):
+        case 0:
+            return text[:start]
+        case 1:
+            return text[:start] + text[stop:]
+        case 2:
+            return text[:stop] + text[start:]
+        case 3:
+            return text[:start] + rng.choice('0123456789eE.-{}[]",:\\ \x00é\ud800') + text[start + 1 :]
+        case 4:
+            return (
+                text[:start]
+                + rng.choice(["NaN", "Infinity", "9" * 5000, "[" * 100_000, '{"a":' * 50_000, "1e999"])
+                + text[start:]
+            )
+    return text.replace(text[start:stop], rng.choice(["", "1", "null"]), 1)
+
+
+def mutated(rng: random.Random, documents: dict[str, str]) -> tuple[str, str]:
+    """The name of a result, and the text of its file after one mutation."""
+    name, other = rng.choice(list(documents)), rng.choice(list(documents))
+    if rng.random() < 0.2:
+        return name, text_mutation(rng, documents[name])
+    payload, foreign = (json.loads(documents[n])["payload"] for n in (name, other))
+    changed = node_mutation(rng, payload, foreign, list(places(payload)), list(places(foreign)))
+    try:
+        return name, cheap.sealed(changed)
+    except UnicodeEncodeError:  # a lone surrogate has no checksum
+        return name, json.dumps({**json.loads(documents[name]), "payload": changed})
+
+
+def said(result: md.Result) -> list[str]:
+    """What a result says, as text: numbers to ten digits, and without how a search looked for it."""
+
+    def plain(node: Any, left_out: tuple[str, ...]) -> Any:
+        if isinstance(node, dict):
+            return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
+        if isinstance(node, list):
+            return [plain(v, left_out) for v in node]
+        return f"{node + 0.0:.10g}" if type(node) in (int, float) and abs(node) < 2**53 else node
+
+    parts = ((part, SEARCHED if part == "design" else ()) for part in SAID)
+    return [json.dumps(plain(encode(getattr(result, part)), left_out)) for part, left_out in parts]
+
+
+def outcome(text: str, original: list[str]) -> str:
+    """How a file ended: "refused", "failed", "same"; anything else is a fault."""
+
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        result = loads(text, kinds=KINDS)
+        if not isinstance(result, md.Result):
+            return "refused"  # the audit says that it is no result
+        return examined(result, original)
+    except md.ResultFormatError:
+        return "refused"
+    except TooLong:
+        return f"FAULT: longer than {LIMIT} s"
+    except BaseException as error:
+        return f"FAULT: {type(error).__name__}: {error!s:.150}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def examined(result: md.Result, original: list[str]) -> str:
+    """What a reviewer of a loaded result sees."""
+    try:
+        table = result.audit()
+        definition = table[~table["family"].astype(str).str.startswith("model:")]
+        good = bool(claims(result)["holds"].all()) and bool((definition["slack"] >= -1e-9).all())
+    except Exception:  # `mechdesign audit` prints that the parts do not fit together
+        return "failed"
+    if not good:
+        return "failed"
+    believed = len(SAID) if "lower_bound" in result.certificate.statement else len(SAID) - 1
+    return "same" if said(result)[:believed] == original[:believed] else "FAULT: accepted"
+
+
+def campaign(files: int, seed: int, show: Callable[[str], None] = print) -> Counter[str]:
+    """Mutate so many files; every fault is shown."""
+    documents = {name: dumps(cheap.solved(name)) for name in cheap.DESIGNS}
+    originals = {name: said(loads(text, kinds=KINDS)) for name, text in documents.items()}
+    counts: Counter[str] = Counter()
+    longest = 0.0
+    for number in range(files):
+        rng = random.Random(f"{seed}/{number}")
+        name, text = mutated(rng, documents)
+        started = time.perf_counter()
+        found = outcome(text, originals[name])
+        longest = max(longest, time.perf_counter() - started)
+        counts[found.partition(":")[0]] += 1
+        if found.startswith("FAULT"):
+            show(f"{name} {seed}/{number}: {found}: {difference(documents[name], text)}")
+    show(f"{files} files: {dict(counts)}; the longest took {longest:.2f} s")
+    return counts
+
+
+def difference(before: str, after: str) -> str:
+    """The first place where two payloads differ."""
+    try:
+        a, b = (json.loads(text)["payload"] for text in (before, after))
+    except (ValueError, KeyError, TypeError):
+        return "text"
+    for path in places(a):
+        try:
+            other = at(b, path)
+        except (KeyError, IndexError, TypeError):
+            return f"{path}: gone"
+        if not isinstance(at(a, path), (dict, list)) and at(a, path) != other:
+            return f"{path}: {at(a, path)!r:.40} -> {other!r:.40}"
+        if isinstance(other, (dict, list)) and len(other) != len(at(a, path)):
+            return f"{path}: {other!r:.100}"
+    return "elsewhere"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    counts = campaign(given.files, given.seed)
+    sys.exit(1 if counts["FAULT"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Channels that broke the promise once: spaces out of the doubles' reach, and files that were doctored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Status
+from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.linear_query import LinearQuery
+from mechdesign.user_level.linear_release import LinearRelease
+
+
+def test_far_points_do_not_underflow() -> None:
+    """Returned before: status "optimal", channel.alpha = inf, certificate.verify() = False (e^{-1000} was 0)."""
+    result = MetricChannel(MetricSpace.line([0, 1, 2, 1000, 1001, 1002]), alpha=1.0).solve()
+    assert result.channel.alpha <= 1.0
+    assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
+
+
+@pytest.mark.parametrize("near", [1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6])
+def test_near_points_share_their_row(near: float) -> None:
+    """Returned before: value .4963, gap .73 at 1e-13, .2 at 1e-10, and status "optimal" throughout."""
+    result = MetricChannel(MetricSpace.line([0, near, 1, 2]), alpha=1.0).solve()
+    assert result.value == pytest.approx(0.41038, abs=1e-5)
+    assert result.status is Status.OPTIMAL and result.gap < 1e-6 and result.certificate.verify()
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e-6, 1e6, 1e13])
+def test_the_unit_of_distance_does_not_matter(unit: float) -> None:
+    """In units of 1e-13 losses were below the solver's tolerances."""
+    result = MetricChannel(MetricSpace.line(np.array([0, 1, 3, 4]) * unit), alpha=1 / unit).solve()
+    assert result.value / unit == pytest.approx(0.45689018, abs=1e-8)
+    assert result.status is Status.OPTIMAL and result.gap < 1e-12
+
+
+def test_an_item_far_off_is_not_given_away() -> None:
+    """Claimed before: α = 3.5489 for a channel whose exact loss is infinite (e^{-1000} was 0)."""
+    release = ItemwiseRelease(
+        MetricSpace.line([0.0, 1.0, 1000.0]), item_alpha=1.0, delta=1e-6, items=5, users=100
+    )
+    assert release.channel.metric_loss() <= 1.0
+    assert release.guarantee.alpha == pytest.approx(5.0)
+    assert (release.channel.dense > 0).all()
+
+
+def test_a_clustered_release_is_read_back_as_fast_as_it_is_built() -> None:
+    """Took 43 s before (2.5 s to build): the loss of a closed form was recomputed from the dense matrix."""
+    release = ItemwiseRelease(
+        MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
+    )
+    text = dumps(release)
+    started = time.perf_counter()
+    again = loads(text)
+    assert time.perf_counter() - started < 5
+    assert (
+        again.item_alpha == release.channel.metric_loss() and again.guarantee.alpha <= release.guarantee.alpha
+    )
+    assert isinstance(again.channel, ClusteredResponse) and again.channel.space.same_metric(again.space)
+
+
+def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
+    """Raised before: MemoryError, 18.6 GiB for the matrix of distances."""
+    line = MetricSpace.line(np.arange(50_000.0))
+    release = LinearRelease(LinearQuery.average(line), alpha=1.0, users=10)
+    assert release.scale == pytest.approx(0.1)
+    assert LinearQuery.distance_to(line, 3).lipschitz() == pytest.approx(1.0)
+    assert LinearQuery.region(line, [0, 1], bandwidth=4.0).lipschitz() == pytest.approx(0.25)
+    assert math.isfinite(md.user_level.LaplaceHistogram(line, 1.0, 100).error_bound)
+    assert release.release(line.histogram([5, 5, 6])).shape == (1,)
+    for matrix in (
+        lambda: line.distances,
+        lambda: Channel.exponential(line, 1.0),
+        lambda: LinearQuery.histogram(line),
+    ):
+        with pytest.raises(DesignError, match="GiB"):
+            matrix()
+
+
+@st.composite
+def hostile(draw: st.DrawFn) -> MetricChannel:
+    """Spacings over twenty orders of magnitude, any α, lopsided priors."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(2, 7))
+    if draw(st.booleans()):
+        space = MetricSpace.line(np.cumsum(10.0 ** rng.uniform(-12, 4, n)))
+    else:
+        space = MetricSpace.euclidean(rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-9, 4, (n, 1)))
+    prior = rng.dirichlet(np.full(n, draw(st.sampled_from([0.1, 1.0]))))
+    loss = draw(st.sampled_from(["metric", "squared", "error"]))
+    return MetricChannel(space, alpha=10.0 ** draw(st.floats(-3, 3)), prior=prior, loss=loss)
+
+
+@settings(max_examples=60)
+@given(hostile())
+def test_no_false_claim_on_hostile_spaces(design: MetricChannel) -> None:
+    result = design.solve()
+    assert result.certificate.verify() and result.channel.alpha <= design.alpha
+    # The bound holds for a channel that has nothing to do with the solver.
+    other = Channel.exponential(design.space, design.alpha, calibrated=False).remapped(
+        design.loss, design.weights
+    )
+    assert result.lower_bound <= other.expected_loss(design.loss, design.weights) * (1 + 1e-12)
+    close = result.value - result.lower_bound <= max(1e-6 * result.value, 1e-15 * design.losses.max())
+    assert result.status is (Status.OPTIMAL if close else Status.GAP)
+
+
+# ---------------------------------------------------------------------- what a certificate proves
+
+
+@pytest.fixture(scope="module")
+def unbiased() -> md.Result:
+    reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
+    loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
+    return MetricChannel(
+        MetricSpace.line([0.0, 1.0, 2.0]), 0.8, loss=loss, unbiased=(np.arange(3.0), reports)
+    ).solve()
+
+
+@pytest.fixture(scope="module")
+def sixteen() -> md.Result:
+    return MetricChannel(MetricSpace.grid(4, 4), alpha=0.7, prior=np.arange(1, 17) / 136).solve()
+
+
+def test_checks_name_what_is_proved(unbiased: md.Result) -> None:
+    table = unbiased.certificate.checks()
+    assert len(table) == 4 and set(table["how"]) == {"proved"} and table["holds"].all()
+    assert (table["margin"] >= 0).all()
+    statement = unbiased.certificate.statement
+    assert statement["alpha"] == 0.8 and statement["value"] == unbiased.value
+    assert Fraction(statement["lower_bound"]) <= unbiased.certificate.exact_bound
+    assert {"distances", "prior", "loss", "inputs", "reports", "bias"} <= set(statement)
+
+
+def test_equalities_are_not_ignored(unbiased: md.Result) -> None:
+    """verify() answered True before for any inputs, reports and free: value 0.552 with a lower bound of 300.55."""
+    good: ChannelCertificate = unbiased.certificate
+    assert good.verify()
+    for changes in (
+        {"inputs": good.inputs + 0.01},
+        {"reports": good.reports * 1.01},
+        {"free": good.free * 1.5},
+        {"inputs": good.inputs * 100},
+        {"bias": good.bias / 2 - 1e-300},
+    ):
+        assert not replace(good, **changes).verify(), list(changes)
+    with pytest.raises(DesignError, match="together"):
+        replace(good, inputs=None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": 0.5},
+        {"lower_bound": 1.5},
+        {"value": 1.6, "lower_bound": 1.55},
+        {"alpha": 0.69},
+        {"alpha": 0.71},
+        {"prior": np.full(16, 1 / 16)},
+        {"loss": MetricSpace.grid(4, 4).distances * 0.9},
+        {"loss": MetricSpace.grid(4, 4).distances * 1.1},
+        {"distances": MetricSpace.grid(4, 4).distances * 0.99},
+        {"multipliers": "half"},
+        {"multipliers": "negative"},
+        {"weights": "identity"},
+        {"weights": "swapped"},
+    ],
+    ids=str,
+)
+def test_doctored_certificates_fail(sixteen: md.Result, changes: dict[str, Any]) -> None:
+    good: ChannelCertificate = sixteen.certificate
+    special = {
+        "half": good.multipliers / 2,
+        "negative": -good.multipliers,
+        "identity": tuple(tuple(good.total * (x == y) for y in range(16)) for x in range(16)),
+        "swapped": (good.weights[1], good.weights[0], *good.weights[2:]),
+    }
+    taken = {k: special.get(v, v) if isinstance(v, str) else v for k, v in changes.items()}
+    assert good.verify() and not replace(good, **taken).verify()
+
+
+def doctored(result: md.Result, path: list[str], change: Any) -> str:
+    """The result's file with one entry changed, sealed again."""
+    payload = encode(result)
+    node = payload
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = change(node[path[-1]])
+    return sealed(payload)
+
+
+def sealed(payload: Any) -> str:
+    """A file around a payload, with the checksum that belongs to it."""
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    document = json.loads(dumps(0))
+    return json.dumps({**document, "payload": payload, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+
+
+IDENTITY = {"$tuple": [{"$tuple": [int(x == y) for y in range(16)]} for x in range(16)]}
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("value", lambda v: v / 2),
+        ("value", lambda v: v * 2),
+        ("lower_bound", lambda v: v * 1.01),
+        ("lower_bound", lambda v: None),
+        ("certificate", lambda v: None),
+        ("certificate fields alpha", lambda v: v * 2),
+        ("certificate fields value", lambda v: v / 2),
+        ("certificate fields lower_bound", lambda v: v * 1.01),
+        ("certificate fields prior $array", lambda v: [1 / 16] * 16),
+        ("certificate fields weights", lambda v: IDENTITY),
+        ("certificate fields multipliers $array", lambda v: v[:-1]),
+        ("mechanism fields weights", lambda v: IDENTITY),
+        ("mechanism fields weights", lambda v: None),
+        ("mechanism fields matrix $array", lambda v: np.eye(16).tolist()),
+        ("mechanism", lambda v: None),
+        ("design fields alpha", lambda v: v / 2),
+        ("design fields prior $array", lambda v: [1 / 16] * 16),
+        ("design fields loss", lambda v: "error"),
+        ("design", lambda v: None),
+        ("solver_report fields status", lambda v: "wonderful"),
+    ],
+)
+def test_doctored_files_are_refused(sixteen: md.Result, path: str, change: Any) -> None:
+    """Passed the audit before: weights replaced by the identity under an untouched matrix, another α, value and bound
+    changed together, another prior, the evidence removed."""
+    assert loads(doctored(sixteen, ["fields", "value"], lambda v: v)).certificate.verify()
+    text = doctored(sixteen, ["fields", *path.split()], change)
+    with pytest.raises(ResultFormatError):
+        loads(text)
+
+
+def test_doctored_together_fails_the_verification(sixteen: md.Result) -> None:
+    """Value and lower bound changed in the result and in its certificate: it loads, and does not verify."""
+    payload = encode(sixteen)
+    for fields in (payload["fields"], payload["fields"]["certificate"]["fields"]):
+        fields["value"] *= 0.9
+        fields["lower_bound"] *= 0.9
+    assert not loads(sealed(payload)).certificate.verify()
+
+
+def test_sixteen_points_are_verified_in_under_a_second(sixteen: md.Result) -> None:
+    certificate = loads(dumps(sixteen)).certificate
+    started = time.perf_counter()
+    assert certificate.verify()
+    assert time.perf_counter() - started < 1.0
+
+
+def test_a_time_limit_is_kept_with_a_proved_gap() -> None:
+    started = time.monotonic()
+    try:
+        result = MetricChannel(MetricSpace.grid(12, 12), alpha=0.6).solve(time_limit=2.0)
+    except md.SolverError as error:
+        assert error.status == "limit"
+    else:
+        assert result.status in (Status.LIMIT, Status.OPTIMAL) and result.certificate.verify()
+    assert time.monotonic() - started < 6.0
+    with pytest.raises(md.SolverError, match="limit"):
+        MetricChannel(MetricSpace.grid(9, 9), alpha=0.6).solve(time_limit=1e-3)
+
+
+def test_without_a_certificate_nothing_is_claimed() -> None:
+    result = MetricChannel(MetricSpace.grid(3, 3), alpha=0.7).solve(certify=False)
+    assert result.status is Status.UNCERTIFIED and result.lower_bound is None and result.certificate is None
+    assert result.value == pytest.approx(1.0188318618, abs=1e-8)
+    assert loads(dumps(result)).status is Status.UNCERTIFIED and len(result.audit())

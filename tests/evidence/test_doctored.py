@@ -1,0 +1,198 @@
+"""Files that somebody edited and sealed anew: none is read, or none of its claims is believed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cheap
+import numpy as np
+import pytest
+from campaign import mutations
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.certificate import CLAIMED
+from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.files import KINDS
+
+Payload = dict[str, Any]
+
+
+def nodes(node: Any, key: str) -> Iterator[Payload]:
+    """Every object below `node` that has the key."""
+    if isinstance(node, dict):
+        if key in node:
+            yield node
+        for child in node.values():
+            yield from nodes(child, key)
+    elif isinstance(node, list):
+        for child in node:
+            yield from nodes(child, key)
+
+
+def scaled(node: Any, *keys: str, by: float = 1.5) -> bool:
+    """Multiply the first number below `node` that is called so."""
+    for key in keys:
+        for owner in nodes(node, key):
+            if type(owner[key]) in (int, float) and owner[key]:
+                owner[key] *= by
+                return True
+            if isinstance(owner[key], dict) and "$fraction" in owner[key]:
+                above, below = map(int, owner[key]["$fraction"].split("/"))
+                numerator, denominator = float(by).as_integer_ratio()
+                owner[key]["$fraction"] = f"{above * numerator}/{below * denominator}"
+                return above != 0
+            if isinstance(owner[key], dict) and "$array" in owner[key]:
+                values = np.array(owner[key]["$array"]) * by
+                owner[key]["$array"] = values.tolist()
+                return True
+    return False
+
+
+def value(p: Payload, other: Payload) -> bool:
+    return scaled(p, "value", by=0.9)
+
+
+def value_and_bound(p: Payload, other: Payload) -> bool:
+    return p["lower_bound"] is not None and scaled(p, "value", by=0.5) and scaled(p, "lower_bound", by=0.5)
+
+
+def value_everywhere(p: Payload, other: Payload) -> bool:
+    return scaled(p["certificate"], "value", by=0.9) and scaled(p, "value", by=0.9)
+
+
+def bound_raised(p: Payload, other: Payload) -> bool:
+    by = max(1 + 1e-6, (1 + p["value"] / p["lower_bound"]) / 2) if p["lower_bound"] else 1.0
+    return scaled(p, "lower_bound", by=by)
+
+
+def bound_everywhere(p: Payload, other: Payload) -> bool:
+    by = 1 + 1e-6
+    return scaled(p["certificate"], "lower_bound", by=by) and scaled({"b": p}, "lower_bound", by=by)
+
+
+def design_epsilon(p: Payload, other: Payload) -> bool:
+    return scaled(p["design"], "epsilon", "alpha", by=0.5)
+
+
+def certificate_epsilon(p: Payload, other: Payload) -> bool:
+    return scaled(p["certificate"], "epsilon", "alpha", by=2.0)
+
+
+def epsilon_everywhere(p: Payload, other: Payload) -> bool:
+    return design_epsilon(p, other) and scaled(p["certificate"], "epsilon", "alpha", by=0.5)
+
+
+def prior(p: Payload, other: Payload) -> bool:
+    if p["design"].get("prior", "none") == "none":
+        return False
+    space = "space" in p["design"]
+    p["design"]["prior"] = encode(np.arange(1.0, 7.0) if space else md.Prior.of(stats.uniform(-1, 1)))
+    return True
+
+
+def loss(p: Payload, other: Payload) -> bool:
+    owner = p["design"]
+    if isinstance(owner.get("loss"), str):
+        owner["loss"] = {"absolute": "squared", "squared": "absolute", "metric": "squared"}[owner["loss"]]
+        return True
+    return "loss" in owner and isinstance(owner["loss"], dict) and scaled(owner["loss"], "absolute", by=1.01)
+
+
+def mechanism(p: Payload, other: Payload) -> bool:
+    p["mechanism"] = other["mechanism"]
+    return True
+
+
+def certificate(p: Payload, other: Payload) -> bool:
+    p["certificate"] = other["certificate"]
+    return True
+
+
+def mechanism_and_certificate(p: Payload, other: Payload) -> bool:
+    return mechanism(p, other) and certificate(p, other)
+
+
+def design(p: Payload, other: Payload) -> bool:
+    p["design"] = other["design"]
+    return True
+
+
+def no_certificate(p: Payload, other: Payload) -> bool:
+    p["certificate"] = None
+    return True
+
+
+def table_shown(p: Payload, other: Payload) -> bool:
+    return scaled(p["mechanism"], "starts", "matrix", "scales", "scale", "width", "covariance", by=1 + 1e-6)
+
+
+def law(p: Payload, other: Payload) -> bool:
+    for owner in nodes(p["mechanism"], "$kind"):
+        if owner["$kind"] in ("selection-law", "block-fill-law", "rational-table"):
+            owner["fields"]["bins"]["$tuple"][0] = {"$fraction": "-999/100"}
+            return True
+    return scaled(p["mechanism"], "weights", "decay", "scales", "epsilon", by=2)
+
+
+def sensitivity(p: Payload, other: Payload) -> bool:
+    return scaled(p["design"], "sensitivity", "sensitivities", "vectors", "bins", "points", by=2.0)
+
+
+DOCTORINGS: list[Callable[[Payload, Payload], bool]] = [
+    value, value_and_bound, value_everywhere, bound_raised, bound_everywhere, design_epsilon, certificate_epsilon,
+    epsilon_everywhere, prior, loss, mechanism, certificate, mechanism_and_certificate, design, no_certificate,
+    table_shown, law, sensitivity,
+]  # fmt: skip
+
+# The same designs at another budget: what is put in the place of the true parts.
+OTHERS: dict[str, Callable[[], Any]] = {
+    "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=1.4),
+}
+
+
+# Its certificate proves no lower bound yet, and the audit says that it is claimed.
+BOUND_IS_CLAIMED = ("metric-quantizer",)
+
+
+@functools.cache
+def payloads(name: str) -> tuple[str, str]:
+    """The result of a cheap design, and of the same at twice the budget."""
+    import dataclasses
+
+    made, options = cheap.DESIGNS[name]
+    if name in OTHERS:
+        second = OTHERS[name]()
+    else:
+        notion = made().privacy
+        second = dataclasses.replace(made(), privacy=dataclasses.replace(notion, epsilon=2 * notion.epsilon))
+    texts = (dumps(cheap.solved(name)), dumps(second.solve(**options)))
+    return texts[0], texts[1]
+
+
+@pytest.mark.parametrize("name", list(cheap.DESIGNS))
+def test_doctored_files_are_refused(name: str) -> None:
+    """Value and bound changed together, the prior changed, a lower bound raised, another certificate, … passed the audit."""
+    texts = payloads(name)
+    original = mutations.said(loads(texts[0], kinds=KINDS))
+    accepted, tried = [], 0
+    for doctoring in DOCTORINGS:
+        payload, other = (json.loads(text)["payload"] for text in texts)
+        before = copy.deepcopy(payload)
+        done = doctoring(payload["fields"], other["fields"])
+        if not done or payload == before:
+            continue
+        tried += 1
+        found = mutations.outcome(cheap.sealed(payload), original)
+        if found not in ("refused", "failed"):
+            accepted.append((doctoring.__name__, found))
+    assert tried >= 10
+    if name in BOUND_IS_CLAIMED:
+        table = cheap.solved(name).checks()
+        assert CLAIMED in table["how"][table["claim"].str.startswith("no mechanism does better")].tolist()
+        accepted = [case for case in accepted if case[0] != "bound_raised"]
+    assert accepted == []

@@ -1,0 +1,227 @@
+"""Every public name is called with wrong types, shapes, NaN, infinities, empty and huge values.
+
+Nothing but the package's own errors may leave, and each call is bounded in time and memory. What Python itself says
+about a signature is not asked: arguments always bind.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import itertools
+import math
+import os
+import resource
+import signal
+import types
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import cheap
+import cvxpy as cp
+import house
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+
+SECONDS = 2.0
+MEMORY = 3 << 30
+EACH = 45 if os.environ.get("MECHDESIGN_NIGHTLY") else 5  # bad values a parameter
+
+BAD: list[Any] = [
+    object(), "nonsense", "\ud800", b"x", None, True, 1j, {}, {"a": 1}, {1, 2}, lambda: 0, float,
+    math.nan, math.inf, -math.inf, -1, 0, 1e308, 1e-320, 10**400, -(10**30), 2.5,
+    [], [math.nan], [[1], [2, 3]], ["a"], [[]], "", (1, None), range(3), stats.norm, slice(1),
+    np.array(["a"]), np.zeros((0, 3)), np.zeros((2, 2, 2)), np.array([math.inf, 1.0]), np.array(3), np.array([1j]),
+    np.array([3.0, 1.0, 2.0]), np.full(3, 1e300), np.array([None, 1]), np.datetime64("now"), [10**400, 1],
+]  # fmt: skip
+
+
+@functools.cache
+def good() -> dict[str, Any]:
+    """A value that most functions accept for a parameter of this name."""
+    space = md.MetricSpace.line([0.0, 1.0, 3.0])
+    channel = md.channels.ClusteredResponse(md.MetricSpace.clustered(2, 2, within=0.1), alpha=5.0)
+    x = cp.Variable(2, nonneg=True)
+    model = md.solvers.Model(cp.Problem(cp.Minimize(cp.sum(x)), [cp.sum(x) >= 1]), {"x": x})
+    result = cheap.solved("optm")
+    quantizer = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))
+    return {
+        "alpha": 1.0, "b": 2, "bins": cheap.BINS, "channel": channel, "coordinate": quantizer, "count": 2, "data": [0, 1],
+        "delta": 1e-6, "design": md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), "dimension": 2,
+        "epsilon": 1.0, "family": "laplace", "gamma": 0.5, "histogram": [0.5, 0.25, 0.25], "input_range": (-1, 1),
+        "item": md.ItemwiseRelease(space, alpha=10.0, delta=1e-6, items=5, users=30), "items": 5, "law": stats.laplace(),
+        "loss": "absolute", "m": 4, "max_abs": 3.0, "mechanism": quantizer, "model": model, "moved": 0.1, "name": "highs",
+        "noise": "laplace", "norm": 1, "over": "epsilon", "path": "file", "points": [0.0, 1.0], "prior": cheap.UNIFORM,
+        "privacy": cheap.PURE, "problem": model.problem, "q": 0.3, "query": md.user_level.LinearQuery.average(space),
+        "radius": 0.1, "report": None, "result": result, "rng": 0, "rho": 0.1, "samples": 20, "scale": 1.0,
+        "sensitivities": [1.0, 2.0], "sensitivity": 1.0, "size": 3, "solution": md.solvers.solve(model), "solver": "highs",
+        "space": space, "step": 0.5, "total": 100, "users": 30, "values": [1.0], "vectors": np.eye(2), "x": [0.1, 0.2],
+        "grid": md.Grid(delta=[1.6], q=[0.4]), "value": 1.0, "law_or_term": stats.laplace(), "time_limit": 0.5,
+    }  # fmt: skip
+
+
+def names() -> Iterator[tuple[str, Any]]:
+    """Every public name of every stub, once."""
+    seen: set[int] = set()
+    for stub in sorted(house.PACKAGE.rglob("__init__.pyi")):
+        dotted = ".".join(stub.relative_to(house.ROOT).with_name("__init__").parts[:-1])
+        module = import_module(dotted)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if (
+                callable(value)
+                and id(value) not in seen
+                and not isinstance(value, (stats.rv_continuous, stats.rv_discrete, enum.EnumType))
+            ):
+                seen.add(id(value))
+                yield f"{dotted}.{name}", value
+
+
+def targets() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Public functions and constructors, the public methods of public classes, and those of cheap instances."""
+    instances = {type(part): part for part in parts()}
+    seen: set[Any] = set()
+    for label, value in names():
+        if not inspect.isabstract(value):
+            yield label, value
+        if not inspect.isclass(value) or issubclass(value, Exception):
+            continue
+        for name, member in inspect.getmembers(value):
+            at_home = (getattr(member, "__module__", "") or "").startswith("mechdesign")
+            if (
+                name.startswith("_")
+                or not at_home
+                or (function := getattr(member, "__func__", member)) in seen
+            ):
+                continue
+            seen.add(function)
+            if isinstance(inspect.getattr_static(value, name), (classmethod, staticmethod)):
+                yield f"{label}.{name}", member
+            elif value in instances and callable(member):
+                yield f"{label}().{name}", getattr(instances[value], name)
+
+
+def parts() -> Iterator[Any]:
+    """One instance of many public classes."""
+    for name in cheap.DESIGNS:
+        result = cheap.solved(name)
+        yield from (result, result.design, result.mechanism, result.certificate)
+    for value in cheap.objects():
+        yield from value if isinstance(value, list) else [value]
+    yield from good().values()
+
+
+def calls(label: str, function: Callable[..., Any], each: int = EACH) -> Iterator[dict[str, Any]]:
+    """Arguments for `function`: each parameter in turn takes bad values, the others good ones where one is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    usual: dict[str, Any] = {}
+    for p in signature.parameters.values():
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty:
+            usual[p.name] = good().get(p.name, 1.0)
+    for p in signature.parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
+            continue
+        word = "nonsense" if p.kind is p.VAR_KEYWORD else p.name
+        for bad in some(f"{label} {word}", each):
+            yield {**usual, word: bad}
+    for bad in some(label, each):
+        yield dict.fromkeys(usual, bad)
+
+
+def some(label: str, each: int) -> list[Any]:
+    """So many of the bad values, others for every label."""
+    start = zlib.crc32(label.encode())
+    return [BAD[(start + 7 * k) % len(BAD)] for k in range(min(each, len(BAD)))]
+
+
+class TooLong(BaseException):
+    """A call that was not over in time."""
+
+
+def outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
+    """What is wrong with how the call ended, None if nothing."""
+
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        answer = function(**arguments)
+        if isinstance(answer, types.GeneratorType):
+            list(itertools.islice(answer, 3))
+    except (md.MechdesignError, OSError):
+        return None
+    except TypeError as error:
+        # Keywords that are handed on, to dataclasses.replace say.
+        return (
+            None if "unexpected keyword argument 'nonsense'" in str(error) else f"TypeError: {error!s:.100}"
+        )
+    except TooLong:
+        return f"longer than {SECONDS} s"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error!s:.100}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    return None
+
+
+def tried(room: str, each: int = EACH) -> tuple[int, list[str]]:
+    """Number of calls of one room's names, and those that ended wrong."""
+    count, wrong = 0, []
+    for label, function in targets():
+        if (label.split(".")[1] if label.count(".") > 1 and label.split(".")[1].islower() else "") != room:
+            continue
+        for arguments in calls(label, function, each):
+            count += 1
+            what = outcome(function, arguments)
+            if what is not None:
+                shown = ", ".join(
+                    f"{k}={v!r:.40}" for k, v in arguments.items() if k not in good() or v is not good()[k]
+                )
+                wrong.append(f"{label}({shown}): {what}")
+    return count, wrong
+
+
+ROOMS = [
+    "",
+    "accounting",
+    "channels",
+    "evidence",
+    "noise",
+    "problem",
+    "quantizers",
+    "runs",
+    "solvers",
+    "spaces",
+    "user_level",
+]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_only_the_packages_errors_leave(room: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, limits[1]))
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            count, wrong = tried(room)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert not wrong, f"{len(wrong)} of {count} calls:\n" + "\n".join(wrong[:200])
+
+
+def test_calls_are_enough() -> None:
+    assert sum(1 for label, function in targets() for _ in calls(label, function)) >= 2000

@@ -1,0 +1,190 @@
+"""Deployment: numbers on a lattice from integers, private for exactly what is stated, and nothing betrayed by their digits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.frequency import LaplaceHistogram
+from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.lattice import LatticeLaplace, discrete_laplace, stochastic_round
+from mechdesign.user_level.linear_query import LinearQuery
+from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.reduction import ReducedRelease
+
+LINE = MetricSpace.line([0.0, 1.0, 3.0])
+FALSE_ALARM = 1e-10  # of each statistical test: randomness is the system's, and fresh in every run
+
+
+def law(z: Fraction, ratio: int, ys: range) -> list[Fraction]:
+    """P(y | z) of rounding at random and adding discrete Laplace noise with q = R/(R + 1), exactly."""
+    q, low = Fraction(ratio, ratio + 1), math.floor(z)
+    u, unit = z - low, (1 - q) / (1 + q)
+    return [unit * ((1 - u) * q ** abs(y - low) + u * q ** abs(y - low - 1)) for y in ys]
+
+
+@given(
+    st.fractions(-6, 6, max_denominator=97),
+    st.fractions(-6, 6, max_denominator=97) | st.integers(1, 10**9).map(lambda n: Fraction(1, n)),
+    st.integers(1, 40),
+)
+def test_the_law_is_as_private_as_laplace_for_any_two_numbers(
+    z: Fraction, move: Fraction, ratio: int
+) -> None:
+    """However near: no step of the lattice is paid twice, and rounding costs no privacy."""
+    ys = range(-30, 31)
+    bound = exp_lower(abs(move) / ratio)
+    for here, there in zip(law(z, ratio, ys), law(z + move, ratio, ys)):
+        assert here <= bound * there and there <= bound * here
+
+
+@pytest.mark.parametrize("ratio", [1, 3, 50])
+@pytest.mark.parametrize("z", [Fraction(0), Fraction(3, 10), Fraction(-27, 10), Fraction(5)])
+def test_what_is_drawn_is_the_law(ratio: int, z: Fraction) -> None:
+    size, reach = 200_000, int(z) + 8 * ratio + 10
+    near, error = np.full(size, float(z)), np.full(size, 1e-15)
+    got = stochastic_round(near, error, lambda i: z) + discrete_laplace(ratio, size)
+    ys = range(-reach, reach + 1)
+    wanted = np.array([float(p) for p in law(z, ratio, ys)]) * size
+    counts = np.bincount(np.clip(got, -reach, reach) + reach, minlength=2 * reach + 1)
+    wanted[[0, -1]] += (size - wanted.sum()) / 2  # beyond the window
+    few = wanted < 10
+    pooled = np.append(counts[~few], counts[few].sum()), np.append(wanted[~few], wanted[few].sum())
+    keep = pooled[1] > 0
+    assert stats.chisquare(pooled[0][keep], pooled[1][keep]).pvalue > FALSE_ALARM
+
+
+def test_long_numbers_have_geometric_digits() -> None:
+    """R = 5,000: two digits to the base 64, and what is beyond."""
+    got = discrete_laplace(5000, 400_000)
+    q = 5000 / 5001
+    edges = np.array([0, 63, 64, 4000, 4095, 4096, 10_000, 30_000])
+    tails = 2 * q**edges / (1 + q)
+    tails[0] = 1.0
+    cells = -np.diff(np.append(tails, 0.0))
+    counts = np.histogram(np.abs(got), bins=np.append(edges, 10**9))[0]
+    assert stats.chisquare(counts, cells * got.size).pvalue > FALSE_ALARM
+    assert abs((got > 0).sum() - (got < 0).sum()) < 7 * math.sqrt(got.size)
+    assert (
+        stats.chisquare(np.bincount(np.abs(got[np.abs(got) > 200]) % 16, minlength=16)).pvalue > FALSE_ALARM
+    )
+
+
+def test_rounding_settles_what_doubles_do_not() -> None:
+    z = Fraction(10**18) + Fraction(1, 4)
+    got = stochastic_round(np.full(4000, 1e18), np.full(4000, 200.0), lambda i: z)
+    assert set(got.tolist()) == {10**18, 10**18 + 1}
+    assert stats.binomtest(int((got > 10**18).sum()), 4000, 0.25).pvalue > FALSE_ALARM
+
+
+def test_digits_betray_a_simulation_and_not_a_release() -> None:
+    """The event "|y| < ½ and y is no multiple of 2⁻⁵³", and others of low digits, under neighbouring inputs.
+
+    Doubles near 0 are finer than the answer 1 they are added to: under one neighbour the event has probability .2, under
+    the other 0, where e^α is 2.7. Released numbers keep the ratio of every event within e^α and sampling's error.
+    """
+    release = LinearRelease(LinearQuery.average(MetricSpace.line([0.0, 1.0])), alpha=1.0, model="local")
+    size = 10**6
+
+    def fine(y: np.ndarray) -> np.ndarray:
+        return (np.abs(y) < 0.5) & (np.ldexp(y, 53) != np.rint(np.ldexp(y, 53)))
+
+    inputs = [np.tile(point, (size, 1)) for point in ([1, 0], [0, 1])]
+    leaked = [fine(release.sample(x, rng=k).ravel()).sum() for k, x in enumerate(inputs)]
+    assert leaked[0] > 0.15 * size and leaked[1] == 0
+
+    steps = [release.release(x).ravel() / release.lattice.step for x in inputs]
+    assert all((s == np.rint(s)).all() for s in steps)
+    events = [
+        lambda s: fine(s * release.lattice.step),
+        lambda s: s % 2 == 0,
+        lambda s: s % 4 == 3,
+        lambda s: s % 1024 == 0,
+        lambda s: np.abs(s) * release.lattice.step < 0.5,
+        lambda s: s == 0,
+    ]
+    for event in events:
+        here, there = (int(event(s).sum()) for s in steps)
+        for a, b in ((here, there), (there, here)):  # a is at most e^α b but for sampling
+            slack = 7 * math.sqrt(a + math.exp(2) * b + 1)
+            assert a <= math.exp(1) * b + slack
+
+
+def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
+    query = LinearQuery(LINE, [[0.1, 1.0], [0.7, -2.0], [-0.3, 0.5]])
+    local = LinearRelease(query, alpha=3.0, model="local")
+    assert local.scale <= local.lattice.scale <= local.scale * 1.001
+    got = local.release(np.tile([1, 2, 4], (100_000, 1)))
+    truth = np.array([1, 2, 4]) / 7 @ query.values
+    deviation = math.sqrt(2) * local.lattice.scale / math.sqrt(len(got))
+    assert (np.abs(got.mean(axis=0) - truth) < 7 * deviation).all()
+    assert stats.kstest((got - truth).ravel(), stats.laplace(scale=local.scale).cdf).pvalue > FALSE_ALARM
+    central = LinearRelease(query, alpha=3.0, users=4)
+    for data in ([0.2, 0.3, 0.5], np.full((4, 3), 2), [[1, 0, 0]] * 4):
+        assert central.release(data).shape == (2,)
+    for bad in ([0.2, 0.3, 0.1], [[1, 0, 0]] * 3, [0, 0, 0], [-1, 1, 1], "a", [1, 2]):
+        with pytest.raises(DesignError):
+            central.release(bad)
+
+
+def test_one_dimension_has_one_norm_and_other_noises_name_what_has_a_release() -> None:
+    line = LinearQuery.average(LINE)
+    assert LinearRelease(line, alpha=1.0, norm=2).release([0.5, 0.25, 0.25]).shape == (1,)
+    wide = LinearQuery.histogram(LINE)
+    for options in ({"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-6}):
+        with pytest.raises(DesignError, match="norm=1"):
+            LinearRelease(wide, alpha=1.0, **options).release([0.5, 0.25, 0.25])
+
+
+def test_a_scale_below_the_doubles_is_refused() -> None:
+    with pytest.raises(DesignError, match="unit"):
+        LatticeLaplace.of(5e-324)
+    with pytest.raises(DesignError, match="too large"):
+        LinearRelease(LinearQuery(LINE, [1e300, 1e300, -1e280]), alpha=1e290).release([0.5, 0.25, 0.25])
+
+
+def test_released_histograms() -> None:
+    space = MetricSpace.clustered(2, 3, within=0.2)
+    truth = np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1])
+    release = LaplaceHistogram(space, epsilon=1.0, users=50)
+    assert release.scale < release.lattice.scale <= release.scale * 1.001
+    fits = [release.release(truth) for _ in range(3000)]
+    mean = np.mean([fit.estimate for fit in fits], axis=0)
+    assert (np.abs(mean - truth) < 7 * fits[0].standard_errors / math.sqrt(len(fits))).all()
+    assert np.mean([fit.emd(truth) for fit in fits]) < fits[0].error_bound
+
+
+@pytest.mark.parametrize("model", ["central", "local"])
+def test_itemwise_releases_shuffle_exactly(model: str) -> None:
+    space = MetricSpace.clustered(2, 2, within=0.5)
+    users = 2000 if model == "central" else 1
+    release = ItemwiseRelease(
+        space, channel=ClusteredResponse(space, 40.0), delta=1e-6, items=3, users=users, model=model
+    )
+    data = np.tile([0, 1, 3], (2000, 1))
+    got = release.release(data)
+    assert got.shape == ((6000,) if model == "central" else (2000, 3))
+    counts = np.bincount(got.ravel(), minlength=4)
+    assert stats.chisquare(counts, release.channel.dense[[0, 1, 3]].sum(axis=0) * 2000).pvalue > FALSE_ALARM
+    first = got.reshape(-1, 3)[:, 0]  # every place holds every item alike
+    assert stats.chisquare(np.bincount(first, minlength=4)[[0, 1, 3]]).pvalue > FALSE_ALARM
+
+
+def test_reduced_releases_draw_with_replacement() -> None:
+    space = MetricSpace.line([0.0, 0.5, 1.0])
+    linear = LinearRelease(LinearQuery.average(space), 50.0, users=2)
+    reduced = ReducedRelease(linear, radius=0.1, samples=20)
+    got = np.array([reduced.release([[0], [1, 1, 2, 2]])[0] for _ in range(2000)])
+    assert abs(got.mean() - 0.375) < 7 * got.std() / math.sqrt(len(got))
+    item = ReducedRelease(ItemwiseRelease(space, item_alpha=1.0, delta=1e-6, items=5, users=2), radius=0.1)
+    assert item.release([[0], [1, 2]]).shape == (10,)

@@ -243,7 +243,7 @@ class LatticeProgram:
         total = dict.fromkeys(self._shifts, 0.0)
         duals = np.maximum(-self.program.row_dual, 0.0)
         for row, s, cells in self._cuts:
-            if duals[row] > 0:
+            if row < duals.size and duals[row] > 0:  # the last rows may not have been solved with
                 psi[s][cells] += duals[row]
                 total[s] += float(duals[row])
         start = 1

@@ -183,7 +183,11 @@ def test_value_and_bound_are_verified(changes):
         {"value": 0.9 * certificate.value, "lower_bound": 0.9 * certificate.lower_bound},
         {"multipliers": 2 * certificate.multipliers},
         {"multipliers": certificate.multipliers[:-1]},
-        *([{"prior": Prior.of(stats.uniform(-0.5, 1), (-1.0, 1.0))}] if certificate.objective == "mean" else []),
+        *(
+            [{"prior": Prior.of(stats.uniform(-0.5, 1), (-1.0, 1.0))}]
+            if certificate.objective == "mean"
+            else []
+        ),
         {"loss": Loss.of({"absolute": 2.0})},
         {"epsilon": 0.9 * certificate.epsilon},
     ):

@@ -12,11 +12,13 @@ import numpy as np
 from scipy import integrate
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.problem.checks import array, positive, settle, whole
+from mechdesign.noise.vector_noise import shape_of
+from mechdesign.problem.checks import array, generator, positive, settle, whole
 
 __all__ = ["AdditiveNoise"]
 
@@ -58,8 +60,7 @@ class AdditiveNoise:
     def __post_init__(self) -> None:
         sensitivity = positive("sensitivity", self.sensitivity)
         settle(self, sensitivity=sensitivity, dimension=whole("dimension", self.dimension, 1))
-        if not hasattr(self.law, "dist"):
-            raise DesignError.of("law", self.law, "must be a frozen scipy.stats distribution")
+        frozen_parts(self.law)  # refuses anything else
         variance = float(self.law.var())
         if not (math.isfinite(variance) and variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
@@ -68,11 +69,6 @@ class AdditiveNoise:
     def continuous(self) -> bool:
         """Whether the law has a density (else it lives on the integers)."""
         return hasattr(self.law.dist, "_logpdf")
-
-    def _parsed(self) -> tuple[tuple[float, ...], float]:
-        """Shapes and scale of the law."""
-        parsed = self.law.dist._parse_args(*self.law.args, **self.law.kwds)
-        return tuple(float(s) for s in parsed[0]), float(parsed[2]) if self.continuous else 1.0
 
     @property
     def variance(self) -> float:
@@ -92,7 +88,7 @@ class AdditiveNoise:
     @property
     def absolute_error(self) -> float:
         """E|T| of one coordinate: in closed form, or twice the integral of the survival function."""
-        shapes, scale = self._parsed()
+        _, shapes, _, scale = frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
             return scale * self.law.dist.mean_absolute(*shapes)
         if self.law.dist.name == "dlaplace":
@@ -109,7 +105,7 @@ class AdditiveNoise:
     def parameters(self) -> dict[str, float]:
         """Shape and scale parameters by name."""
         dist = self.law.dist
-        shapes, scale = self._parsed()
+        _, shapes, _, scale = frozen_parts(self.law)
         out = dict(zip((n.strip() for n in (dist.shapes or "").split(",")), shapes))
         if self.continuous:
             out["scale"] = scale
@@ -126,11 +122,10 @@ class AdditiveNoise:
             ``size`` draws of the K coordinates: shape (K,), (size, K); scalars and (size,) when K = 1.
         random_state : seed or numpy.random.Generator
         """
-        rng = np.random.default_rng(random_state)
+        rng = generator(random_state)
         if self.dimension == 1:
-            return self.law.rvs(size=size, random_state=rng)
-        shape = () if size is None else tuple(np.atleast_1d(size))
-        return self.law.rvs(size=(*shape, self.dimension), random_state=rng)
+            return self.law.rvs(size=None if size is None else shape_of(size), random_state=rng)
+        return self.law.rvs(size=(*shape_of(size), self.dimension), random_state=rng)
 
     # Privacy.
 

@@ -21,7 +21,7 @@ from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, positive, settle, whole
+from mechdesign.problem.checks import array, generator, non_negative, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["KNormNoise", "ball", "norm_order"]
@@ -50,19 +50,19 @@ def ball(dimension: int, norm: float, size: int, rng: Any = None) -> Array:
     >>> bool((np.abs(points).sum(axis=1) <= 1).all())
     True
     """
-    generator = np.random.default_rng(rng)
+    draws = generator(rng)
     order = norm_order(norm)
-    size, dimension = whole("size", size, 0), whole("dimension", dimension, 1)
+    size, dimension = whole("size", size, 0, 2**40), whole("dimension", dimension, 1)
     shape = (size, dimension)
     if order == math.inf:
-        return generator.uniform(-1.0, 1.0, shape)
+        return draws.uniform(-1.0, 1.0, shape)
     if order == 2:
-        direction = generator.standard_normal(shape)
+        direction = draws.standard_normal(shape)
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        return direction * generator.random((size, 1)) ** (1 / dimension)
-    spacings = generator.standard_exponential((size, dimension + 1))
+        return direction * draws.random((size, 1)) ** (1 / dimension)
+    spacings = draws.standard_exponential((size, dimension + 1))
     points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
-    return points * generator.choice([-1.0, 1.0], shape)
+    return points * draws.choice([-1.0, 1.0], shape)
 
 
 @serializable("knorm-noise")
@@ -95,15 +95,15 @@ class KNormNoise:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
-        dimension, scale = whole("dimension", self.dimension, 1), positive("scale", self.scale)
+        dimension, scale = whole("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
         settle(self, dimension=dimension, scale=scale, norm=norm_order(self.norm))
 
     def sample(self, size: int | None = None, rng: Any = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
-        generator = np.random.default_rng(rng)
-        rows = 1 if size is None else whole("size", size, 0)
-        radius = generator.gamma(self.dimension + 1, self.scale, (rows, 1))
-        noise = radius * ball(self.dimension, self.norm, rows, generator)
+        draws = generator(rng)
+        rows = 1 if size is None else whole("size", size, 0, 2**40)
+        radius = draws.gamma(self.dimension + 1, self.scale, (rows, 1))
+        noise = radius * ball(self.dimension, self.norm, rows, draws)
         return noise[0] if size is None else noise
 
     def log_density(self, z: ArrayLike) -> Any:
@@ -115,7 +115,7 @@ class KNormNoise:
             volume = float(k / 2 * math.log(math.pi) - special.gammaln(k / 2 + 1))
         else:
             volume = float(k * log2)
-        length = np.linalg.norm(array("z", z, ndim=None), ord=self.norm, axis=-1)
+        length = np.linalg.norm(np.atleast_1d(array("z", z, ndim=None)), ord=self.norm, axis=-1)
         return -length / self.scale - volume - special.gammaln(k + 1) - k * math.log(self.scale)
 
     @property

@@ -11,10 +11,10 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import one_of, settle
+from mechdesign.problem.checks import generator, one_of, positive, settle, whole
 from mechdesign.typing import Array
 
-__all__ = ["IndependentNoise", "absolute_moment"]
+__all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
 
 
 @serializable("independent-noise")
@@ -44,7 +44,7 @@ class IndependentNoise:
         one_of("noise", self.noise, ("gaussian", "laplace"))
         try:
             scales = np.asarray(self.scales, dtype=float)  # not copied: it may be long
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             scales = np.empty(0)
         if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
             raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
@@ -60,14 +60,26 @@ class IndependentNoise:
 
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""
-        return absolute_moment(self.noise, order) * self.scales**order
+        return absolute_moment(self.noise, positive("order", order)) * self.scales**order
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors, shape ``size + (K,)``."""
-        rng = np.random.default_rng(random_state)
-        shape = (*np.atleast_1d(() if size is None else size).astype(int), len(self.scales))
+        rng, shape = generator(random_state), (*shape_of(size), len(self.scales))
         unit = rng.standard_normal(shape) if self.noise == "gaussian" else rng.laplace(size=shape)
         return unit * self.scales
+
+
+def shape_of(size: Any) -> tuple[int, ...]:
+    """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
+
+    Examples
+    --------
+    >>> shape_of(None), shape_of(3), shape_of((2, 3))
+    ((), (3,), (2, 3))
+    """
+    if size is None or isinstance(size, (tuple, list)):
+        return tuple(whole("size", n, 0, 2**40) for n in size or ())
+    return (whole("size", size, 0, 2**40),)
 
 
 def absolute_moment(noise: str, order: float) -> float:

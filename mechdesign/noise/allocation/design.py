@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.allocation.separable import Allocated
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import number, one_of, settle
+from mechdesign.problem.checks import instance, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Indices, Status
@@ -108,7 +109,7 @@ class NoiseAllocation(AllocationQuestion, Design):
             return None
         try:
             found = np.array(np.broadcast_to(np.asarray(value, dtype=float), self.sensitivities.shape))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             found = np.array([math.nan])
         if not found.min() >= 0:
             size = len(self.sensitivities)
@@ -182,7 +183,7 @@ class NoiseAllocation(AllocationQuestion, Design):
         """
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
         self.check_feasible()
-        if solver in (None, "closed-form"):
+        if instance("solver", solver, str, NoneType) in (None, "closed-form"):
             refuse_unknown(options, "a formula has none")
             found, report = self._by_formula(solver)
         else:

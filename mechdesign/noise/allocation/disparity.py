@@ -24,7 +24,7 @@ def check_profile(profile: Any, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""
     try:
         values = np.asarray(profile, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, profile, "must be a vector of numbers") from None
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
@@ -130,7 +130,7 @@ def layer_profile(
     ):
         raise DesignError.of("sizes", sizes, "must give a positive number of coordinates per clip")
     spend = {"gaussian": 2.0, "laplace": 1.0}[one_of("noise", noise, ("gaussian", "laplace"))]
-    if norm != math.inf and number("norm", norm) < 1:
+    if isinstance(norm, np.ndarray) or (norm != math.inf and number("norm", norm) < 1):
         raise DesignError.of("norm", norm, "must be at least 1")
     k = counts.astype(np.int64)
     profile = np.repeat(c / counts ** (1 / max(norm, spend)), k)

@@ -76,7 +76,7 @@ def allocation_model(problem: Separable) -> AllocationModel:
 
 
 def solve_model(
-    problem: Separable, solver: str, deadline: Deadline, options: dict[str, Any]
+    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> tuple[Allocated, SolveReport]:
     """Solve the model with a backend, and prove a bound from its multiplier; past the deadline the formula answers."""
     built = allocation_model(problem)

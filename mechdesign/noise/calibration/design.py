@@ -90,7 +90,7 @@ class Calibration(Design):
         settle(
             self,
             sensitivity=positive("sensitivity", self.sensitivity),
-            dimension=whole("dimension", self.dimension, 1),
+            dimension=whole("dimension", self.dimension, 1, 10**9),
         )
         if family.discrete and self.sensitivity != int(self.sensitivity):
             raise DesignError.of("sensitivity", self.sensitivity, "must be a whole number for discrete noise")

@@ -17,6 +17,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import cvxpy as cp
@@ -33,7 +34,7 @@ from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_poin
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.correlated.span import Span, span_of
-from mechdesign.problem.checks import array, settle
+from mechdesign.problem.checks import array, instance, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.solvers import Deadline, Model
@@ -172,7 +173,8 @@ class CorrelatedGaussian(Design):
         SolverError
         """
         wanted, deadline = wanted_gap(gap, 1e-9), Deadline(time_limit)
-        by = self._by_fixed_point if solver in (None, "fixed-point") else self._by_model
+        fixed = instance("solver", solver, str, NoneType) in (None, "fixed-point")
+        by = self._by_fixed_point if fixed else self._by_model
         balanced, rows, report = by(solver, wanted, deadline, options)
         noise = self._noise(rows)
         value = trace_loss(noise, self._plain[1]) * (1 + 1e-14)

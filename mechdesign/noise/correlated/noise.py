@@ -13,7 +13,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
-from mechdesign.problem.checks import array, settle
+from mechdesign.noise.vector_noise import shape_of
+from mechdesign.problem.checks import array, generator, settle
 from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussianNoise", "inverse_rows", "largest_spent"]
@@ -95,6 +96,8 @@ class CorrelatedGaussianNoise:
     def mahalanobis(self, vectors: Any) -> Array:
         """Return μ(d) = √(dᵀΣ⁺d) for each row d; infinite where d leaves the range of Σ."""
         d = np.atleast_2d(array("vectors", vectors, ndim=None))
+        if d.ndim != 2 or d.shape[1] != len(self.covariance):
+            raise DesignError.of("vectors", vectors, f"must have {len(self.covariance)} coordinates each")
         if self.whitening is not None:
             mu = np.linalg.norm(d[:, self.span.coordinates] @ self.whitening.T, axis=1)
             return np.where([self.span.inside(row) for row in d], mu, np.inf)
@@ -107,9 +110,8 @@ class CorrelatedGaussianNoise:
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
-        rng = np.random.default_rng(random_state)
-        shape = (*np.atleast_1d(() if size is None else size).astype(int), self._factor.shape[1])
-        return rng.standard_normal(shape) @ self._factor.T
+        shape = (*shape_of(size), self._factor.shape[1])
+        return generator(random_state).standard_normal(shape) @ self._factor.T
 
 
 def _scaled(rows: Array) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import positive, whole
@@ -159,8 +160,8 @@ def opendp_sample(law: Any, size: int) -> np.ndarray:
         import opendp.prelude as dp
     except ImportError:
         raise MissingExtra.of("opendp", "OpenDP's sampler of a discrete law") from None
-    name = law.dist.name
-    shapes = law.dist._parse_args(*law.args, **law.kwds)[0]
+    dist, shapes, _, _ = frozen_parts(law)
+    name = dist.name
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     dp.enable_features("contrib")
     if name == "dlaplace":
@@ -170,4 +171,4 @@ def opendp_sample(law: Any, size: int) -> np.ndarray:
         measurement = dp.m.make_gaussian(*space, scale=float(shapes[0]))
     else:
         raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
-    return np.asarray(measurement([0] * whole("size", size, 0)), dtype=np.int64)
+    return np.asarray(measurement([0] * whole("size", size, 0, 2**40)), dtype=np.int64)

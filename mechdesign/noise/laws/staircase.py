@@ -22,7 +22,7 @@ from mechdesign.accounting.law import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
-from mechdesign.problem.checks import one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import array, generator, one_of, positive, probability, settle, whole
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -198,7 +198,7 @@ class L1Staircase:
     gamma: Any = None
 
     def __post_init__(self) -> None:
-        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1)
+        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1, 1000)
         settle(
             self, epsilon=epsilon, dimension=dimension, sensitivity=positive("sensitivity", self.sensitivity)
         )
@@ -227,7 +227,7 @@ class L1Staircase:
 
     def logpdf(self, t: Any) -> Any:
         """Log density at points of shape (..., d)."""
-        u = np.abs(np.asarray(t, dtype=float)).sum(axis=-1) / self.sensitivity
+        u = np.abs(array("t", t, ndim=None)).sum(axis=-1) / self.sensitivity
         k = np.floor(u)
         level = k + (u - k >= self.gamma)
         # the ℓ₁ ball of radius r has volume 2^d r^d/d!, so a shell weighs 2^d r^{d-1}/(d-1)!, and ∫ r^{d-1} has (d-1)!
@@ -246,8 +246,8 @@ class L1Staircase:
         -------
         ndarray, shape (d,) or (size, d)
         """
-        rng = np.random.default_rng(random_state)
-        n = 1 if size is None else whole("size", size, 0)
+        rng = generator(random_state)
+        n = 1 if size is None else whole("size", size, 0, 2**40)
         d, g = self.dimension, self.gamma
         # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like
         centre, spread = d / self.epsilon, 40 * math.sqrt(d) / self.epsilon + 40 / self.epsilon + 2

@@ -166,7 +166,8 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
                 if not mpmath.isfinite(a):
                     a = mpmath.mpf(0)  # only the mass of a tail is asked for
                 about = (m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2)
-                out.append(tuple(Fraction(*map(int, mpmath.libmp.to_rational(m._mpf_))) for m in about))
+                zero, one, two = (Fraction(*map(int, mpmath.libmp.to_rational(m._mpf_))) for m in about)
+                out.append((zero, one, two))
         return out
 
     return moments

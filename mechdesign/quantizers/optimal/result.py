@@ -15,6 +15,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Searched
 from mechdesign.quantizers.optimal.exact import exact_law
@@ -79,34 +80,6 @@ class OptimalQuantizerResult(QuantizerResult):
             return None
         return (self.value - self.any_outputs_bound) / abs(self.value)
 
-    def with_notes(self, notes: tuple[str, ...]) -> OptimalQuantizerResult:
-        """Return the result with more for its reader to know."""
-        return replace(self, notes=(*self.notes, *notes)) if notes else self
-
-    def with_search(
-        self, design: Any, searched: Searched, any_outputs_bound: float | None
-    ) -> OptimalQuantizerResult:
-        """Return the result of a design that had outputs to find, which is never called optimal unless all were tried."""
-        if isinstance(design.bins, Alphabet):
-            return replace(self, design=design, any_outputs_bound=any_outputs_bound)
-        if not searched.rows:
-            return self
-        report = self.solver_report
-        if report.status in (Status.OPTIMAL, Status.GAP):
-            report = replace(report, status=searched.status)
-        return replace(
-            self,
-            design=design,
-            solver_report=report,
-            notes=(*self.notes, *searched.notes),
-            search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
-            any_outputs_bound=searched.any_outputs_bound,
-        )
-
-    def recomputed(self) -> float:
-        worst = self.design.objective != "mean"
-        return self.mechanism.worst_case_loss(self.design.loss)[0] if worst else super().recomputed()
-
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
 
@@ -139,6 +112,31 @@ class OptimalQuantizerResult(QuantizerResult):
         return lines + super()._evidence()
 
 
+def searched_result(
+    result: OptimalQuantizerResult,
+    design: Any,
+    searched: Searched,
+    any_outputs: float | None,
+    notes: tuple[str, ...],
+) -> OptimalQuantizerResult:
+    """Return the result as that of a design which may have had outputs to find; a search's is never called optimal."""
+    notes, report = (*result.notes, *searched.notes, *notes), result.solver_report
+    if isinstance(design.bins, Alphabet):
+        return replace(result, design=design, notes=notes, any_outputs_bound=any_outputs)
+    if not searched.rows:
+        return replace(result, notes=notes) if notes else result
+    if report.status in (Status.OPTIMAL, Status.GAP):
+        report = replace(report, status=searched.status)
+    return replace(
+        result,
+        design=design,
+        solver_report=report,
+        notes=notes,
+        search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
+        any_outputs_bound=searched.any_outputs_bound,
+    )
+
+
 def deploy(
     design: Any,
     solution: FloorSolution,
@@ -160,15 +158,7 @@ def deploy(
         raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
     if certify:
         try:
-            law = exact_law(
-                problem,
-                solution.floors,
-                np.array(design.bins),
-                design.input_range,
-                design.frame,
-                min(design.privacy.epsilon, LARGEST_EPSILON),
-                design.max_bias,
-            )
+            law = _checked_law(design, solution.floors)
         except InfeasibleError as error:
             notes.append(f"not certified: {error.reason}")
     mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
@@ -183,26 +173,27 @@ def deploy(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
         )
         if design.objective == "worst":
-            notes.append("the worst input was searched on 33 points a piece and refined")
+            notes.append("the worst case is enclosed to 1e-9, not computed in closed form")
     # No answer rather than a wrong one: a bound above what is known to be feasible proves nothing.
     known = known_loss(problem)
     sound = math.isfinite(solution.lower_bound) and solution.lower_bound <= known + 1e-9 * abs(known)
     bound = float(min(solution.lower_bound, value)) if sound else None
+    certificate = None
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
+        # Block fills of many outputs are right by construction.
+        if mechanism.starts.size <= 4096 and not certificate.lawful():
+            law = certificate = None
+            notes.append("not certified: the exact law is outside the budget")
+    if certificate is not None and certificate.lower_bound is not None:
+        bound = min(value, certificate.lower_bound)
     gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
     if bound is None:
         notes.append("no lower bound was proved")
     elif gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
-    certificate = None
-    # Block fills of many outputs are right by construction.
-    small = law is not None and mechanism.starts.size <= 4096
-    if small and not QuantizerCertificate(law, design.privacy.epsilon, design.max_bias).verify():
-        law = None
-        notes.append("not certified: the exact law is outside the budget")
-    if law is not None:
-        proof = solution.proof if design.loss.polynomial else None
-        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
-        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
     if law is None:
         status = Status.UNCERTIFIED
     elif gap > wanted:
@@ -232,6 +223,30 @@ def deploy(
         cuts=solution.cuts,
         rise=value / solution.value - 1 if solution.value else 0.0,
     )
+
+
+def _checked_law(design: Any, floors: Array) -> ExactLaw:
+    """The exact law of some floors, verified; block fills of many outputs are right by construction.
+
+    Raises
+    ------
+    InfeasibleError
+        There is none within the budget.
+    """
+    epsilon, bins = design.privacy.epsilon, np.array(design.bins)
+    law = exact_law(
+        design.problem,
+        floors,
+        bins,
+        design.input_range,
+        design.frame,
+        min(epsilon, LARGEST_EPSILON),
+        design.max_bias,
+    )
+    small = len(law.knots) * len(bins) <= 4096
+    if small and not QuantizerCertificate(law, epsilon, design.max_bias).verify():
+        raise InfeasibleError("the exact law next to the floors is outside the budget")
+    return law
 
 
 def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame:

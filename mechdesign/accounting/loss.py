@@ -145,6 +145,9 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     if beta < 1:
         raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
 
+    if beta == 1:
+        return laplace_loss(r)
+
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)
         return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta

@@ -229,8 +229,9 @@ class MetricChannel(Design):
         bounds = answers if program.alpha == self.alpha else [relaxed.solve(solver, deadline, options)]
         certificate = self._best(program.rows, answers, bounds)
         if solver is None and not self._reached(certificate, wanted) and program.alpha == self.alpha:
-            answers += relaxed.again(answers[0].report.solver, deadline)
-            certificate = self._best(program.rows, answers, answers)
+            if more := relaxed.again(answers[0].report.solver, deadline):
+                answers += more
+                certificate = self._best(program.rows, answers, answers)
         return self._certified(program.rows, certificate, [*answers, *bounds], wanted)
 
     def _deadline(self, time_limit: float | None, certify: bool) -> Deadline:

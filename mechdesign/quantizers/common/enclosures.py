@@ -72,7 +72,9 @@ class Moments:
         """Mass of the law left (0) or right (1) of x."""
         if not self.proved:
             value = float(self._law.sf(float(x)) if side else self._law.cdf(float(x)))
-            return _fixed(Fraction(value), _FLOAT_ERROR)
+            return _fixed(
+                Fraction(value), _FLOAT_ERROR * Fraction(value)
+            )  # tails are accurate relative to themselves
         low, high = (Fraction(v) if math.isfinite(v) else v for v in map(float, self._law.support()))
         ends = [low, min(max(x, low), high)] if side == 0 else [max(min(x, high), low), high]
         return _fixed(self._cell_masses(ends)[0])

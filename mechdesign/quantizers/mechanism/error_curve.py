@@ -102,8 +102,8 @@ def largest(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
     """
     if loss.polynomial:
         where, values = peaks(table, loss)
-        best = int(np.argmax(values))
-        return float(values[best]), float(where[best])
+        worst = int(np.argmax(values))
+        return float(values[worst]), float(where[worst])
     edges, start, slope = table.cells()
     u, v = edges[:-1], edges[1:]
     end = start + slope * (v - u)[:, None]

@@ -70,17 +70,15 @@ def profile_interval(law: Any, sensitivity: float, epsilon: float) -> tuple[floa
     True
     """
     loss = loss_of(law, sensitivity)
-    if isinstance(loss, AtomicLoss):
-        off = 8 * _UNIT * (epsilon + float(np.abs(loss.values).max()))
-    else:
-        x, half = (
-            float(np.clip(loss.inverse(np.array(epsilon)), 0.0, max(loss.edge, 0.0))),
-            loss.sensitivity / 2,
-        )
+    off = 6 * _UNIT * epsilon
+    if isinstance(loss, CentredLoss) and not any(abs(a - epsilon) <= 0.05 * epsilon for a in loss.atoms):
+        # Away from atoms, which are products, the loss is a difference of logarithms as large as the tail is deep.
+        half = loss.sensitivity / 2
+        x = float(np.clip(loss.inverse(np.array(epsilon)), 0.0, max(loss.edge, 0.0)))
         x = min(x, float(loss.isf(1e-300)))
         with np.errstate(all="ignore"):
             depth = law.logpdf(np.array([x - half, x + half])) - law.logpdf(0.0)
-        off = 8 * _UNIT * (1 + epsilon + float(np.sum(np.abs(depth[np.isfinite(depth)]))))
+        off += 8 * _UNIT * (1 + float(np.sum(np.abs(depth[np.isfinite(depth)]))))
     around = np.array([epsilon + off, max(epsilon - off, 0.0)])
     lower, upper = np.asarray(privacy_profile(law, sensitivity, around)).tolist()
     return max(lower * (1 - _RELATIVE) - 1e-290, 0.0), min(upper * (1 + _RELATIVE) + 1e-290, 1.0)

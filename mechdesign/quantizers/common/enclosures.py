@@ -94,8 +94,10 @@ class Moments:
             m0, m1, m2 = (m / share for m in cell)
             n1 = (m1 + shift * m0) / width
             n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
-            error = Fraction(0) if self.proved else _FLOAT_ERROR
-            found = [_fixed(n, error) for n in (m0, n1, n2)]
+            # Floats are good relative to the cell's mass; in a narrow cell, places within it are not.
+            blur = 0 if self.proved else _FLOAT_ERROR * m0
+            place = 0 if self.proved else m0 * max(abs(u), abs(v)) / width / (1 << 50)
+            found = [_fixed(n, blur + k * place) for k, n in enumerate((m0, n1, n2))]
             # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support.
             limit = found[0][1] if b > a else 0
             out.append(tuple((max(lo, 0), min(hi, limit)) for lo, hi in found))

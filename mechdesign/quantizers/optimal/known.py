@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.mechanism.error_curve import largest
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import interior_floors
@@ -54,7 +55,11 @@ def carried_over(problem: FloorProblem, solution: FloorSolution) -> FloorSolutio
     """Return the solution for `LARGEST_EPSILON` with a lower bound for every larger budget."""
     floors = interior_floors(problem.bins, problem.rho, *problem.reach)
     share = 1.0 / (problem.rho * float(floors.min()))
-    simple = _loss(problem, floors) if problem.max_mse is None else math.inf
-    if not share * max(1.0, simple) < 1:
+    simple = _loss(problem, floors)
+    if problem.max_mse is not None and solution.proof is not None:
+        # The bound is that of the loss with the cap's price on it.
+        square = replace(problem, loss=Loss(squared=1.0))
+        simple += solution.proof.cap_price * (_loss(square, floors) - problem.max_mse)
+    if not share < 0.5:
         return replace(solution, lower_bound=-math.inf, proof=None)
     return replace(solution, lower_bound=(solution.lower_bound - share * simple) / (1 - share), proof=None)

@@ -223,7 +223,7 @@ class MVU(Design):
         )
         report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
-        certificate = QuantizerCertificate.of(self, mechanism.law, value) if certify else None
+        certificate = None if mechanism.law is None else QuantizerCertificate.of(self, mechanism.law, value)
         return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:

@@ -72,7 +72,9 @@ class Moments:
         """Mass of the law left (0) or right (1) of x."""
         if not self.proved:
             value = float(self._law.sf(float(x)) if side else self._law.cdf(float(x)))
-            return _fixed(Fraction(value), _FLOAT_ERROR * Fraction(value))  # tails are accurate relative to themselves
+            return _fixed(
+                Fraction(value), _FLOAT_ERROR * Fraction(value)
+            )  # tails are accurate relative to themselves
         low, high = (Fraction(v) if math.isfinite(v) else v for v in map(float, self._law.support()))
         ends = [low, min(max(x, low), high)] if side == 0 else [max(min(x, high), low), high]
         return _fixed(self._cell_masses(ends)[0])
@@ -95,8 +97,8 @@ class Moments:
             n1 = (m1 + shift * m0) / width
             n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
             # Floats are good relative to the cell's mass; in a narrow cell, places within it are not.
-            blur = 0 if self.proved else _FLOAT_ERROR * m0
-            place = 0 if self.proved else m0 * max(abs(u), abs(v)) / width / (1 << 50)
+            blur = Fraction(0) if self.proved else _FLOAT_ERROR * m0
+            place = Fraction(0) if self.proved else m0 * max(abs(u), abs(v)) / width / (1 << 50)
             found = [_fixed(n, blur + k * place) for k, n in enumerate((m0, n1, n2))]
             # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support.
             limit = found[0][1] if b > a else 0
@@ -164,7 +166,13 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
                 return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)
 
             z = [(real(x) - real(loc)) / real(scale) for x in edges]
-            for (m0, m1, m2), a in zip(primitive(mpmath, z, *map(real, shapes)), z):
+            cells = primitive(mpmath, z, *map(real, shapes))
+            # Far tails have exponents of millions of digits: next to the largest cell they are nothing.
+            least = max((m0 for m0, *_ in cells), default=mpmath.mpf(0)) / mpmath.mpf(2) ** 400
+            for (m0, m1, m2), a in zip(cells, z):
+                if m0 < least:
+                    out.append((Fraction(0), Fraction(0), Fraction(0)))
+                    continue
                 if not mpmath.isfinite(a):
                     a = mpmath.mpf(0)  # only the mass of a tail is asked for
                 about = (m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2)

@@ -82,7 +82,7 @@ def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array, price: flo
     """L and M, which are affine where no output is passed."""
     w2 = problem.loss.squared + price
     # A hair lower, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
-    hair = 4e-15 * (problem.scale + price * problem.span**2)
+    hair = 4e-16 * (problem.scale + price * problem.span**2)
     return lam - w2 * x * x - hair, mu + 2 * w2 * x
 
 

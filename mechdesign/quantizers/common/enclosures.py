@@ -159,7 +159,13 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
                 return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)
 
             z = [(real(x) - real(loc)) / real(scale) for x in edges]
-            for (m0, m1, m2), a in zip(primitive(mpmath, z, *map(real, shapes)), z):
+            cells = primitive(mpmath, z, *map(real, shapes))
+            # Far tails have exponents of millions of digits: next to the largest cell they are nothing.
+            least = max((m0 for m0, *_ in cells), default=mpmath.mpf(0)) / mpmath.mpf(2) ** 400
+            for (m0, m1, m2), a in zip(cells, z):
+                if m0 < least:
+                    out.append((Fraction(0), Fraction(0), Fraction(0)))
+                    continue
                 if not mpmath.isfinite(a):
                     a = mpmath.mpf(0)  # only the mass of a tail is asked for
                 about = (m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2)

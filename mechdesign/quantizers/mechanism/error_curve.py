@@ -107,7 +107,8 @@ def largest(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
     edges, start, slope = table.cells()
     u, v = edges[:-1], edges[1:]
     end = start + slope * (v - u)[:, None]
-    best, at_best, ceiling = -np.inf, float(u[0]), -np.inf
+    best, ceiling = float("-inf"), float("-inf")
+    at_best = float(u[0])
     for _ in range(60):
         left, right = loss(table.bins - u[:, None]), loss(table.bins - v[:, None])
         low, high = np.sum(start * left, axis=1), np.sum(end * right, axis=1)

@@ -64,7 +64,10 @@ class Pieces:
             segment = np.where(free, np.minimum(self.position, last), self.segment)
             mean = np.where(free, fill.means[self.position], x + self.shift)
             low, high = fill.means[segment], fill.means[segment + 1]
-            out.append(fill.rows(np.clip(mean, low, high), segment))
+            rows = fill.rows(np.clip(mean, low, high), segment)
+            # Where caps are 1e9 times the floors, clipping to them may have moved the sum.
+            total = rows.sum(axis=1, keepdims=True)
+            out.append(np.where(np.abs(total - 1.0) > 1e-12, rows / total, rows))
         return out[0], out[1]
 
     @cached_property

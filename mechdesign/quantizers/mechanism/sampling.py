@@ -204,7 +204,7 @@ class ExactSampler:
         last = len(self.knots) - 2
         k = np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, last)
         # A knot that is not a double may round to one: settle such inputs by exact comparison.
-        for value in np.intersect1d(x, self.knots).tolist():
+        for value in np.unique(x[np.isin(x, self.knots)]).tolist():
             k[x == value] = min(max(bisect_right(self.law.knots, Fraction(value)) - 1, 0), last)
         return k
 

@@ -224,9 +224,10 @@ def delta_interval(
 
 
 def is_gaussian(law: Any) -> bool:
-    """Normal, or a member of a family that contains it (b = 0)."""
+    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
     dist, shapes, loc, _ = frozen_parts(law)
-    return loc == 0 and (dist.name == "norm" or (dist.name in ("flipped_huber", "osgt") and shapes[0] == 0))
+    member = {"norm": (), "flipped_huber": (0.0,), "osgt": (0.0,), "gennorm": (2.0,)}.get(dist.name)
+    return loc == 0 and shapes == member
 
 
 def _refine(

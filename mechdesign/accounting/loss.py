@@ -144,6 +144,11 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
     if beta < 1:
         raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
+    if beta == 1:
+        return laplace_loss(r)
+
+    if beta == 1:
+        return laplace_loss(r)
 
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)

@@ -23,8 +23,13 @@ _DEEPEST = 690.0
 _UNIT = 2.0**-53
 
 
-def panel_integrals(density: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]:
-    """Integrate over the panels between `edges`, halving where that changes a panel; return all edges and masses."""
+def panel_integrals(
+    density: Callable[[Array], Array], edges: Array, *, each: bool = False
+) -> tuple[Array, Array]:
+    """Integrate over the panels between `edges`, halving where that changes much; return all edges and masses.
+
+    What is much is measured by the total, or by each panel's own mass.
+    """
     edges = np.unique(edges)
 
     def rule(a: Array, b: Array) -> Array:
@@ -36,17 +41,18 @@ def panel_integrals(density: Callable[[Array], Array], edges: Array) -> tuple[Ar
     starts: list[Array] = []
     masses: list[Array] = []
     total = 0.0
-    for _ in range(14):
+    for _ in range(40):
         middle = (a + b) / 2
         left, right = rule(a, middle), rule(middle, b)
-        change = np.abs(left + right - whole)
         total = max(total, float(np.sum(np.abs(whole))))
-        rough = (change > 1e-13 * np.abs(whole)) & (change > 1e-17 * total)
+        rough = np.abs(left + right - whole) > (1e-12 * np.abs(whole) if each else 1e-13 * total)
         starts.append(a[~rough])
         masses.append((left + right)[~rough])
+        before = a.size
         a, b = np.concatenate([a[rough], middle[rough]]), np.concatenate([middle[rough], b[rough]])
         whole = np.concatenate([left[rough], right[rough]])
-        if not 0 < a.size < 4096:  # what is left then is rounding, not curvature
+        # A kink leaves one half of its panel rough; where all halves are, it is rounding and not curvature.
+        if not 0 < a.size <= max(before, 8):
             break
     starts.append(a)
     masses.append(whole)
@@ -85,7 +91,7 @@ class Tail:
         mesh = self._mesh(top)
         level = self._levels(mesh)
         self._check(mesh, level, name)
-        self._edges, mass = panel_integrals(lambda t: np.exp(self._levels(t)), mesh)
+        self._edges, mass = panel_integrals(lambda t: np.exp(self._levels(t)), mesh, each=True)
         self._beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
         self.reach = float(self._edges[-1])
         if not abs(2 * self._beyond[0] - 1) <= 1e-9:

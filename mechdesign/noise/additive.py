@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import array, generator, positive, settle, whole
+from mechdesign.typing import Array
 
 __all__ = ["AdditiveNoise"]
 
@@ -126,6 +129,49 @@ class AdditiveNoise:
         if self.dimension == 1:
             return self.law.rvs(size=None if size is None else shape_of(size), random_state=rng)
         return self.law.rvs(size=(*shape_of(size), self.dimension), random_state=rng)
+
+    def sample(self, x: Any, *, rng: Any = None) -> Any:
+        """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
+        answers = self._answers(x)
+        draws = self.law.rvs(size=answers.shape, random_state=generator(rng))
+        return (answers + draws)[()]
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The lattice that `release` answers on, and the widened law; both cost next to nothing."""
+        return lattice_of(self.law, self.sensitivity)
+
+    @cached_property
+    def _exact(self) -> ExactNoise:
+        return ExactNoise(self.lattice.law, self.lattice.step)
+
+    def _answers(self, x: Any) -> Array:
+        answers = array("x", x, ndim=None, empty=True)
+        if self.dimension > 1 and answers.shape[-1:] != (self.dimension,):
+            raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
+        return answers
+
+    def release(self, x: Any) -> Any:
+        """Return answers with noise, as multiples of the lattice step: for deployment.
+
+        The noise is drawn exactly, from the operating system's randomness; `mechdesign.noise.release` says why the guarantee
+        holds for what leaves the machine.
+
+        Parameters
+        ----------
+        x : float or array, shape (..., K)
+            Answers of the query, of this sensitivity in each coordinate (K = 1: any shape).
+
+        Raises
+        ------
+        DesignError
+            A law that has no exact release (the message names those that have); answers that are no whole numbers
+            under discrete noise.
+        """
+        steps = rounded(self._answers(x), self.lattice.step)
+        if self._exact.discrete and np.any(steps != np.asarray(x)):
+            raise DesignError.of("x", x, "must be whole numbers for discrete noise")
+        return ((steps + self._exact.draw(steps.size).reshape(steps.shape)) * self.lattice.step)[()]
 
     # Privacy.
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, one_of, positive, settle, whole
+from mechdesign.noise.release import ExactNoise
+from mechdesign.problem.checks import array, generator, one_of, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
+
+
+_STEP = 2.0**-30
+"""Lattice step of a release over the scale."""
 
 
 @serializable("independent-noise")
@@ -27,6 +34,8 @@ class IndependentNoise:
     noise : {"gaussian", "laplace"}
     scales : ndarray, shape (K,)
         Standard deviations σ_i or Laplace scales β_i; 0 adds nothing to that coordinate.
+    sensitivities : ndarray, shape (K,), optional
+        The profile λ that the scales were made for; `release` needs it.
 
     Examples
     --------
@@ -39,6 +48,7 @@ class IndependentNoise:
 
     noise: str
     scales: Array
+    sensitivities: Array | None = None
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
@@ -49,6 +59,50 @@ class IndependentNoise:
         if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
             raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
         settle(self, scales=scales)
+
+    @cached_property
+    def _exact(self) -> ExactNoise:
+        """The sampler of one coordinate in units of its scale, widened for the lattice.
+
+        Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding in doubles, at most 2⁵¹ steps out, moves answers
+        λ apart to at most λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent.
+        """
+        lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
+        if lam is None or np.any((self.scales == 0) & (lam > 0)):
+            raise DesignError.of(
+                "sensitivities", lam, "must be known for a release; a NoiseAllocation's result knows them"
+            )
+        ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
+        spent = float((ratio**m).sum())
+        wanted = float(((ratio[lam > 0] + 2 * _STEP) ** m).sum())
+        wider = (wanted / spent) ** (1 / m) * (1 + 1e-12) if spent else 1.0
+        law = stats.norm(scale=wider) if self.noise == "gaussian" else stats.laplace(scale=wider)
+        return ExactNoise(law, _STEP)
+
+    def release(self, x: Any) -> Array:
+        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
+
+        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); a coordinate without
+        noise is the same for all neighbours and is returned as it is.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+        """
+        answers = array("x", x, ndim=None, empty=True)
+        if answers.shape[-1:] != self.scales.shape:
+            raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
+        step = self.scales * _STEP
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.rint(answers / step)
+        draws = self._exact.draw(answers.size).reshape(answers.shape)
+        noisy = np.where(step > 0, steps + draws, 0.0) * step
+        for at in map(tuple, np.argwhere((np.abs(steps) > 2.0**51) & (step > 0))):
+            unit = Fraction(float(step[at[-1]]))  # too far out for doubles
+            noisy[at] = float(
+                (math.floor(Fraction(float(answers[at])) / unit + Fraction(1, 2)) + int(draws[at])) * unit
+            )
+        return np.where(step > 0, noisy, answers)
 
     def variance(self) -> Array:
         """Variance per coordinate."""
@@ -63,7 +117,7 @@ class IndependentNoise:
         return absolute_moment(self.noise, positive("order", order)) * self.scales**order
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
-        """Draw noise vectors, shape ``size + (K,)``."""
+        """Draw noise vectors for simulation, shape ``size + (K,)``."""
         rng, shape = generator(random_state), (*shape_of(size), len(self.scales))
         unit = rng.standard_normal(shape) if self.noise == "gaussian" else rng.laplace(size=shape)
         return unit * self.scales

@@ -226,3 +226,50 @@ def test_mechanism_says_what_is_wrong():
         truncated_laplace_law(1.0, 0.0)
     with pytest.raises(DesignError, match="gamma"):
         L1Staircase(1.0, 1.0, 2, gamma=1.5)
+
+
+def test_discrete_laplace_has_its_mean_absolute_error():
+    """Was: OverflowError."""
+    for scale in (0.3, 2.0, 50.0):
+        law = discrete_laplace_law(scale)
+        k = np.arange(1, 4000)
+        direct = 2 * math.fsum(k * law.pmf(k))
+        assert AdditiveNoise(law, 1.0).absolute_error == pytest.approx(direct, rel=1e-12)
+
+
+def test_discrete_gaussians_draw_with_their_own_sigmas():
+    """Was: the first sigma for all, so that both columns had a standard deviation near 1."""
+    draws = discrete_gaussian(np.array([1.0, 20.0])).rvs((4000, 2), random_state=0)
+    assert draws.std(axis=0) == pytest.approx([1.0, 20.0], rel=0.06)
+
+
+def test_discrete_gaussian_far_out_and_narrow():
+    """Was: cdf(-1e30) = 1 by integer overflow; near sigma = .26 a RuntimeError from SciPy's search for quantiles."""
+    assert discrete_gaussian(4.0).cdf(-1e30) == 0 and discrete_gaussian(4.0).sf(1e30) == 0
+    for sigma in (0.05, 0.1, 0.26, 0.2600001, 0.3, 1.0):
+        law = discrete_gaussian(sigma)
+        q = np.array([1e-300, 1e-9, 0.1, 0.5, 0.9, 1 - 1e-9])
+        k = law.ppf(q)
+        assert (law.cdf(k) >= q * (1 - 1e-12)).all() and (law.cdf(k - 1) <= q * (1 + 1e-12)).all()
+        calibrated = AdditiveNoise(law, 1)
+        assert math.isfinite(calibrated.absolute_error) and math.isfinite(float(law.std()))
+
+
+def test_l1_staircase_in_many_dimensions():
+    """Was: rvs gave NaN in 100 dimensions, and moments overflowed in 170."""
+    for d, epsilon in ((100, 1.0), (300, 0.2), (2, 8.0)):
+        law = L1Staircase(epsilon, 1.0, d)
+        draws = np.abs(law.rvs(2000, random_state=0)).sum(axis=1)
+        assert np.isfinite(draws).all()
+        assert draws.mean() == pytest.approx(law.absolute_error, rel=0.03 if d > 2 else 0.2)
+
+
+@pytest.mark.parametrize(("epsilon", "gamma"), [(1.0, 0.4), (5.0, 0.1), (0.05, 0.7)])
+def test_staircase_entropy(epsilon, gamma):
+    """Was: off by 4e-4, by SciPy's quadrature over the steps."""
+    law = staircase(epsilon, gamma, scale=3.0)
+    k = np.arange(int(60 / epsilon) + 50)
+    edges = np.sort(np.concatenate([k, k + gamma]))
+    middle, width = (edges[:-1] + edges[1:]) / 2 * 3.0, np.diff(edges) * 3.0
+    direct = -2 * np.sum(width * law.pdf(middle) * law.logpdf(middle))
+    assert law.entropy() == pytest.approx(direct, rel=1e-10)

@@ -166,6 +166,23 @@ def test_bias_budgets_around_half_the_range(bins, bias):
     assert certified(result)
 
 
+def test_planes_where_another_output_becomes_the_cheaper_one():
+    """Was: 1.7139573 from planes that took h of an integral of changing sign; exact arithmetic proved 1.6176783 of them."""
+    mass = np.zeros(50)
+    mass[[16, 27]] = 1.0, 3.0
+    prior = stats.rv_histogram((mass, np.linspace(-1, 1, 51)))()
+    for bias in (0.8, 2.5):
+        result = design(
+            bins=[-1.33682054, 1.44561036],
+            privacy=md.PureDP(1.937),
+            prior=prior,
+            loss="squared",
+            max_bias=bias,
+            input_range=(-1, 1),
+        ).solve()
+        assert certified(result)
+
+
 def test_samples_that_nearly_mirror():
     """Was: taken for symmetric (allclose with its relative tolerance), bound 1.8318252665281374 from half of them."""
     samples = [-1, -0.495, 0.49500495, 1]

@@ -194,6 +194,35 @@ def test_value_and_bound_are_verified(changes):
         assert not replace(certificate, **doctored).verify(), doctored
 
 
+def test_inputs_far_from_zero():
+    """Around a million the moments about zero lost all digits of the errors, and the program did not end."""
+    near = design().solve(knots=33)
+    for centre in (1e3, 1e6):
+        law = stats.uniform(centre - 1, 2)
+        far = MetricQuantizer(np.array(BINS) + centre, md.MetricDP(2.0), law).solve(knots=33, time_limit=60)
+        assert far.value == pytest.approx(near.value, rel=1e-7) and far.certificate.verify()
+        assert far.lower_bound == pytest.approx(near.lower_bound, rel=1e-6)
+
+
+def test_a_law_named_uniform_is_not_taken_for_one():
+    """The distance of neighbouring cells was that of uniform laws for any law of that name."""
+
+    class Named(stats.rv_continuous):
+        def _pdf(self, x):
+            return (1 + x) / 2
+
+        def _cdf(self, x):
+            return (1 + x) ** 2 / 4
+
+    impostor = Prior.of(Named(a=-1.0, b=1.0, name="uniform")())
+    honest = Prior.of(Named(a=-1.0, b=1.0, name="rising")())
+    bounds = []
+    for prior in (impostor, honest):
+        model = cell_model(np.array(BINS), 2.0, prior, Loss.of("absolute"), (-1.0, 1.0), 8)
+        bounds.append(solvers.proved_bound(model, solvers.solve(model, "clarabel")))
+    assert bounds[0] == bounds[1]
+
+
 def test_one_law():
     """The certificate had a law of its own, rounded anew from the floats that were shown and sampled."""
     result = design(inputs=GRID).solve()

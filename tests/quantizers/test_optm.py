@@ -238,6 +238,16 @@ def test_large_mvu_programs_are_the_optimum_on_the_grid() -> None:
     )
 
 
+def test_mvu_with_two_outputs() -> None:
+    """The search ended 2e-10 inside the least range, within its solver's tolerance, and the last program was infeasible."""
+    for epsilon in (1.0, 3.0):
+        reach = 1 / math.tanh(epsilon / 4)
+        for certify in (True, False):
+            result = md.MVU(2, md.PureDP(epsilon), (-1, 1), 2, max_abs=reach).solve(starts=2, certify=certify)
+            assert result.mechanism.bins[-1] == pytest.approx(1 / math.tanh(epsilon / 2), rel=1e-6)
+            assert result.epsilon <= epsilon
+
+
 def test_mvu_range_too_small() -> None:
     with pytest.raises(md.DesignError, match=r"max_abs = 2\.0: must be at least 2\.16395"):
         md.MVU(4, md.PureDP(1.0), (-1, 1), max_abs=2.0)

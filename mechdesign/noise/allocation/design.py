@@ -192,7 +192,7 @@ class NoiseAllocation(AllocationQuestion, Design):
         value, lower_bound = self.cost_of(scales), self.loss_of_groups(found.lower_bound)
         return AllocationResult(
             design=self,
-            mechanism=IndependentNoise(noise=self.noise, scales=scales),
+            mechanism=IndependentNoise(self.noise, scales, self.sensitivities),
             value=value,
             lower_bound=min(lower_bound, value),
             solver_report=replace(report, status=_status(report, value, lower_bound, wanted, certify)),

@@ -7,10 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.accounting.interval import SMALLEST_DELTA, GridPlan, delta_interval, plan_grid, upper_delta
-from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.interval import (
+    SMALLEST_DELTA,
+    GridPlan,
+    delta_interval,
+    is_gaussian,
+    plan_grid,
+    upper_delta,
+)
+from mechdesign.accounting.loss import frozen_parts, loss_of
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
@@ -36,6 +45,8 @@ class Requirement:
         Returns a fresh meter for a search, cheap.
     final : callable
         The meter that the law returned is held to.
+    refined : callable
+        A meter as tight as can be had, for laws of which `final` sees too little.
     sigma : float or None
         Standard deviation of the Gaussian that spends exactly the budget, where a formula knows it.
     guess : float
@@ -53,6 +64,7 @@ class Requirement:
     target: float
     meter: Callable[[], Meter]
     final: Meter
+    refined: Meter
     guess: float
     slope: float
     epsilon: float
@@ -94,7 +106,7 @@ def _pure(epsilon: float, sensitivity: float, k: int) -> Requirement:
         return k * profile_epsilon(law, sensitivity, 0.0)
 
     guess = k * sensitivity / epsilon
-    return Requirement(sensitivity, k, epsilon, lambda: largest, largest, guess, -1.0, epsilon, 0.0)
+    return Requirement(sensitivity, k, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
 
 
 def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accounting: str) -> Requirement:
@@ -108,7 +120,13 @@ def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accou
 
     def exact(law: Any) -> float:
         term = NoiseTerm(law, sensitivity, k)
-        return upper_delta(term, epsilon, width=1e-3) if k > 1 else delta_interval(term, epsilon).upper
+        if k == 1 or is_gaussian(law):
+            return delta_interval(term, epsilon).upper
+        return upper_delta(term, epsilon, width=1e-3)
+
+    def refined(law: Any) -> float:
+        term = NoiseTerm(law, sensitivity, k)
+        return min(exact(law), delta_interval(term, epsilon, width=3e-3, points=2**17).upper)
 
     closed = {"sufficient": sufficient, "zcdp": concentrated}.get(accounting)
     # μ a hair inside the root, so that the profile's evaluation, which rounds up, stays within δ too
@@ -119,6 +137,7 @@ def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accou
         delta,
         (lambda: closed) if closed else (lambda: _Planned(epsilon, sensitivity, k)),
         closed or exact,
+        closed or (refined if k > 1 else exact),
         min(sigma, k * sensitivity / epsilon),
         -2.0 * max(abs(math.log(delta)), 1.0),
         epsilon,
@@ -140,7 +159,7 @@ def _concentrated(privacy: ZeroConcentratedDP, sensitivity: float, k: int) -> Re
     delta = 1e-6
     epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
     return Requirement(
-        sensitivity, k, privacy.rho, lambda: rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma
+        sensitivity, k, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma
     )
 
 
@@ -148,23 +167,24 @@ class _Planned:
     """Upper bound on δ at a fixed ε, cheap enough for a search.
 
     In one dimension the exact profile. In several, one gridded upper bound; its step, tails and tilt come from
-    a full plan made once and again only when the law has changed by more than a few percent.
+    a full plan made once and again only when shape or scale have changed by more than some percent.
     """
 
     def __init__(self, epsilon: float, sensitivity: float, dimension: int) -> None:
         self._epsilon, self._sensitivity, self._dimension = epsilon, sensitivity, dimension
         self._plan: GridPlan | None = None
-        self._planned_at = 0.0
+        self._planned_at = np.zeros(0)
         self._theta = 0.0
 
     def __call__(self, law: Any) -> float:
         if self._dimension == 1:
             return float(privacy_profile(law, self._sensitivity, self._epsilon))
-        spread = float(law.std())
-        if self._plan is None or abs(spread / self._planned_at - 1) > 0.2:
+        # a shape may change much before the plan does, unless the loss turns into an atom
+        kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
+        if self._plan is None or np.abs(kind - self._planned_at).max() > 0.18:
             term = NoiseTerm(law, self._sensitivity, self._dimension)
-            self._plan = plan_grid((term,), self._epsilon, 0.01)
-            self._planned_at, self._theta = spread, self._plan.theta
+            self._plan, self._planned_at = plan_grid((term,), self._epsilon, 0.01), kind
+            self._theta = self._plan.theta
         losses = ((loss_of(law, self._sensitivity), self._dimension),)
         plan = GridPlan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
         parts = plan.parts(plan.align(plan.step), pessimistic=True)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.errors import DesignError
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
@@ -93,6 +94,10 @@ class CalibrationResult(Result):
         """dp-accounting's `PrivacyLossDistribution` of this noise."""
         return self.noise.pld()
 
+    def release(self, x: Any) -> Any:
+        """Return answers with noise, exactly, for deployment: `AdditiveNoise.release`."""
+        return self.noise.release(x)
+
     def to_frame(self) -> pd.DataFrame:
         """One row: the law and what it costs."""
         row = {"noise": self.law.dist.name, "dimension": self.noise.dimension, **self.parameters}
@@ -108,6 +113,11 @@ class CalibrationResult(Result):
 
     def _evidence(self) -> list[str]:
         lines = [self.noise.summary(), f"meets {self.design.privacy} by {self.design.accounting} accounting"]
+        try:
+            lattice = self.noise.lattice
+            lines.append(f"released on multiples of {lattice.step:.6g}, wider by {lattice.cost:.2g}")
+        except DesignError as error:
+            lines.append(f"no exact release: {error}")
         if self.certificate is not None:
             low, high = self.certificate.lower, self.certificate.upper
             lines.append(

@@ -51,6 +51,11 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.dimension) + r.far
         shape, scale = search.best(starts)
         scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
+        near = make(shape, scale * (1 - 1e-3))
+        if r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
+            # the grid was so coarse that part of the budget was left
+            refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True)
+            scale = min(scale, refined)
         members.append(make(shape, scale))
     return min(members, key=lambda law: cost_of(law, loss))
 

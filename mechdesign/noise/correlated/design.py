@@ -246,7 +246,7 @@ class CorrelatedGaussian(Design):
             whitening = whitening * (math.sqrt(self.budget / spent) * (1 - margin))
             margin *= 2
         factor = span.matrix @ inverse_rows(whitening)
-        return CorrelatedGaussianNoise(factor @ factor.T, whitening, span.coordinates, span.lift)
+        return CorrelatedGaussianNoise(factor @ factor.T, whitening, span.coordinates, span.lift, self.budget)
 
     def _notes(self) -> tuple[str, ...]:
         size, rank = self.vectors.shape[1], self.span.rank

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
+from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import array, generator, settle
 from mechdesign.typing import Array
 
-__all__ = ["CorrelatedGaussianNoise", "inverse_rows", "largest_spent"]
+__all__ = ["CorrelatedGaussianNoise", "integers", "inverse_rows", "largest_spent"]
 
 _EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
@@ -39,6 +42,8 @@ class CorrelatedGaussianNoise:
         P; all when not given.
     lift : tuple of tuple of Fraction, shape (K, r), optional
         E: the noise is :math:`E R^{-1} z`.
+    budget : float, optional
+        μ²: no change spends more; `release` needs it.
 
     Examples
     --------
@@ -50,6 +55,7 @@ class CorrelatedGaussianNoise:
     whitening: Array | None = None
     coordinates: tuple[int, ...] | None = None
     lift: Lift | None = None
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         matrix = array("covariance", self.covariance, ndim=2)
@@ -108,6 +114,47 @@ class CorrelatedGaussianNoise:
         mu = np.sqrt((inside**2 / values[keep]).sum(axis=1))
         return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
 
+    @cached_property
+    def _exact(self) -> tuple[float, ExactNoise]:
+        """Lattice step h, and the sampler of one whitened coordinate.
+
+        Rounded images of neighbours are at most ‖Rv‖ + h√r ≤ μ + h√r apart, so that noise of deviation 1 + h√r/μ spends
+        no more than the budget.
+        """
+        if self.whitening is None or self.budget is None:
+            raise DesignError.of(
+                "budget", self.budget, "must be known for a release; a CorrelatedGaussian's result knows it"
+            )
+        root = math.sqrt(self.budget)
+        step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
+        wider = 1 + step * math.sqrt(self.span.rank) / root * (1 + 1e-9)
+        return step, ExactNoise(stats.norm(scale=math.nextafter(wider, 2.0)), step)
+
+    def release(self, x: Any) -> Array:
+        """Return an answer with noise: for deployment.
+
+        What neighbours may differ in, R f_P, is rounded to a lattice in exact arithmetic and gets normal noise that is
+        drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); R⁻¹ and the lift are applied
+        to what has been released. What of f lies outside the span is the same for all neighbours, and is kept.
+
+        Parameters
+        ----------
+        x : array, shape (K,) or (n, K)
+        """
+        answers = np.atleast_2d(array("x", x, ndim=None, empty=True))
+        if answers.ndim != 2 or answers.shape[1] != len(self.covariance):
+            raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
+        step, noise = self._exact
+        r, r_unit = integers(np.asarray(self.whitening))
+        v, v_unit = integers(answers[:, self.span.coordinates])
+        image, unit = v @ r.T, r_unit * v_unit / Fraction(step)
+        half, whole = unit.denominator, unit.numerator
+        steps = (2 * image * whole + half) // (2 * half) + noise.draw(image.size).reshape(image.shape)
+        released = (steps.astype(float) * step) @ self._factor.T
+        if self.lift is not None:
+            released += np.array([[float(part) for part in self.span.outside(row)] for row in answers])
+        return released[0] if np.ndim(x) == 1 else released
+
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
         shape = (*shape_of(size), self._factor.shape[1])
@@ -129,8 +176,8 @@ def inverse_rows(rows: Array) -> Array:
 def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that."""
     if vectors.shape[1] <= _EXACT:
-        r, r_unit = _integers(whitening)
-        v, v_unit = _integers(vectors)
+        r, r_unit = integers(whitening)
+        v, v_unit = integers(vectors)
         image = v @ r.T
         return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
     image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
@@ -138,7 +185,7 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     return float((((np.abs(image) + error * size) ** 2).sum(axis=1)).max()) * (1 + 4 * error), False
 
 
-def _integers(matrix: Array) -> tuple[Any, Fraction]:
+def integers(matrix: Array) -> tuple[Any, Fraction]:
     """The matrix as integers times a power of two, exactly."""
     ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
     unit = max(d for row in ratios for _, d in row)

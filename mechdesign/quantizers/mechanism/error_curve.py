@@ -102,12 +102,13 @@ def largest(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
     """
     if loss.polynomial:
         where, values = peaks(table, loss)
-        best = int(np.argmax(values))
-        return float(values[best]), float(where[best])
+        worst = int(np.argmax(values))
+        return float(values[worst]), float(where[worst])
     edges, start, slope = table.cells()
     u, v = edges[:-1], edges[1:]
     end = start + slope * (v - u)[:, None]
-    best, at_best, ceiling = -np.inf, float(u[0]), -np.inf
+    best, ceiling = float("-inf"), float("-inf")
+    at_best = float(u[0])
     for _ in range(60):
         left, right = loss(table.bins - u[:, None]), loss(table.bins - v[:, None])
         low, high = np.sum(start * left, axis=1), np.sum(end * right, axis=1)

@@ -22,6 +22,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from scipy import stats
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
@@ -61,7 +62,7 @@ def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Arra
 def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[float, float, Array]) -> float:
     """Upper bound of the ∞-Wasserstein distance of two neighbouring cells' conditional laws."""
     hull = second[1] - first[0]
-    if isinstance(prior, LawPrior) and prior.law.dist.name == "uniform":
+    if isinstance(prior, LawPrior) and type(prior.law.dist) is type(stats.uniform):
         start, stop = prior.support
         if first[0] >= start and second[1] <= stop and first[0] < first[1] and second[0] < second[1]:
             # Both conditional laws are uniform: quantiles differ most at an end.

@@ -21,6 +21,8 @@ from mechdesign.errors import SolverError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Check
 from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import bounding_program
@@ -79,12 +81,13 @@ class MetricCertificate(QuantizerCertificate):
         if self.lower_bound is None or self.notion is None or self.multipliers is None:
             yield from super()._bound_checks()
             return
+        prior, loss = Prior.of(self.prior), Loss.of(self.loss)
         claim = f"every mechanism loses at least {self.lower_bound!r}"
-        if isinstance(self.loss and self.loss.function, UnavailableCallable):
+        if isinstance(loss.function, UnavailableCallable):
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
         bins, knots = (np.array([float(v) for v in values]) for values in (self.law.bins, self.law.knots))
-        model, box = bounding_program(bins, knots, self.notion, self.prior, self.loss, self.objective)
+        model, box = bounding_program(bins, knots, self.notion, prior, loss, self.objective)
         stored = Solution(
             Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=np.array(self.multipliers)
         )

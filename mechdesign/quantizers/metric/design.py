@@ -235,7 +235,7 @@ class MetricQuantizer(Design):
             value = mechanism.worst_case_loss(self.loss)[0]
         bound, multipliers = self._bound(knots, model, answers[-1], deadline)
         bound = None if bound is None else min(bound, value)
-        stated = MetricCertificate.of(self, law, value, bound)
+        stated: Any = MetricCertificate.of(self, law, value, bound)
         note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
         return MetricQuantizerResult(
             design=self,

@@ -39,6 +39,7 @@ def row_model(
     """
     K, m = len(knots), len(bins)
     k, l, ratios = notion.ratios(knots)
+    bins, knots, prior = _about_zero(bins, knots, prior)
     P = cp.Variable((K, m), nonneg=True, name="P")
     variables = {"P": P}
     families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
@@ -66,6 +67,14 @@ def row_model(
     return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
 
 
+def _about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
+    """Outputs, inputs and prior moved to inputs around zero, where moments and means keep their digits."""
+    centre = float(knots[0] / 2 + knots[-1] / 2)
+    if centre == 0:
+        return bins, knots, prior
+    return bins - centre, knots - centre, prior.standardised(centre, 1.0)
+
+
 def set_budget(
     model: Model, notion: PairwisePrivacy, knots: Array, epsilon: float, outward: float = 0.0
 ) -> None:
@@ -87,6 +96,8 @@ def bounding_program(
     lower, upper = float(knots[0]), float(knots[-1])
     if notion.continuum and objective == "mean":
         cells = min(len(knots) - 1, _MOST - 1)
+        bins, knots, prior = _about_zero(bins, knots, prior)
+        lower, upper = float(knots[0]), float(knots[-1])
         return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells), {}
     if notion.continuum:
         notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
@@ -187,6 +188,8 @@ def deploy(
         if mechanism.starts.size <= 4096 and not certificate.lawful():
             law = certificate = None
             notes.append("not certified: the exact law is outside the budget")
+        else:
+            certificate, value, bound = _restated(design, certificate, float(value), bound)
     if certificate is not None and certificate.lower_bound is not None:
         bound = min(value, certificate.lower_bound)
     gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
@@ -223,6 +226,40 @@ def deploy(
         cuts=solution.cuts,
         rise=value / solution.value - 1 if solution.value else 0.0,
     )
+
+
+def _restated(
+    design: Any, certificate: QuantizerCertificate, value: float, bound: float | None
+) -> tuple[QuantizerCertificate, float, float | None]:
+    """Take value and bound back to what the certificate finds, where floats may have been too sure of them.
+
+    That is where e^ε multiplies their rounding, where integrals are quadratures, and on slivers of inputs; not where
+    verification would take longer than the design (many rows; beta laws, whose digits are dear).
+    """
+    duals = certificate.duals
+    parts = np.zeros((0, 7)) if duals is None else duals.pieces
+    size = (parts.size + 2 * len(certificate.law.knots)) * len(design.bins)
+    dear = size > 20_000 or type(getattr(getattr(design.prior, "law", None), "dist", None)) is type(
+        stats.beta
+    )
+    if not design.loss.polynomial or dear:
+        return certificate, value, bound
+    widths = np.diff(parts[:, :2], axis=1)
+    sliver = bool(((widths > 0) & (widths < 1e-7 * widths.max(initial=0.0))).any())
+    if design.privacy.epsilon < 7 and design.prior.closed_form and not sliver:
+        return certificate, value, bound
+    for _ in range(2):
+        table = certificate.checks()
+        failed = table[~table["holds"]]
+        if failed.empty:
+            return certificate, value, bound
+        for claim, margin in zip(failed["claim"], failed["margin"]):
+            if claim.startswith("every mechanism") and bound is not None:
+                bound += 1.001 * margin
+            elif "loss at most" in claim:
+                value -= 1.001 * margin
+        certificate = QuantizerCertificate.of(design, certificate.law, value, bound, duals)
+    return QuantizerCertificate.of(design, certificate.law, value), value, None
 
 
 def _checked_law(design: Any, floors: Array) -> ExactLaw:

@@ -1,0 +1,306 @@
+r"""Deployment: any symmetric law of this package, rounded to a lattice, drawn exactly from the operating system's randomness.
+
+A query is rounded to multiples of a step h, a power of two, so that answers Δ apart are at most :math:`m = \lceil
+\Delta/h \rceil` steps apart. Noise Z of the law, widened by mh/Δ, is rounded to the lattice too. As the rounded query
+x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the continuous mechanism's answer
+to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over.
+
+[Z] is drawn by rejection below a staircase of integer heights: a cell by its weight, half a step of the cell uniformly, a
+sign, and a coin of the probability that the density in that half step has of its hat. Doubles decide the coin unless
+they lie within 1e-11 of each other; then it is settled with 60 digits (`mechdesign.evidence.sampling.bernoulli`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+from scipy import stats
+
+from mechdesign.accounting.loss import frozen_parts
+from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
+from mechdesign.noise.laws.discrete import DiscreteGaussian
+from mechdesign.noise.laws.flipped_huber import FlippedHuber
+from mechdesign.noise.laws.osgt import OffsetSymmetricGaussian
+from mechdesign.noise.laws.staircase import Staircase
+from mechdesign.noise.laws.truncated_laplace import TruncatedLaplace
+from mechdesign.problem.checks import array
+from mechdesign.typing import Array, Indices
+
+__all__ = ["ExactNoise", "Lattice", "lattice_of", "rounded"]
+
+_OFFSET = 34
+"""Half steps in a cell, as a power of two."""
+_BLOCK = 1 << 15
+"""Proposals at a time: they stay in the cache."""
+_UNIT = 1 << 80
+"""Height of the hat at 0."""
+_SLACK = 1e-9
+"""Relative room between density and hat, above the rounding of a log density."""
+_DOUBT = 1e-11
+"""Above the error of a probability computed in doubles."""
+
+# Minus the logarithm of each density over that at 0, for t ≥ 0 at unit scale, in mpmath; then where it is not smooth.
+_Exact = Callable[..., Any]
+_LAWS: dict[type, tuple[_Exact, Callable[..., tuple[float, ...]]]] = {
+    type(stats.norm): (lambda t: t * t / 2, lambda t: ()),
+    type(stats.laplace): (lambda t: t, lambda t: ()),
+    type(stats.logistic): (lambda t: t + 2 * mp.log1p(mp.exp(-t)), lambda t: ()),
+    type(stats.gennorm): (lambda t, beta: t**beta, lambda t, beta: ()),
+    FlippedHuber: (lambda t, b: b * t if t <= b else (t * t + b * b) / 2, lambda t, b: (b,)),
+    OffsetSymmetricGaussian: (lambda t, b: t * t / 2 + b * t, lambda t, b: ()),
+    TruncatedLaplace: (lambda t, c: t if t <= c else mp.inf, lambda t, c: (c,)),
+    Staircase: (
+        lambda t, epsilon, gamma: epsilon * (mp.floor(t) + (t - mp.floor(t) >= gamma)),
+        lambda t, epsilon, gamma: (math.floor(t), math.floor(t) + gamma, math.floor(t) + 1),
+    ),
+    type(stats.dlaplace): (lambda k, rate: rate * k, lambda k, rate: ()),
+    DiscreteGaussian: (lambda k, sigma: k * k / (2 * sigma * sigma), lambda k, sigma: ()),
+}
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """How a law is released.
+
+    Attributes
+    ----------
+    step : float
+        h.
+    shift : int
+        m: how many steps apart rounded answers may be.
+    law : frozen scipy.stats distribution
+        The widened law, whose rounding is added.
+    cost : float
+        Relative increase of the scale.
+    """
+
+    step: float
+    shift: int
+    law: Any
+    cost: float
+
+
+def lattice_of(law: Any, sensitivity: float) -> Lattice:
+    """Return the lattice on which `law` is released for a query of this sensitivity.
+
+    Examples
+    --------
+    >>> lattice = lattice_of(stats.laplace(scale=2.0), 1.0)
+    >>> lattice.step, lattice.cost < 1e-9
+    (9.31...e-10, True)
+    """
+    noise = ExactNoise(law)
+    if noise.discrete:
+        return Lattice(1.0, math.ceil(sensitivity), law, 0.0)
+    step = min(2 * noise.half_step, math.ldexp(1.0, math.frexp(sensitivity)[1] - 20))
+    shift = math.ceil(Fraction(sensitivity) / Fraction(step))
+    dist, shapes, _, scale = frozen_parts(law)
+    wider = round_up(Fraction(scale) * shift * Fraction(step) / Fraction(sensitivity))
+    return Lattice(step, shift, dist(*shapes, scale=wider), wider / scale - 1)
+
+
+def rounded(x: Any, step: float) -> Array:
+    """Return the nearest multiples of `step`, a power of two, counted in steps: floor(x/h + 1/2), exactly."""
+    scaled = array("x", x, ndim=None, empty=True) / step
+    whole = np.floor(scaled)
+    if not np.isfinite(whole).all():
+        raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}")
+    nearest: Array = whole + (scaled - whole >= 0.5)
+    return nearest
+
+
+class ExactNoise:
+    """Draws a symmetric law rounded to a lattice, exactly.
+
+    Parameters
+    ----------
+    law : frozen scipy.stats distribution
+    step : float, optional
+        Lattice step, a power of two; a fine one when not given. Discrete laws live on the integers.
+
+    Raises
+    ------
+    DesignError
+        A law whose density is not known here to any number of digits.
+    """
+
+    def __init__(self, law: Any, step: float | None = None) -> None:
+        self.law = law
+        self.dist, self.shapes, loc, self.scale = frozen_parts(law)
+        if type(self.dist) not in _LAWS or loc != 0:
+            raise DesignError.of(
+                "law",
+                self.dist.name,
+                "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)",
+            )
+        self.discrete = isinstance(self.dist, stats.rv_discrete)
+        self._wanted = step
+
+    @cached_property
+    def _reach(self) -> float:
+        """Where cells end and the tail begins, about; the end of a bounded support."""
+        top = float(self.law.support()[1])
+        return top if math.isfinite(top) else float(self.law.isf(1e-7))
+
+    @cached_property
+    def half_step(self) -> float:
+        """Half the lattice step (a whole one for discrete laws)."""
+        if self.discrete:
+            return 1.0
+        if self._wanted is not None:
+            return self._wanted / 2
+        return math.ldexp(1.0, math.frexp(self._reach)[1] - 11 - _OFFSET)
+
+    @cached_property
+    def _bits(self) -> int:
+        """A cell holds 2^bits half steps."""
+        cells = math.ldexp(1.0, math.frexp(self._reach)[1] - 11)
+        return max(0, math.frexp(cells / self.half_step)[1] - 1)
+
+    def _log_ratio(self, t: Any) -> Array:
+        """log of the density at t over that at 0."""
+        unit = t / self.scale
+        log = self.dist._logpmf if self.discrete else self.dist._logpdf
+        found: Array = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
+        return (
+            found if math.isinf(top := float(self.law.support()[1])) else np.where(t <= top, found, -np.inf)
+        )
+
+    @cached_property
+    def _hat(self) -> tuple[list[int], Fraction, Array]:
+        """Heights of the cells and of the first of the tail, the tail's ratio from cell to cell, log heights."""
+        width = self.half_step * (1 << self._bits)
+        count = math.ceil(self._reach / width) + 1
+        left = width * np.arange(count + 1)
+        heights = [int(_UNIT * math.exp(v) * (1 + _SLACK)) + 1 for v in self._log_ratio(left).tolist()]
+        if math.isfinite(float(self.law.support()[1])):
+            return (
+                [*heights[:-1], 0],
+                Fraction(0),
+                np.log(np.maximum(np.array(heights[:-1], dtype=float), 1) / _UNIT),
+            )
+        # Beyond T a log-concave density falls from cell to cell by at least as much as over the first. A staircase does
+        # so over a whole step, so that within one its hat must be as much higher.
+        steps = isinstance(self.dist, Staircase)
+        distance = self.scale if steps else width
+        fall = float(np.diff(self._log_ratio(np.array([left[-1], left[-1] + distance])))[0])
+        ratio = Fraction(
+            int(2**60 * min(math.exp(fall * width / distance) * (1 + _SLACK), 1 - 1e-9)) + 1, 2**60
+        )
+        if steps:
+            heights[-1] = int(heights[-1] * math.exp(-fall) * (1 + _SLACK)) + 1
+        return heights, ratio, np.log(np.array(heights, dtype=float) / _UNIT)
+
+    @cached_property
+    def _cells(self) -> IntegerWeights:
+        heights, ratio, _ = self._hat
+        whole, rest = (1 - ratio).denominator, (1 - ratio).numerator
+        return IntegerWeights([*(h * rest for h in heights[:-1]), heights[-1] * whole])
+
+    @cached_property
+    def _sure(self) -> Array:
+        """Numbers out of 2^spare below which a coin of each cell surely falls; 0 in the tail."""
+        heights, _, log_hat = self._hat
+        right = self.half_step * (1 << self._bits) * np.arange(1, len(heights))
+        if self.discrete:
+            right -= 1.0
+        ratio = np.exp(self._log_ratio(right) - log_hat[: len(right)]) * (1 - _SLACK)
+        return np.append(np.floor(ratio * 2.0**self._spare), 0.0).astype(np.uint64)
+
+    @property
+    def _spare(self) -> int:
+        """Random bits that place and sign leave of a word."""
+        return 63 - self._bits
+
+    def draw(self, size: int) -> Indices:
+        """Draw `size` integers: the noise over the step, rounded."""
+        out = np.empty(size, dtype=np.int64)
+        filled = 0
+        while filled < size:
+            found = self._proposals(min(_BLOCK, int((size - filled) * 1.02) + 8))[: size - filled]
+            out[filled : filled + len(found)] = found
+            filled += len(found)
+        return out
+
+    def _proposals(self, size: int) -> Indices:
+        last, words = len(self._hat[0]) - 1, random_words(size)
+        cell = self._cells.draw(size)
+        # one word a proposal: a coin that surely falls or not, a place in the cell, a sign
+        sure = (words >> np.uint64(64 - self._spare)) < self._sure[cell]
+        place = (words & np.uint64((1 << self._bits) - 1)).astype(np.int64)
+        negative = ((words >> np.uint64(self._bits)) & np.uint64(1)).astype(bool)
+        doubtful = np.flatnonzero(~sure)
+        k = (cell << self._bits) + place
+        if (tail := np.flatnonzero(cell == last)).size:
+            further = self._further(tail.size)
+            cell[tail] += further
+            k[tail] += further << self._bits
+        keep = sure
+        keep[doubtful] = self._fallen(k[doubtful], cell[doubtful])
+        if self.discrete:
+            keep &= ~(negative & (k == 0))  # one zero, not two
+            return np.where(negative, -k, k)[keep]
+        steps = (k + 1) >> 1
+        return np.where(negative, -steps, steps)[keep]
+
+    def _further(self, size: int) -> Indices:
+        """How many cells beyond the first of the tail: coins of its ratio, until one fails."""
+        ratio, out = self._hat[1], np.zeros(size, dtype=np.int64)
+        coin, going = IntegerWeights([ratio.denominator - ratio.numerator, ratio.numerator]), np.arange(size)
+        while (going := going[coin.draw(going.size) == 1]).size:
+            out[going] += 1
+        return out
+
+    def _fallen(self, k: Indices, cell: Indices) -> Any:
+        """Coins for what is left after those that surely fell: of probability (p − q)/(1 − q)."""
+        heights, ratio, log_heights = self._hat
+        last = len(heights) - 1
+        log_hat = log_heights[np.minimum(cell, len(log_heights) - 1)]
+        beyond = np.maximum(cell - last, 0)
+        if beyond.any():
+            log_hat = log_hat + beyond * math.log(ratio)
+        high = np.exp(self._log_ratio(k * self.half_step) - log_hat)
+        low = high if self.discrete else np.exp(self._log_ratio((k + 1) * self.half_step) - log_hat)
+        sure = self._sure[np.minimum(cell, last)] / 2.0**self._spare
+
+        def exact(i: int) -> Fraction:
+            q = Fraction(int(self._sure[min(int(cell[i]), last)]), 1 << self._spare)
+            return (self._exact(int(k[i]), int(cell[i])) - q) / (1 - q)
+
+        near = ((high + low) / 2 - sure) / (1 - sure)
+        return bernoulli(near, ((high - low) / 2 + _DOUBT) / (1 - sure), exact)
+
+    def _exact(self, k: int, cell: int) -> Fraction:
+        """The mean density over half step k, over its hat, to 60 digits."""
+        heights, ratio, _ = self._hat
+        beyond = max(0, cell - (len(heights) - 1))
+        hat = Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond
+        minus_log, kinks = _LAWS[type(self.dist)]
+        with mp.workdps(60):
+            scale = mp.mpf(self.scale)
+
+            def density(t: Any) -> Any:
+                return mp.exp(
+                    -minus_log(t / scale, *map(mp.mpf, self.shapes))
+                    + minus_log(mp.mpf(0), *map(mp.mpf, self.shapes))
+                )
+
+            if self.discrete:
+                mean = density(mp.mpf(k))
+            else:
+                a, b = (mp.mpf(n) * self.half_step for n in (k, k + 1))
+                inside = sorted(
+                    t for c in kinks(float(a / scale), *self.shapes) if a < (t := mp.mpf(c) * scale) < b
+                )
+                mean = mp.quad(density, [a, *inside, b]) / (b - a)
+            _, mantissa, exponent, _ = mp.mpf(mean)._mpf_
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent) / hat

@@ -1,0 +1,196 @@
+"""What leaves the machine: integers of the right law, the guarantee of the lattice, nothing of the input's last bits."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from mechdesign.errors import DesignError
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.calibration.design import calibrate
+from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
+from mechdesign.noise.laws.flipped_huber import flipped_huber
+from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.release import ExactNoise, lattice_of, rounded
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+
+CONTINUOUS = [
+    stats.norm(scale=3.0),
+    stats.laplace(scale=0.2),
+    stats.logistic(),
+    stats.gennorm(1.3, scale=2.0),
+    flipped_huber(1.5, scale=2.0),
+    osgt(0.7),
+    truncated_laplace(3.0),
+    staircase(0.8, 0.3),
+]
+DISCRETE = [
+    discrete_laplace_law(2.0),
+    discrete_laplace_law(0.4),
+    discrete_gaussian(0.6),
+    discrete_gaussian(40.0),
+]
+
+
+@pytest.mark.parametrize("law", CONTINUOUS, ids=lambda law: law.dist.name)
+def test_draws_follow_the_law(law) -> None:
+    noise = ExactNoise(law)
+    draws = noise.draw(100_000) * (2 * noise.half_step)
+    assert stats.kstest(draws, law.cdf).pvalue > 1e-6
+    # rounded coarsely, against the exact masses of the cells, tails included
+    step = 2.0 ** math.floor(math.log2(law.std()))
+    coarse = ExactNoise(law, step).draw(200_000)
+    k = np.arange(-40, 41)
+    masses = law.cdf((k + 0.5) * step) - law.cdf((k - 0.5) * step)
+    common = masses * 200_000 > 25
+    counts = (coarse == k[:, None]).sum(axis=1)[common]
+    expected = masses[common] * 200_000
+    rest = 200_000 - counts.sum(), 200_000 - expected.sum()
+    assert stats.chisquare([*counts, rest[0]], [*expected, rest[1]]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("law", DISCRETE, ids=lambda law: law.dist.name)
+def test_discrete_draws_follow_the_law(law) -> None:
+    draws = ExactNoise(law).draw(200_000)
+    k = np.arange(-200, 201)
+    expected = law.pmf(k) * 200_000
+    common = expected > 25
+    counts = (draws == k[:, None]).sum(axis=1)[common]
+    rest = 200_000 - counts.sum(), max(200_000 - expected[common].sum(), 1e-3)
+    assert stats.chisquare([*counts, rest[0]], [*expected[common], rest[1]], sum_check=False).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("law", CONTINUOUS + DISCRETE, ids=lambda law: law.dist.name)
+def test_probabilities_in_doubles_are_within_their_doubt_of_those_to_60_digits(law) -> None:
+    noise = ExactNoise(law)
+    heights, _, log_heights = noise._hat
+    rng = np.random.default_rng(0)
+    for cell in rng.integers(0, len(heights) - 1, 12):
+        k = int((int(cell) << noise._bits) + rng.integers(0, 1 << noise._bits))
+        exact = float(noise._exact(k, int(cell)))
+        ends = [
+            np.exp(noise._log_ratio(np.array([j * noise.half_step])) - log_heights[cell])[0]
+            for j in (k, k + 1)
+        ]
+        low, high = (ends[0], ends[0]) if noise.discrete else (min(ends), max(ends))
+        assert low - 1e-11 <= exact <= min(high + 1e-11, 1.0)
+        # what falls surely is below every probability of the cell
+        assert noise._sure[cell] / 2.0**noise._spare <= exact
+
+
+def leak(values: np.ndarray) -> int:
+    """How many |y| < 1/2 are no multiples of 2⁻⁵³: none can be when the input is 0, and floats give it away."""
+    near = values[np.abs(values) < 0.5]
+    return int((near * 2.0**53 != np.round(near * 2.0**53)).sum())
+
+
+def test_the_last_bits_of_an_answer_do_not_show() -> None:
+    """The event of "|y| < 1/2 and y is no multiple of 2⁻⁵³" has probability .27 for one neighbour and 0 for the other.
+
+    Samples in doubles show it (here `sample`, in 10⁵ draws); nothing of a million released values does: they are on one
+    lattice whatever the answer, and their residues on it cannot be told apart (a chi-square of 64 classes at 1e-9).
+    """
+    noise = AdditiveNoise(stats.laplace(scale=1.0), 1.0)
+    sampled = [leak(noise.sample(np.full(100_000, x), rng=1)) for x in (0.0, 1.0)]
+    assert min(sampled) == 0 and max(sampled) > 10_000
+    step, counts = noise.lattice.step, []
+    for x in (0.0, 1.0):
+        released = noise.release(np.full(1_000_000, x))
+        steps = released / step
+        assert leak(released) == 0 and np.array_equal(steps, np.round(steps))
+        counts.append(np.bincount(np.mod(steps, 64).astype(int), minlength=64))
+    assert stats.chi2_contingency(counts).pvalue > 1e-9
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6), st.floats(0, 1), st.sampled_from(CONTINUOUS[:4]))
+def test_rounded_answers_are_within_the_shift_that_is_accounted(x, sensitivity, share, law) -> None:
+    lattice = lattice_of(law, sensitivity)
+    low, high = (float(rounded(v, lattice.step)) for v in (x, x + share * sensitivity))
+    exact = Fraction(x + share * sensitivity) - Fraction(x)
+    assert abs(high - low) <= max(lattice.shift, math.ceil(exact / Fraction(lattice.step)))
+    # the widened law at the lattice's shift is as private as the law at the sensitivity
+    widened = Fraction(lattice.law.kwds["scale"]) if "scale" in lattice.law.kwds else Fraction(1)
+    scale = Fraction(law.kwds.get("scale", 1.0))
+    assert widened / scale >= lattice.shift * Fraction(lattice.step) / Fraction(sensitivity)
+    assert 0 <= lattice.cost < 1e-3
+
+
+def test_ties_are_rounded_up_not_to_even() -> None:
+    assert rounded([0.5, 1.5, 2.5, -0.5], 1.0).tolist() == [1, 2, 3, 0]
+
+
+def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
+    result = calibrate("gaussian", privacy=ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
+    out = result.release(np.zeros((4000, 3)))
+    assert out.std() == pytest.approx(result.standard_deviation, rel=0.05)
+    assert "released on multiples of" in result.summary()
+    whole = calibrate("discrete_laplace", privacy=PureDP(1.0), sensitivity=1)
+    assert float(whole.release(7)).is_integer()
+    with pytest.raises(DesignError, match="whole numbers"):
+        whole.release(0.5)
+    with pytest.raises(DesignError, match="3 coordinates"):
+        result.release(1.0)
+
+
+def test_a_law_without_exact_release_names_those_that_have_one() -> None:
+    noise = AdditiveNoise(stats.hypsecant(), 1.0)
+    with pytest.raises(DesignError, match="laplace"):
+        noise.release(0.0)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_allocations_are_released(noise) -> None:
+    privacy = ApproximateDP(1.0, 1e-6) if noise == "gaussian" else PureDP(1.0)
+    law = NoiseAllocation(noise=noise, sensitivities=[1.0, 0.0, 8.0], privacy=privacy).solve().mechanism
+    answers = np.array([1.5, 1 / 3, 1e15])
+    out = np.array([law.release(answers) for _ in range(3)])
+    assert (out[:, 1] == 1 / 3).all() and (out[:, 0] != 1.5).all()
+    many = law.release(np.zeros((20_000, 3)))
+    assert many.std(axis=0) == pytest.approx(np.sqrt(law.variance()), rel=0.05)
+    assert np.array_equal(many / (law.scales * 2.0**-30 + (law.scales == 0)) % 1, np.zeros((20_000, 3)))
+    # what the lattice spends is within the budget that the scales were made for
+    m, h = (2, 2.0**-30) if noise == "gaussian" else (1, 2.0**-30)
+    lam, needed = law.sensitivities, law.scales > 0
+    wider = law._exact.scale
+    spent = ((lam[needed] / law.scales[needed] + 2 * h) ** m).sum() / wider**m
+    assert spent <= ((lam[needed] / law.scales[needed]) ** m).sum()
+    assert wider < 1.0005
+
+
+def test_correlated_noise_is_released_in_its_span_and_keeps_what_is_public() -> None:
+    eye = np.eye(3)
+    vectors = [eye[i] - eye[j] for i in range(3) for j in range(i)]
+    result = CorrelatedGaussian(vectors=vectors, privacy=ApproximateDP(1.0, 1e-6)).solve()
+    out = result.mechanism.release([1.0, 2.0, 0.25])
+    assert out.sum() == pytest.approx(3.25, abs=1e-9)
+    draws = result.mechanism.release(np.zeros((4000, 3)))
+    assert np.cov(draws.T) == pytest.approx(result.covariance, abs=0.1 * result.covariance.max())
+
+
+def test_release_is_fast_enough() -> None:
+    noise = AdditiveNoise(stats.laplace(scale=1.0), 1.0)
+    answers = np.zeros(1_000_000)
+    noise.release(0.0)
+
+    def best(f) -> float:
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            f()
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    assert best(lambda: noise.release(answers)) <= 10 * best(
+        lambda: answers + noise.rvs(1_000_000, random_state=0)
+    )

@@ -32,7 +32,7 @@ def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
     return total, n, term
 
 
-def _exponent(x: Fraction | float) -> Fraction:
+def _exponent(x: Any) -> Fraction:
     size: Any = abs(x)
     if not size <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")

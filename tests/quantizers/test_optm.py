@@ -333,10 +333,7 @@ def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
     found.save(tmp_path / "search.json")
     again = md.load(tmp_path / "search.json")
     assert dumps(again) == dumps(found) and str(again) == str(found) and again.programs == 135
-    assert (
-        found.solver_report.seconds > 0
-        and len(OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).model().parameters) == 5
-    )
+    assert found.solver_report.seconds > 0
 
 
 def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Sweep:
 
     def __init__(self, program: OPTMProgram, deadline: Deadline | None = None) -> None:
         low, high = np.zeros(program.width), np.ones(program.width)
-        self.model = program.model(1.0, low, high)
+        self.model = program.model(1.0, low, high, parametrised=True)
         self._deadline = deadline or Deadline(None)
         self._compiled: CompiledLP | None = None
 
@@ -149,20 +149,6 @@ class Sweep:
         matrix, rhs, cost = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
         self._session.forget_basis()
         return self._session.sweep(matrix[:, compiled.varying], rhs, cost)[1:]
-
-    def at(
-        self, program: OPTMProgram, epsilon: float, boxes: Boxes, k: int, solver: str, options: dict[str, Any]
-    ) -> BoxPoint | None:
-        """The point of box k by a registered backend, with its duals; None where infeasible."""
-        low, high = boxes[0][k], boxes[1][k]
-        for name, value in program.parameters(epsilon, low, high).items():
-            if name in self.model.parameters:
-                self.model.parameters[name].value = value
-        try:
-            solution = solvers.solve(self.model, solver, **options)
-        except InfeasibleError:
-            return None
-        return BoxPoint(program, solution.primal["q"], low, high, solution)
 
 
 class BoxSearch:
@@ -248,7 +234,14 @@ class BoxSearch:
         return values, found
 
     def _at(self, epsilon: float, boxes: Boxes, k: int) -> BoxPoint | None:
-        return self.sweep.at(self.program, epsilon, boxes, k, self.solver, self.options)
+        """The point of box k by a registered backend, with its duals; None where infeasible."""
+        low, high = boxes[0][k], boxes[1][k]
+        model = self.program.model(epsilon, low, high)
+        try:
+            solution = solvers.solve(model, self.solver, **self.options)
+        except InfeasibleError:
+            return None
+        return BoxPoint(self.program, solution.primal["q"], low, high, solution)
 
     def notes(self, point: BoxPoint) -> list[str]:
         """What a reader of the result should know."""

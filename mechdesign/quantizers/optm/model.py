@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -164,10 +165,14 @@ class OPTMProgram:
         values["privacy"] = self.rows.coefficients(epsilon, low, high)
         return values | {"cost": cost, "constant": np.asarray(constant)}
 
-    def model(self, epsilon: float, low: Array, high: Array) -> Model:
-        """Declare the linear program; ε and the bounds `low`, `high` of shape (width,) are in its parameters."""
-        values = self.parameters(epsilon, low, high)
-        given = {k: cp.Parameter(v.shape, name=k, value=v) for k, v in values.items() if v.size}
+    def model(self, epsilon: float, low: Array, high: Array, *, parametrised: bool = False) -> Model:
+        """Declare the linear program for bounds `low`, `high` of shape (width,).
+
+        Parametrised, ε, bounds and costs are CVXPY parameters; constants compile faster.
+        """
+        given: dict[str, Any] = self.parameters(epsilon, low, high)
+        if parametrised:
+            given = {k: cp.Parameter(v.shape, name=k, value=v) for k, v in given.items() if v.size}
         q = cp.Variable(self.width, name="q", nonneg=True)
         families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}
         bigger, smaller = self.dominance()
@@ -183,7 +188,7 @@ class OPTMProgram:
         if self.constraints == "theorem6":
             families["order"] = theorem6_rows(self.view) @ q >= 0
         problem = cp.Problem(cp.Minimize(given["cost"] @ q + given["constant"]), list(families.values()))
-        return Model(problem, {"q": q}, families, given)
+        return Model(problem, {"q": q}, families, given if parametrised else {})
 
     # -- there and back -------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Every message names the argument, the value it had and what is allowed instead.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 __all__ = [
     "DesignError",
@@ -15,8 +15,6 @@ __all__ = [
     "ResultFormatError",
     "SolverError",
 ]
-
-T = TypeVar("T")
 
 
 class MechdesignError(Exception):
@@ -41,7 +39,7 @@ class DesignError(MechdesignError, ValueError):
         return cls(f"{argument} = {text}: {allowed}")
 
     @classmethod
-    def unless(cls, argument: str, value: Any, kind: type[T]) -> T:
+    def unless(cls, argument: str, value: Any, kind: Any) -> Any:
         """Return `value`, or raise the error that says what it must be an instance of.
 
         Examples

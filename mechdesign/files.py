@@ -64,7 +64,7 @@ KINDS: dict[str, str] = {
     "linear-query": "mechdesign.user_level.linear_query",
     "linear-release": "mechdesign.user_level.linear_release",
     "loss": "mechdesign.problem.losses",
-    "metric-certificate": "mechdesign.quantizers.metric.result",
+    "metric-certificate": "mechdesign.quantizers.metric.certificate",
     "metric-channel": "mechdesign.channels.optimal.design",
     "metric-dp": "mechdesign.problem.privacy",
     "metric-quantizer": "mechdesign.quantizers.metric.design",

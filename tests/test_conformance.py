@@ -39,7 +39,9 @@ LONG: dict[str, Callable[[], Any]] = {
     ),
     "mvu": lambda: md.MVU(m=12, privacy=PURE, input_range=(-1, 1)),
     "optm-search": lambda: md.OPTMSearch(PURE, UNIFORM),
-    "optimal-quantizer": lambda: md.OptimalQuantizer(np.linspace(-4, 4, 1025), PURE, UNIFORM, objective="worst"),
+    "optimal-quantizer": lambda: md.OptimalQuantizer(
+        np.linspace(-4, 4, 1025), PURE, UNIFORM, objective="worst"
+    ),
     "bin-search": lambda: md.OptimalQuantizer(md.BinSearch(16, 6.0), PURE, UNIFORM),
     "metric-quantizer": lambda: md.MetricQuantizer(np.linspace(-4, 4, 64), md.MetricDP(2.0), UNIFORM),
     "biased-selection": lambda: md.BiasedSelection(

@@ -20,7 +20,7 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.grid import discretise
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile
+from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
@@ -209,8 +209,7 @@ def delta_interval(
             delta = gaussian_profile(epsilon, mu)
             return DeltaInterval(delta * (1 - 1e-11), min(delta * (1 + 1e-11), 1.0))
         if closed_form and len(terms) == 1 and terms[0].count == 1:
-            delta = privacy_profile(terms[0].law, terms[0].sensitivity, epsilon)
-            return DeltaInterval(max(delta * (1 - 1e-8) - 1e-290, 0.0), min(delta * (1 + 1e-8) + 1e-290, 1.0))
+            return DeltaInterval(*profile_interval(terms[0].law, terms[0].sensitivity, epsilon))
         plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.

@@ -34,6 +34,8 @@ class UnitLoss:
         The loss is +∞ beyond this t (bounded noise).
     kinks : tuple of float, optional
         t > 0 where the loss or the density at t ∓ r/2 is not smooth; r/2 when not given.
+    reach : float
+        How far out the loss can be evaluated; ``inf`` where the noise is bounded.
     """
 
     loss: Callable[[Any], Any]
@@ -41,6 +43,7 @@ class UnitLoss:
     atoms: tuple[float, ...] = ()
     edge: float = math.inf
     kinks: tuple[float, ...] | None = None
+    reach: float = 1e7
 
 
 @dataclass(frozen=True)

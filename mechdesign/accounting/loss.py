@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from scipy import stats
 from scipy.optimize import elementwise
 
 from mechdesign.accounting.law import AtomicLoss, NoiseLaw, UnitLoss
+from mechdesign.accounting.tail import Tail
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import positive
 
@@ -52,6 +54,8 @@ class CentredLoss:
         The loss is +∞ beyond this t (bounded noise), else ``inf``.
     kinks : tuple of float
         Where the loss or the density at t ∓ Δ/2 is not smooth, t > 0 (quadrature breaks there).
+    reach : float
+        How far out the loss can be evaluated.
     """
 
     law: Any
@@ -63,6 +67,7 @@ class CentredLoss:
     atoms: tuple[float, ...] = ()
     edge: float = math.inf
     kinks: tuple[float, ...] = ()
+    reach: float = 1e7
 
     def masses(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
@@ -139,6 +144,8 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
     if beta < 1:
         raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
+    if beta == 1:
+        return laplace_loss(r)
 
     if beta == 1:
         return laplace_loss(r)
@@ -194,30 +201,25 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any
     return inverse
 
 
-def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> UnitLoss:
-    """Loss from ``logpdf``, of a law whose log density is not visibly other than symmetric and concave."""
+@lru_cache(maxsize=64)
+def _tail(dist: Any, shapes: tuple[float, ...]) -> Tail:
     law = dist(*shapes)
-    t = np.concatenate([law.isf(np.geomspace(0.49, 1e-12, 60)), [law.isf(1e-14)]])
-    with np.errstate(divide="ignore"):
-        f, g = law.logpdf(t), law.logpdf(-t)
-    if not np.allclose(f, g, rtol=1e-9, atol=1e-9):
-        raise DesignError.of("law", dist.name, "must be symmetric about zero")
-    slope = np.diff(f) / np.diff(t)
-    if np.any(np.diff(slope) > 1e-7 * np.abs(slope[1:])) or np.any(slope > 1e-9):
-        raise DesignError.of(
-            "law",
-            dist.name,
-            "must have a log-concave density; only then is the loss monotone and d = Δ the worst case",
-        )
+    return Tail(law.logpdf, float(law.support()[1]), dist.name)
+
+
+def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
+    """Loss and tail from ``logpdf`` alone."""
+    law, tail = dist(*shapes), _tail(dist, shapes)
+    top = float(law.support()[1])
 
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             out = law.logpdf(t - r / 2) - law.logpdf(t + r / 2)
         return np.where(np.isnan(out), np.copysign(np.inf, t), out)
 
-    top = float(law.support()[1])
-    return UnitLoss(loss, _inverse_of(loss, float(law.std())), edge=top - r / 2)
+    reach = tail.reach if math.isinf(top) else math.inf
+    return UnitLoss(loss, _inverse_of(loss, float(law.std())), edge=top - r / 2, reach=reach), tail
 
 
 def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
@@ -246,33 +248,47 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
     if loc != 0:
         raise DesignError.of("law", dist.name, "must be centred: loc = 0")
     ratio = delta / scale
+    top = float(law.support()[1])
     if isinstance(dist, NoiseLaw):
         unit = dist.privacy_loss(ratio, *shapes)
     elif dist.name in _CLOSED:
         unit = _CLOSED[dist.name](ratio, *shapes)
     elif isinstance(dist, stats.rv_continuous):
-        unit = _numeric(dist, ratio, shapes)
+        unit, tail = _numeric(dist, ratio, shapes)
+        return _centred(law, delta, unit, scale, lambda t: tail.sf(t / scale), lambda s: tail.isf(s) * scale)
     else:
         raise DesignError.of("law", dist.name, "must be continuous, or a discrete law this package knows")
     if isinstance(unit, AtomicLoss):
         return unit
-    top = float(law.support()[1])
 
     def sf(t: Any) -> Any:
         # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).
         t = np.asarray(t, dtype=float)
         return np.where(t >= top, 0.0, dist._sf(np.minimum(t, top) / scale, *shapes))
 
+    return _centred(law, delta, unit, scale, sf, law.isf)
+
+
+def _centred(
+    law: Any,
+    sensitivity: float,
+    unit: UnitLoss,
+    scale: float,
+    sf: Callable[[Any], Any],
+    isf: Callable[[Any], Any],
+) -> CentredLoss:
+    """Bring a loss of unit scale to the law's own."""
     return CentredLoss(
         law,
-        delta,
+        sensitivity,
         lambda t: unit.loss(np.asarray(t, dtype=float) / scale),
         lambda v: unit.inverse(np.asarray(v, dtype=float)) * scale,
         sf,
-        law.isf,
+        isf,
         unit.atoms,
         unit.edge * scale,
-        tuple(k * scale for k in (unit.kinks or (ratio / 2,))),
+        tuple(k * scale for k in (unit.kinks or (sensitivity / scale / 2,))),
+        unit.reach * scale,
     )
 
 

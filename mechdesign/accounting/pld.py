@@ -16,7 +16,7 @@ from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.loss import centred_loss, loss_of
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import MissingExtra
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import one_of, positive
 
 try:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
@@ -134,7 +134,7 @@ def to_pld(
     if step is None:
         plan = plan_grid((term,), 1.0, 0.01)
         step = 2.0 ** math.floor(math.log2(max(plan.step / 4, 1e-9)))
-    step = positive("step", step)
+    step, pessimistic = positive("step", step), one_of("pessimistic", pessimistic, (True, False))
     grid = discretise(loss, step, pessimistic=pessimistic, upper_tail=1e-30, lower_tail=1e-20)
     # What a lower bound leaves as slop is less than a step.
     start = grid.start if pessimistic else grid.start - 1

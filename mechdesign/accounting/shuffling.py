@@ -336,6 +336,8 @@ def calibrate_item_alpha(
     target = positive("alpha", alpha)
     if radius is not None:
         radius = positive("radius", radius)
+        if radius > 1e6 * positive("diameter", diameter):
+            raise DesignError.of("radius", radius, "must be at most a million diameters")
     m, n = whole("items", items, 1), whole("total", total, 1, MOST)
     accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
     options: dict[str, Any] = {

@@ -154,9 +154,8 @@ class Response:
     def drawn(self, items: ArrayLike, source: Simulation | Deployment) -> Indices:
         """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
         held = indices("items", items, self.size)
-        return self._report(held.ravel(), instance("source", source, Simulation, Deployment)).reshape(
-            held.shape
-        )
+        instance("source", source, Simulation, Deployment)
+        return self._report(held.ravel(), source).reshape(held.shape)
 
     def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         return source.choose(self, items)

@@ -121,8 +121,6 @@ def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]
 
 def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
     """Whether every quotient is proved to be at most e^{αd}."""
-    for high, low, distance in pairs:
-        rate = exp_lower(Fraction(alpha) * Fraction(distance))
-        if high * rate.denominator > rate.numerator * low:
-            return False
-    return True
+    rates = {d: exp_lower(Fraction(alpha) * Fraction(d)) for d in {d for _, _, d in pairs}}
+    sides = {d: (rate.numerator, rate.denominator) for d, rate in rates.items()}
+    return all(high * sides[d][1] <= sides[d][0] * low for high, low, d in pairs)

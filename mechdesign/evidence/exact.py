@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from mechdesign.errors import DesignError
 
@@ -32,7 +33,8 @@ def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
 
 
 def _exponent(x: Fraction | float) -> Fraction:
-    if not abs(x) <= LARGEST:
+    size: Any = abs(x)
+    if not size <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
     return Fraction(x)
 

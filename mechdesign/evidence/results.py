@@ -125,6 +125,14 @@ class Result:
     certificate: Certificate | None = None
     duals: pd.DataFrame | None = None
 
+    def __post_init__(self) -> None:
+        parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
+        for name, kind in parts:
+            if (part := getattr(self, name)) is not None:
+                DesignError.unless(name, part, kind)
+        if not hasattr(self.design, "solve"):
+            raise DesignError.of("design", self.design, "must be a design")
+
     @property
     def gap(self) -> float | None:
         """Relative distance between value and lower bound; None where no bound is proved."""
@@ -164,10 +172,6 @@ class Result:
             for k, v in held.items()
             if isinstance(v, (tuple, np.ndarray)) or not isinstance(stated[k], tuple)
         }
-
-    def recomputed(self) -> float | None:
-        """The value, computed again from the mechanism in doubles; None where the certificate does better."""
-        return None
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""

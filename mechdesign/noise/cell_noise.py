@@ -26,11 +26,21 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, number, positive, settle, whole
+from mechdesign.problem.checks import array, generator, non_negative, number, positive, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
 __all__ = ["CellNoise"]
+
+_MOST = 10**8  # samples at a time
+
+
+def _points(name: str, value: Any) -> Array:
+    """Return `value` as an array of doubles, infinities and NaN included, or raise DesignError."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of(name, value, "must be numbers") from None
 
 
 @serializable("cell-noise")
@@ -82,12 +92,9 @@ class CellNoise:
     decay: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        try:
-            weights = tuple(int(w) for w in self.weights)
-        except (TypeError, ValueError, OverflowError):
-            weights = ()
-        if weights != self.weights or min(weights, default=-1) < 0:
+        if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
+        weights = tuple(whole("weights", w, 0) for w in self.weights)
         n, spike = whole("cells_per_shift", self.cells_per_shift, 1), whole("spike", self.spike, 0)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
@@ -128,25 +135,22 @@ class CellNoise:
         centre = Fraction(self.start) + Fraction(self.width) * len(self.weights) / 2
         return centre == 0 and self.weights == self.weights[::-1]
 
-    def hockey_stick(self, epsilon: Fraction | float, *, shifts: Any = None) -> dict[int, Fraction]:
+    def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
         r"""Return upper bounds of :math:`D_k`, exact but for a relative 2⁻²⁴⁰ in :math:`e^\varepsilon`.
 
         Parameters
         ----------
         epsilon : float or Fraction
             ε ≥ 0.
-        shifts : iterable of int, optional
-            Shifts k in cells; all of ±1, …, ±n by default (the positive ones when the law is symmetric).
 
         Returns
         -------
         dict of int to Fraction
-            The largest value bounds δ(ε) for **every** real shift up to n cells.
+            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. The largest value bounds δ(ε) for **every** real shift up to n cells.
         """
         n = self.cells_per_shift
-        if shifts is None:
-            shifts = [k for k in range(-n, n + 1) if k > 0 or (k < 0 and not self.symmetric)]
-        if not isinstance(epsilon, Fraction):
+        shifts = [k for k in range(-n, n + 1) if k > 0 or (k < 0 and not self.symmetric)]
+        if not isinstance(epsilon, Fraction) or epsilon < 0:
             epsilon = non_negative("epsilon", epsilon)
         growth = exp_lower(epsilon)
         up, down = growth.numerator, growth.denominator
@@ -225,15 +229,15 @@ class CellNoise:
     def _interpolate(self, t: Any, table: Array) -> Array:
         masses, start = self._extended
         edges = start + self.width * np.arange(len(masses) + 1)
-        return np.interp(np.asarray(t, dtype=float), edges, table)
+        return np.interp(t, edges, table)
 
     def pdf(self, t: Any) -> Any:
         """Density at `t`."""
-        t = np.asarray(t, dtype=float)
+        t = _points("t", t)
         masses, start = self._extended
         cell = np.floor((t - start) / self.width)
         inside = (cell >= 0) & (cell < len(masses))
-        value = np.where(inside, masses[np.clip(cell, 0, len(masses) - 1).astype(int)], 0.0) / self.width
+        value = np.where(inside, masses[np.where(inside, cell, 0).astype(int)], 0.0) / self.width
         if self.spike:
             value = value + np.where(np.abs(t) < self.spike_width / 2, self._spike_mass / self.spike_width, 0)
         return value[()]
@@ -245,17 +249,17 @@ class CellNoise:
 
     def cdf(self, t: Any) -> Any:
         """P[T ≤ t]."""
-        t = np.asarray(t, dtype=float)
+        t = _points("t", t)
         return (self._interpolate(t, self._below) + self._spike_mass * self._spike_part(t))[()]
 
     def sf(self, t: Any) -> Any:
         """P[T > t], accurate in the right tail."""
-        t = np.asarray(t, dtype=float)
+        t = _points("t", t)
         return (self._interpolate(t, self._above) + self._spike_mass * (1 - self._spike_part(t)))[()]
 
     def ppf(self, q: Any) -> Any:
         """Quantile function."""
-        q = np.asarray(q, dtype=float)
+        q = _points("q", q)
         masses, start = self._extended
         edges = start + self.width * np.arange(len(masses) + 1)
         if self.spike:
@@ -321,7 +325,11 @@ class CellNoise:
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Draw floating-point samples for simulation; `release` is for deployment."""
-        return self.ppf(np.random.default_rng(random_state).random(size))
+        counts = size if isinstance(size, tuple) else () if size is None else (size,)
+        shape = tuple(whole("size", count, 0, _MOST) for count in counts)
+        if math.prod(shape) > _MOST:
+            raise DesignError.of("size", size, f"must be at most {_MOST} values")
+        return self.ppf(generator(random_state).random(shape))
 
     @cached_property
     def _steps_per_cell(self) -> int:
@@ -341,7 +349,7 @@ class CellNoise:
         tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
         return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
-    def draw_steps(self, size: int) -> Indices:
+    def _draw_steps(self, size: int) -> Indices:
         """Draw noise from the operating system's randomness, exactly, in halves of the lattice step.
 
         A cell by its integer weight, a repetition of it in the tails by exact coin flips, and one of the cell's
@@ -390,5 +398,5 @@ class CellNoise:
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         whole = np.floor(scaled)
         whole += scaled - whole >= 0.5
-        steps = 2 * whole.astype(np.int64) + self.draw_steps(answers.size).reshape(answers.shape)
+        steps = 2 * whole.astype(np.int64) + self._draw_steps(answers.size).reshape(answers.shape)
         return (steps * (self.step / 2))[()]

@@ -133,10 +133,17 @@ def _truncated_normal(edges: Array, loc: float, scale: float, a: float, b: float
 
 
 def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
-    y = np.clip((edges - loc) / scale, 0.0, 1.0)
-    n0 = np.diff(special.betainc(a, b, y))
-    n1 = np.diff(special.betainc(a + 1, b, y)) * a / (a + b)
-    n2 = np.diff(special.betainc(a + 2, b, y)) * a * (a + 1) / ((a + b) * (a + b + 1))
+    y, rest = np.clip((edges - loc) / scale, 0.0, 1.0), np.clip((loc + scale - edges) / scale, 0.0, 1.0)
+
+    def cells(a: float) -> Array:
+        # Right of the middle by the other tail: next to a pole at the end 1 − y has digits that y has not.
+        below, above = special.betainc(a, b, y), special.betainc(b, a, rest)
+        right = y > 0.5
+        return np.where(
+            right[:-1], above[:-1] - above[1:], np.where(right, 1.0 - above, below)[1:] - below[:-1]
+        )
+
+    n0, n1, n2 = cells(a), cells(a + 1) * a / (a + b), cells(a + 2) * a * (a + 1) / ((a + b) * (a + b + 1))
     return np.stack([n0, loc * n0 + scale * n1, loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2], axis=1)
 
 

@@ -213,9 +213,10 @@ class MVU(Design):
                 return table.rows
             return self._table(alphabet, epsilon, solver, deadline, options).rows
 
-        mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
-        if certify:
-            law = certified_law(alphabet, self.inputs, rows, budget)
+        law = certified_law(alphabet, self.inputs, rows, budget) if certify else None
+        if law is None:
+            mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
+        else:
             mechanism, status = Quantizer.of_law(law), Status.FEASIBLE
         notes = (
             f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
@@ -223,7 +224,7 @@ class MVU(Design):
         )
         report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
-        certificate = QuantizerCertificate.of(self, mechanism.law, value) if certify else None
+        certificate = None if law is None else QuantizerCertificate.of(self, law, value)
         return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:

@@ -133,11 +133,13 @@ class AlphabetSearch:
             a = alphabet(np.minimum(logs, 12.0))
             if np.any(np.abs(logs) > 12) or a[-1] - self.centre > (self.max_abs or math.inf):
                 return 1e12
-            given = {"alphabet": a, "cost": (a - inputs[:, None]) ** 2 / len(inputs)}
-            matrix, rhs, cost = compiled.coefficients(compiled.point(given))
-            session.move(matrix[compiled.varying], rhs, cost)
-            if session.run() is Status.OPTIMAL:
-                return session.value() / self.half**2
+            # The solver's tolerance would let in alphabets that are short of the least by less than that.
+            if a[-1] - self.centre >= self.least * (1 + 1e-11):
+                given = {"alphabet": a, "cost": (a - inputs[:, None]) ** 2 / len(inputs)}
+                matrix, rhs, cost = compiled.coefficients(compiled.point(given))
+                session.move(matrix[compiled.varying], rhs, cost)
+                if session.run() is Status.OPTIMAL:
+                    return session.value() / self.half**2
             # An infeasible alphabet is answered by how short it reaches, to lead the search back.
             return 1e6 * (1 + float(np.exp(-logs).sum()))
 

@@ -2,7 +2,7 @@
 
 One JSON line a finished chunk, in order, flushed to the disk before the next begins. A line cut off by a
 kill is dropped at the next start, so the file always holds a prefix of what an uninterrupted run writes, and
-ends with the same bytes.
+ends with the same bytes. A store is locked by its run, and a file that is none is left alone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from mechdesign.errors import ResultFormatError
+from mechdesign.errors import DesignError, ResultFormatError
 
 __all__ = ["Store"]
 
@@ -41,17 +41,25 @@ class Store:
             json.dumps({"store": 1, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
         )
         self.chunks: list[Any] = []
-        self._recover()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a+b")
+        try:
+            _lock(self._file)
+            self._recover()
+        except BaseException:
+            self._file.close()
+            raise
 
     def _recover(self) -> None:
-        data = self.path.read_bytes() if self.path.exists() else b""
+        self._file.seek(0)
+        data, header = self._file.read(), self._header.encode()
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.splitlines()
-        if not lines:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(self._header.encode())
+        if not lines and header.startswith(data):  # new, or killed in its first line
+            self._file.truncate(0)
+            self._write(header)
             return
-        if lines[0] + b"\n" != self._header.encode():
+        if not lines or lines[0] + b"\n" != header:
             raise ResultFormatError(
                 f"{self.path}: holds another search (or is not a store); use another file or delete it"
             )
@@ -64,14 +72,33 @@ class Store:
                 raise ResultFormatError(f"{self.path}: line {number + 2} is damaged ({error})") from None
             self.chunks.append(record["rows"])
         if len(whole) < len(data):
-            with self.path.open("r+b") as file:
-                file.truncate(len(whole))
+            self._file.truncate(len(whole))
 
     def append(self, rows: Any) -> None:
         """Add the next chunk, and make sure that it is on the disk."""
         line = json.dumps({"chunk": len(self.chunks), "rows": rows}, separators=(",", ":")) + "\n"
-        with self.path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        self._write(line.encode())
         self.chunks.append(rows)
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let another run have the file."""
+        self._file.close()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Keep other runs away from an open file until it is closed; where the system has no such locks, trust."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DesignError(
+            f"{file.name}: another run is writing this store; wait for it or use another file"
+        ) from None

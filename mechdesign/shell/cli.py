@@ -169,6 +169,8 @@ def list_solvers() -> None:
 
 def main() -> None:
     """Run the command line; errors a user can mend are one line and exit code 1, no traceback."""
+    if sys.stdout is None:
+        sys.exit("error: standard output is closed")
     try:
         app(standalone_mode=True)
     except (MechdesignError, OSError, MemoryError) as error:

@@ -154,8 +154,8 @@ class GrowingProgram:
             status = run(self._highs)
             if status is Status.OPTIMAL:
                 break
-            if status is Status.LIMIT and self.deadline.passed:
-                return status
+            if self.deadline.passed:
+                return Status.LIMIT
         if status is not Status.OPTIMAL:
             word = self._highs.modelStatusToString(self._highs.getModelStatus())
             raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)

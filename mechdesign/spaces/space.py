@@ -250,6 +250,8 @@ class MetricSpace:
     def distances(self) -> Array:
         """The matrix of distances, shape (n, n), read-only."""
         matrix = self._build() if self.matrix is None else self.matrix
+        if not np.isfinite(matrix).all():
+            raise DesignError.of("points", self.points, "lie too far apart for doubles; choose a larger unit")
         matrix.setflags(write=False)
         return matrix
 

@@ -91,7 +91,8 @@ class LatticeLaplace:
         if not (np.abs(near) < 2.0**62).all():
             raise DesignError("values: too large for the lattice; take a number near their middle off first")
         rounded = stochastic_round(near, error, exact)
-        return (rounded + discrete_laplace(self.ratio, near.size)) * self.step
+        noisy: Array = (rounded + discrete_laplace(self.ratio, near.size)).astype(float)
+        return noisy * self.step
 
 
 def stochastic_round(near: Array, error: Array, exact: Callable[[int], Fraction]) -> Indices:

@@ -68,7 +68,8 @@ class LinearQuery:
     @classmethod
     def average(cls, space: MetricSpace) -> LinearQuery:
         """The average of the items' coordinates: f(x) = x."""
-        if instance("space", space, MetricSpace).points is None:
+        instance("space", space, MetricSpace)
+        if space.points is None:
             raise DesignError.of("space", space.kind, "has no coordinates to average; give values yourself")
         return cls(space, space.points, "average")
 

@@ -228,7 +228,7 @@ class ReducedRelease:
         """The same with the operating system's randomness, exactly."""
         drawn = self._draws(datasets, Deployment())
         if isinstance(self.mechanism, LinearRelease):  # whole counts: nothing is rounded
-            drawn = np.rint(self.space.histogram(drawn) * self.samples)
+            drawn = np.rint(self.space.histogram(drawn) * drawn.shape[1])
         return self.mechanism.release(drawn)
 
     def _draws(self, datasets: Any, source: Simulation | Deployment) -> Any:

@@ -162,6 +162,13 @@ def vectors(report: Report) -> None:
         axis.set(title=title, xlabel="ε per coordinate", ylabel="Euclidean error")
     axes[0].legend(fontsize=7, frameon=False)
     report.figure("figure4", fig, caption="Figures 4a and 4b: mean and deviation over 10,000 trials")
+    cells = table.pivot(index=["figure", "epsilon per coordinate"], columns="mechanism", values="mean error")
+    ahead, lead = cells["MVU"] < cells["OPTM"], 100 * (1 - cells["MVU"] / cells["OPTM"])
+    report.text(
+        f"The paper has OPTM ahead of MVU in both figures. Here MVU is ahead in {int(ahead.sum())} of {len(ahead)} cells, by "
+        f"{lead.min():.0f} to {lead.max():.0f}%: a Euclidean norm adds up squared errors, which MVU minimises and OPTM does not, and "
+        "MVU's outputs are searched anew at every ε, where OPTM keeps ±0.5 and ±3, chosen for ε = 1."
+    )
 
 
 def run(report: Report) -> None:

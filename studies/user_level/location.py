@@ -88,7 +88,7 @@ def run(report: Report) -> None:
     )
     released = md.LinearRelease(to_centre, alpha, users=USERS)
     report.text(
-        f"True average {to_centre(truth)[0]:.4f} km; one central release: {released(users, noise)[0]:.4f} km "
+        f"True average {to_centre(truth)[0]:.4f} km; one central release: {released.sample(users, rng=noise)[0]:.4f} km "
         f"(expected error {1000 * released.error():.2f} m)."
     )
 
@@ -102,7 +102,7 @@ def run(report: Report) -> None:
         rows.append({"model": model, "release": name, **facts, "emd_km": float(np.mean(errors))})
 
     central = md.LinearRelease(histogram, alpha, users=USERS)
-    measure("central", "EMD, linear", lambda: central(truth, noise))
+    measure("central", "EMD, linear", lambda: central.sample(truth, rng=noise))
     user_scale = 2 / (USERS * EPSILON)
     measure("central", "user-level, Laplace", lambda: truth + noise.laplace(0, user_scale, space.size))
     for name, accounting, radius in (
@@ -122,7 +122,7 @@ def run(report: Report) -> None:
 
         measure("shuffled", f"EMD, item-wise, {name}", shuffled, item_alpha=item.item_alpha)
     local = md.LinearRelease(histogram, alpha, model="local")
-    measure("local", "EMD, linear", lambda: local(users, noise).mean(axis=0))
+    measure("local", "EMD, linear", lambda: local.sample(users, rng=noise).mean(axis=0))
     flat = 2 / EPSILON
     measure(
         "local",

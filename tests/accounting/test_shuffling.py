@@ -121,8 +121,8 @@ def test_no_small_release_exceeds_the_claim(seed):
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 5)))
     channel = random_channel(rng, space)
-    if channel.alpha == 0:
-        return  # constant rows: nothing is revealed, and there is no α₀ > 0 to ask about
+    while channel.alpha == 0:  # constant rows: nothing is revealed, and there is no α₀ > 0 to ask about
+        channel = random_channel(rng, space)
     total = int(rng.integers(1, 5))
     delta = float(10 ** rng.uniform(-4, -0.3))
     loss = {"item_epsilon": channel.epsilon} if rng.random() < 0.5 else {}
@@ -209,7 +209,7 @@ def test_numerical_is_never_above_the_closed_form_or_composition(
     try:
         closed = amplification(alpha, accounting="closed-form", **keywords)
     except DesignError:
-        return
+        closed = numerical  # out of the closed form's reach: composition is all there is to compare with
     assert numerical.epsilon <= closed.epsilon
     assert max(numerical.delta, closed.delta) <= delta
 

@@ -3,7 +3,8 @@
     python -m tests.campaign.mutations --files 10000 --seed 0
 
 "Nothing" means what a result says: its design, mechanism, value and lower bound are as they were. The solver's account,
-notes and multipliers may differ as long as every claim is still proved from what is in the file.
+notes and multipliers may differ as long as every claim is still proved from what is in the file; so may a lower bound
+that the audit calls claimed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 
 LIMIT = 10.0
-SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric")
+SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric", "axes")
 SAID = ("design", "mechanism", "value", "lower_bound")
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",
@@ -200,7 +201,8 @@ def examined(result: md.Result, original: list[str]) -> str:
         return "failed"
     if not good:
         return "failed"
-    return "same" if said(result) == original else "FAULT: accepted"
+    believed = len(SAID) if "lower_bound" in result.certificate.statement else len(SAID) - 1
+    return "same" if said(result)[:believed] == original[:believed] else "FAULT: accepted"
 
 
 def campaign(files: int, seed: int, show: Callable[[str], None] = print) -> Counter[str]:

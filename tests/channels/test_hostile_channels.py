@@ -52,6 +52,16 @@ def test_the_unit_of_distance_does_not_matter(unit: float) -> None:
     assert result.status is Status.OPTIMAL and result.gap < 1e-12
 
 
+@pytest.mark.parametrize("unit", [1e-250, 1e-90, 1e200])
+def test_the_unit_of_loss_does_not_matter(unit: float) -> None:
+    """The gap was 1 for losses below 1e-77: the bound was accumulated in units of 2^-256."""
+    space = MetricSpace.grid(2, 3)
+    result = MetricChannel(space, alpha=0.7, loss=space.distances * unit).solve()
+    plain = MetricChannel(space, alpha=0.7).solve()
+    assert result.value / unit == pytest.approx(plain.value, rel=1e-9)
+    assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
+
+
 def test_an_item_far_off_is_not_given_away() -> None:
     """Claimed before: α = 3.5489 for a channel whose exact loss is infinite (e^{-1000} was 0)."""
     release = ItemwiseRelease(

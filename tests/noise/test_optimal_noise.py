@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.files import load
 from mechdesign.noise.optimal.costs import average_costs, lower_costs
@@ -257,6 +257,58 @@ def test_a_wrong_bound_or_law_fails_the_check() -> None:
         {"loss": "squared"},
     ):
         assert not replace(evidence, **doctored).verify()
+
+
+def doctored(result):
+    """Results in which one thing was changed, and the certificate with it where it can be."""
+    c = result.certificate
+    yield replace(result, value=0.5 * result.value)
+    yield replace(result, lower_bound=1.2 * result.lower_bound)
+    yield replace(result, value=0.3, lower_bound=0.3)
+    yield replace(result, lower_bound=float(c.value), certificate=replace(c, lower_bound=c.value))
+    yield replace(result, value=0.9 * result.value, certificate=replace(c, value=c.value * Fraction(9, 10)))
+    for change in ({"privacy": ApproximateDP(0.5, 0.2)}, {"loss": "squared"}, {"sensitivity": 2.0}):
+        yield replace(result, design=replace(result.design, **change))
+        yield replace(result, design=replace(result.design, **change), certificate=replace(c, **change))
+    yield replace(result, mechanism=replace(result.law, width=0.9 * result.law.width))
+    yield replace(result, certificate=replace(c, psi=0 * c.psi, totals=0 * c.totals))
+    yield replace(result, certificate=None)
+
+
+def test_no_doctored_result_passes() -> None:
+    """A lower bound raised inside the certificate of an optimal noise, its value and its design passed the audit."""
+    result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=4)
+    assert result.checks()["holds"].all()
+    for forged in doctored(result):
+        assert not forged.checks()["holds"].all()
+
+
+@pytest.mark.parametrize("privacy", [PureDP(20.0), ApproximateDP(20.0, 0.1), ApproximateDP(40.0, 1e-9)])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_no_lower_bound_below_zero(privacy, loss) -> None:
+    """ε = 20, squared: the lower bound was -5e-6; at ε = 40 HiGHS refuses e^ε as a coefficient."""
+    result = OptimalNoise(privacy=privacy, loss=loss).solve(gap=0.5, max_cells=4)
+    assert 0 <= result.lower_bound <= result.value and result.certificate.verify()
+    assert result.law.exact_delta(privacy.epsilon) <= Fraction(getattr(privacy, "delta", 0.0))
+
+
+@pytest.mark.parametrize("privacy", [PureDP(1.0), ApproximateDP(1.0, 0.1), ApproximateDP(0.05, 1e-6)])
+@pytest.mark.parametrize("limit", [1e-6, 0.05])
+def test_a_time_limit_returns_the_best_so_far(privacy, limit) -> None:
+    result = OptimalNoise(privacy=privacy).solve(gap=1e-6, time_limit=limit)
+    assert result.status == "limit" and result.certificate.verify()
+    assert 0 <= result.lower_bound <= result.value < math.inf
+    assert result.solver_report.seconds < limit + 1.0
+
+
+def test_without_certification_nothing_is_called_optimal() -> None:
+    result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=2, certify=False)
+    assert result.status == "not certified" and result.certificate is None and result.lower_bound is None
+
+
+def test_a_lattice_too_large_is_refused() -> None:
+    with pytest.raises(SolverError, match="lattice of"):
+        OptimalNoise(privacy=PureDP(1e-9)).solve()
 
 
 def test_round_trip_and_tables(tmp_path) -> None:

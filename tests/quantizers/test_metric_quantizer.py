@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,15 +14,15 @@ from strategies import priors
 
 import mechdesign as md
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.metric.cells import cell_model
+from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.metric.lower_bound import continuum_bound
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.result import MetricCertificate
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
@@ -76,7 +77,8 @@ def test_bound_holds_for_mechanisms_that_are_not_interpolated(data, seed):
     value = float(
         law.integrals(lambda v: np.sum(rows(v) * loss(bins - v[:, None]), axis=1)[:, None], cells).sum()
     )
-    bound = continuum_bound(bins, epsilon, law, loss, (-1.0, 1.0), 24)
+    model = cell_model(bins, epsilon, law, loss, (-1.0, 1.0), 24)
+    bound = solvers.proved_bound(model, solvers.solve(model, "clarabel"))
     assert bound <= value * (1 + 1e-9)
 
 
@@ -149,7 +151,99 @@ def test_files():
 
 def test_certificate_can_fail():
     result = design(inputs=GRID).solve()
-    assert not MetricCertificate(result.certify().law, PairwisePrivacy(md.MetricDP(1.9))).verify()
+    law = result.certificate.law
+    assert MetricCertificate(law, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0))).verify()
+    assert not MetricCertificate(law, 1.9, notion=PairwisePrivacy(md.MetricDP(1.9))).verify()
+    # A continuum asks more than the grid, and jumps are never private there.
+    assert not MetricCertificate(law, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0), continuum=True)).verify()
+    steps = replace(law, starts=(law.ends[1], *law.starts[1:]))
+    assert not MetricCertificate(steps, 2.0, notion=PairwisePrivacy(md.MetricDP(2.0))).verify()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"objective": "worst"},
+        {"inputs": GRID},
+        {"inputs": GRID, "privacy": md.PureDP(1.0)},
+        {"inputs": GRID, "privacy": md.ApproximateDP(1.0, 1e-2)},
+        {"inputs": GRID, "privacy": md.MetricDP(3.0, "squared"), "objective": "worst"},
+    ],
+)
+def test_value_and_bound_are_verified(changes):
+    """Value and bound changed together verified: the certificate knew of privacy and means only."""
+    certificate = design(**changes).solve(gap=0.05).certificate
+    table = certificate.checks()
+    assert table["holds"].all() and set(table["how"]) == {"proved", "recomputed"}
+    assert table["claim"].str.contains("every mechanism loses at least").any()
+    for doctored in (
+        {"value": 0.9 * certificate.value},
+        {"lower_bound": certificate.lower_bound * (1 + 1e-9)},
+        {"value": 0.9 * certificate.value, "lower_bound": 0.9 * certificate.lower_bound},
+        {"multipliers": 2 * certificate.multipliers},
+        {"multipliers": certificate.multipliers[:-1]},
+        *(
+            [{"prior": Prior.of(stats.uniform(-0.5, 1), (-1.0, 1.0))}]
+            if certificate.objective == "mean"
+            else []
+        ),
+        {"loss": Loss.of({"absolute": 2.0})},
+        {"epsilon": 0.9 * certificate.epsilon},
+    ):
+        assert not replace(certificate, **doctored).verify(), doctored
+
+
+def test_inputs_far_from_zero():
+    """Around a million the moments about zero lost all digits of the errors, and the program did not end."""
+    near = design().solve(knots=33)
+    for centre in (1e3, 1e6):
+        law = stats.uniform(centre - 1, 2)
+        far = MetricQuantizer(np.array(BINS) + centre, md.MetricDP(2.0), law).solve(knots=33, time_limit=60)
+        assert far.value == pytest.approx(near.value, rel=1e-7) and far.certificate.verify()
+        assert far.lower_bound == pytest.approx(near.lower_bound, rel=1e-6)
+
+
+def test_a_law_named_uniform_is_not_taken_for_one():
+    """The distance of neighbouring cells was that of uniform laws for any law of that name."""
+
+    class Named(stats.rv_continuous):
+        def _pdf(self, x):
+            return (1 + x) / 2
+
+        def _cdf(self, x):
+            return (1 + x) ** 2 / 4
+
+    impostor = Prior.of(Named(a=-1.0, b=1.0, name="uniform")())
+    honest = Prior.of(Named(a=-1.0, b=1.0, name="rising")())
+    bounds = []
+    for prior in (impostor, honest):
+        model = cell_model(np.array(BINS), 2.0, prior, Loss.of("absolute"), (-1.0, 1.0), 8)
+        bounds.append(solvers.proved_bound(model, solvers.solve(model, "clarabel")))
+    assert bounds[0] == bounds[1]
+
+
+def test_one_law():
+    """The certificate had a law of its own, rounded anew from the floats that were shown and sampled."""
+    result = design(inputs=GRID).solve()
+    assert result.mechanism.law is result.certificate.law
+    np.testing.assert_array_equal(result.mechanism.starts, result.certificate.law.tables()[0])
+    floats = design(inputs=GRID).solve(certify=False)
+    assert floats.status == "not certified" and floats.certificate is None and floats.mechanism.law is None
+    with pytest.raises(DesignError, match="certify=True"):
+        floats.certify()
+    other = replace(result, mechanism=design(privacy=md.MetricDP(1.5), inputs=GRID).solve().mechanism)
+    assert not other.checks()["holds"].all()
+    assert not replace(result, design=design(privacy=md.MetricDP(1.0), inputs=GRID)).checks()["holds"].all()
+
+
+def test_time_limit():
+    """With a limit the result with the most knots by then; the loop over knots took as long as it took."""
+    wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)
+    result = wide.solve(gap=1e-6, time_limit=2.0)
+    assert result.status == "limit" and result.epsilon <= 2.0 and result.certificate.verify()
+    with pytest.raises(SolverError, match="limit"):
+        wide.solve(time_limit=1e-6)
 
 
 def test_infeasible_names_the_smallest_epsilon():

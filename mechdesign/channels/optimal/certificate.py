@@ -42,7 +42,7 @@ from mechdesign.typing import Array, Indices
 __all__ = ["ChannelCertificate"]
 
 
-_FIXED = 256  # bits of the fixed point in which the dual bound is accumulated
+_FIXED = 256  # bits of the fixed point in which the dual bound is accumulated, below 1 or the largest loss
 
 
 def _scaled(values: Iterable[float]) -> tuple[list[int], int]:
@@ -227,7 +227,7 @@ class ChannelCertificate(Certificate):
         counts, mass = self._prior
         n, k = self.loss.shape
         losses, scale = _scaled(self.loss.ravel().tolist())
-        unit = 1 << _FIXED
+        unit = 1 << (_FIXED + max(0, -math.frexp(float(np.abs(self.loss).max()))[1]))
         reduced = [
             [(counts[x] * losses[x * k + y] * unit) // (mass * scale) for y in range(k)] for x in range(n)
         ]

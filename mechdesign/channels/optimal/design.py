@@ -228,8 +228,9 @@ class MetricChannel(Design):
         relaxed = replace(program, alpha=self.alpha)
         bounds = answers if program.alpha == self.alpha else [relaxed.solve(solver, deadline, options)]
         certificate = self._best(program.rows, answers, bounds)
-        if solver is None and not self._reached(certificate, wanted) and program.alpha == self.alpha:
-            answers += relaxed.again(answers[0].report.solver, deadline)
+        left_open = solver is None and bounds is answers and not self._reached(certificate, wanted)
+        if left_open and (more := relaxed.again(answers[0].report.solver, deadline)):
+            answers += more
             certificate = self._best(program.rows, answers, answers)
         return self._certified(program.rows, certificate, [*answers, *bounds], wanted)
 

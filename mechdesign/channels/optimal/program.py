@@ -80,8 +80,16 @@ class ChannelProgram:
 
     @cached_property
     def unit(self) -> float:
-        """A power of two: 1, or near the largest cost where that is far from 1 and a solver's tolerances are not meant."""
-        power = math.frexp(float(np.abs(self.cost).max()) or 1.0)[1]
+        """A power of two: 1, or near the loss of a simple private channel where that is far from 1.
+
+        A solver's tolerances are absolute; in this unit they are small next to the value.
+        """
+        n, k = self.cost.shape
+        value = float(self.cost.sum(axis=0).min())
+        if n == k:
+            kernel = np.exp(-self.alpha / 2 * self.rows.space.distances)
+            value = min(value, float((kernel / kernel.sum(axis=1, keepdims=True) * self.cost).sum()))
+        power = math.frexp(value if value > 0 else 1.0)[1]
         return 1.0 if abs(power) <= 12 else math.ldexp(1.0, power)
 
     def model(self, kept: Indices | None = None) -> solvers.Model:

@@ -11,7 +11,7 @@ import pandas as pd
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.optimal.certificate import ChannelCertificate
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, settle
 from mechdesign.typing import Array, Status
@@ -27,6 +27,7 @@ class ChannelResult(Result):
     certificate: ChannelCertificate | None = None
 
     def __post_init__(self) -> None:
+        instance("solver_report", self.solver_report, SolveReport)
         held = self.certificate
         if held is None:
             if self.lower_bound is not None or self.status is not Status.UNCERTIFIED:

@@ -146,7 +146,9 @@ class FlippedHuber(SymmetricLaw):
 
         def loss(t: Any) -> Any:
             both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
-            return np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
+            out = np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
+            centre = np.abs(t) + r / 2 <= b  # both in the centre: 2bt, then the atom, exactly
+            return np.where(centre, b * np.clip(2 * np.asarray(t), -r, r), out)
 
         return UnitLoss(
             loss,

@@ -102,7 +102,8 @@ class NoiseCertificate(Certificate):
         spare = self.delta - law.exact_delta(self.privacy.epsilon)
         reach = Fraction(law.width) * law.cells_per_shift - Fraction(self.sensitivity)
         dearer = self.value - law_cost(law, loss)
-        below = self.proved_bound() - self.lower_bound
+        bound = self.proved_bound() if loss.function else max(self.proved_bound(), Fraction(0))
+        below = bound - self.lower_bound
         return check_table(
             [
                 (f"delta at epsilon = {self.privacy.epsilon:g}", PROVED, float(spare), spare >= 0),

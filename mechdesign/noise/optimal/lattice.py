@@ -44,7 +44,7 @@ _SPIKE = 64
 """The spike is this many times narrower than a cell: a density, at nearly the cost of an atom."""
 _SMALLEST_DELTA = 1e-7
 """Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
-_MOST_CELLS = 2_000_000
+_MOST_CELLS = 200_000
 _ATTEMPTS = 14
 
 
@@ -202,20 +202,24 @@ def _attempt(question: Question, n: int, window: float, deadline: Deadline, best
     tail = program.tail
     multipliers = tuple(replace(m, psi=m.psi * scale, total=m.total * scale) for m in program.multipliers())
     bound = weak_duality(lower, multipliers, shift=n, epsilon=q.epsilon, delta=q.delta, mirrored=mirrored)
-    law, upper = (_law if q.programmed > 0 else _pure_law)(q, n, side, program, deadline)
+    if q.loss.function is None:  # lattice costs of t² may be negative, the loss is not
+        bound = max(bound, Fraction(0))
+    upper, masses = (_upper if q.programmed > 0 else _pure_upper)(q, n, side, program, deadline)
+    if deadline.passed and best is not None:
+        return best
+    law = _repaired(q, n, upper, masses)
     size = max(program.program.shape, upper.program.shape)[::-1]
     iterations = program.program.iterations + (0 if upper is program else upper.program.iterations)
     return Attempt(law, law_cost(law, q.loss), bound, multipliers, n, mirrored, tail, size, iterations)
 
 
-def _law(
+def _upper(
     q: Question, n: int, side: int, program: LatticeProgram, deadline: Deadline
-) -> tuple[CellNoise, LatticeProgram]:
-    """Price the cells from above, solve, and mix the answer with a law that has privacy to spare."""
+) -> tuple[LatticeProgram, Array]:
+    """Price the cells from above and solve; return the program and the masses of all cells, if there are any yet."""
     half = q.grid == "edge"
-    width = round_width(Fraction(q.sensitivity) / n)
     count = 2 * side if half else 2 * side + 1
-    unit, middles = Fraction(width) / 2, 2 * np.arange(count) + 1 - count
+    unit, middles = Fraction(_width(q, n)) / 2, 2 * np.arange(count) + 1 - count
     # On the edge grid there is no spike; at the price of the dearest cell it never pays.
     spike = None if half else average_costs(q.loss, middles[:1] * 0, unit / _SPIKE).floats()[0]
     line = _line(count, n, program.line.mirrored, half=half) if half else program.line
@@ -225,29 +229,17 @@ def _law(
     else:
         program.reprice(cost)
     program.solve(max(1e-6 * q.programmed, 2e-9))
-    masses = np.zeros(count) if program.x is None else program.x[line.owner]
-    law = mixed_into_privacy(
-        masses,
-        0.0 if program.x is None else float(program.x[-1]),
-        epsilon=q.epsilon,
-        delta=q.programmed,
-        half=half,
-        width=width,
-        cells_per_shift=n,
-        spike_width=width / _SPIKE,
-    )
-    return law, program
+    return program, np.zeros(count) if program.x is None else program.x[line.owner]
 
 
-def _pure_law(
+def _pure_upper(
     q: Question, n: int, side: int, program: LatticeProgram, deadline: Deadline
-) -> tuple[CellNoise, LatticeProgram]:
-    """The same for δ = 0: tails are geometric, and masses that are too small are raised."""
+) -> tuple[LatticeProgram, Array]:
+    """The same for δ = 0, where tails are geometric; before any solution, masses that fall by e^{-ε}."""
     half = q.grid == "edge"
-    width, decay = round_width(Fraction(q.sensitivity) / n), outward_decay(q.epsilon)
-    side = min(side, 3 * n + 1)
+    decay, side = outward_decay(q.epsilon), min(side, 3 * n + 1)
     count = 2 * side if half else 2 * side + 1
-    unit, middles = Fraction(width) / 2, 2 * np.arange(count) + 1 - count
+    unit, middles = Fraction(_width(q, n)) / 2, 2 * np.arange(count) + 1 - count
     plain = _line(count, n, program.line.mirrored, half=half)
     ends, r = (plain.owner[:n], plain.owner[-n:]), float(decay)
     # One repeated period on each side is on the line; masses and costs include the infinite tails.
@@ -260,11 +252,29 @@ def _pure_law(
     line = replace(plain, owner=np.concatenate([ends[0], plain.owner, ends[1]]), factor=factor, mass=mass)
     program = LatticeProgram(line, cost, epsilon=q.epsilon, delta=0.0, deadline=deadline)
     program.solve(2e-9)
-    if program.x is None:
-        masses = np.exp(-q.epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
-    else:
-        masses = program.x[plain.owner]
-    return raised_into_privacy(masses, epsilon=q.epsilon, width=width, cells_per_shift=n), program
+    falling = np.exp(-q.epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
+    return program, falling if program.x is None else program.x[plain.owner]
+
+
+def _repaired(q: Question, n: int, program: LatticeProgram, masses: Array) -> CellNoise:
+    """Make a law that is private exactly of the masses a program found."""
+    width = _width(q, n)
+    if q.programmed == 0:
+        return raised_into_privacy(masses, epsilon=q.epsilon, width=width, cells_per_shift=n)
+    return mixed_into_privacy(
+        masses,
+        0.0 if program.x is None else float(program.x[-1]),
+        epsilon=q.epsilon,
+        delta=q.programmed,
+        half=q.grid == "edge",
+        width=width,
+        cells_per_shift=n,
+        spike_width=width / _SPIKE,
+    )
+
+
+def _width(q: Question, n: int) -> float:
+    return round_width(Fraction(q.sensitivity) / n)
 
 
 def _line(count: int, n: int, mirrored: bool, *, half: bool = False, tailed: bool = False) -> Line:

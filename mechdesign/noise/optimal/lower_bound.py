@@ -62,6 +62,7 @@ def weak_duality(
     Returns
     -------
     Fraction
+        Not below the least of the costs, which no multipliers at all prove.
     """
     count = len(costs.numerators)
     length = count - 2 * (shift + 1)
@@ -87,4 +88,5 @@ def weak_duality(
         c * whole + (a * down - b * up) * costs.denominator
         for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
     )
-    return Fraction(level, whole * costs.denominator) - Fraction(delta) * Fraction(budget, scale)
+    found = Fraction(level, whole * costs.denominator) - Fraction(delta) * Fraction(budget, scale)
+    return max(found, Fraction(min(costs.numerators), costs.denominator))

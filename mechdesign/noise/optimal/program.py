@@ -31,6 +31,8 @@ from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["LatticeProgram", "Line", "lattice_model"]
 
+_LARGEST_EPSILON = 21.0
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -163,6 +165,8 @@ class LatticeProgram:
     """
 
     def __init__(self, line: Line, cost: Array, *, epsilon: float, delta: float, deadline: Deadline) -> None:
+        # A solver's numbers end before e^ε does; a smaller factor is only more private, and any multipliers are valid.
+        epsilon = min(epsilon, _LARGEST_EPSILON)
         self.line, self.delta, self.growth = line, delta, math.exp(epsilon)
         self._model = lattice_model(line, cost, epsilon=epsilon, delta=delta, shifts=[line.shift])
         tight = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
@@ -201,19 +205,27 @@ class LatticeProgram:
 
     def _add(self, violated: list[tuple[int, Any]]) -> int:
         """Add a row per set; with δ = 0, where every term is a constraint of its own, a row per new term."""
-        sets: list[tuple[int, Any]] = violated
-        if self.delta == 0:
-            sets = []
+        if self.delta > 0:
+            sets: list[tuple[int, Any]] = violated
+            rows = np.array([self.line.row(s, inside.astype(float), self.growth) for s, inside in sets])
+            rows[:, -1] += 1
+            added = self.program.add_rows(rows, self._columns, upper=self.delta)
+        else:
+            sets, blocks = [], []
             for s, inside in violated:
                 listed = self._listed.setdefault(s, np.zeros_like(inside))
-                sets += [(s, np.arange(len(inside)) == k) for k in np.flatnonzero(inside & ~listed)]
-                listed |= inside
+                new = np.flatnonzero(inside & ~listed)
+                listed[new] = True
+                sets += [(s, k) for k in new]
+                blocks.append(self.line.rows(s, self.growth)[new])
             if not sets:
                 return 0
-        rows = np.array([self.line.row(s, inside.astype(float), self.growth) for s, inside in sets])
-        rows[:, -1] += 1
-        added = self.program.add_rows(rows, self._columns, upper=self.delta)
-        self._cuts += [(int(row), s, inside) for row, (s, inside) in zip(added, sets)]
+            terms = sparse.vstack(blocks, format="csr")
+            where = (terms.data, self._columns[terms.indices], terms.indptr)
+            added = self.program.add_rows(
+                sparse.csr_array(where, shape=(len(sets), self.program.shape[1])), upper=0.0
+            )
+        self._cuts += [(int(row), s, cells) for row, (s, cells) in zip(added, sets)]
         return len(sets)
 
     @property
@@ -231,7 +243,7 @@ class LatticeProgram:
         total = dict.fromkeys(self._shifts, 0.0)
         duals = np.maximum(-self.program.row_dual, 0.0)
         for row, s, cells in self._cuts:
-            if duals[row] > 0:
+            if row < duals.size and duals[row] > 0:  # the last rows may not have been solved with
                 psi[s][cells] += duals[row]
                 total[s] += float(duals[row])
         start = 1

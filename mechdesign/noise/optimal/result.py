@@ -11,6 +11,7 @@ import pandas as pd
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.problem.checks import number
 
 __all__ = ["OptimalNoiseResult"]
 
@@ -34,6 +35,7 @@ class OptimalNoiseResult(Result):
         O is known to lie between `lower_bound` and `value`; the measure is that of Selvi, Liu and
         Wiesemann (2025).
         """
+        cost = number("cost", cost)
         low, high = self.lower_bound or 0.0, self.value
         return 100 * (cost - high) / max(high, 1.0), 100 * (cost - low) / max(low, 1.0)
 
@@ -56,6 +58,7 @@ class OptimalNoiseResult(Result):
             f"law: {len(law.weights)} cells of width {law.width:.6g}, {law.cells_per_shift} per sensitivity"
             + (f", spike of mass {float(law.spike / law.total):.3g}" if law.spike else "")
             + (", geometric tails" if law.decay else ""),
+            f"release: on the lattice of step {law.step:.6g}, at most {law.step / law.width:.1g} of a cell from the law",
             f"exact delta: {float(law.exact_delta(self.design.epsilon)):.9g} (asked: {self.design.delta:.9g})",
         ]
 

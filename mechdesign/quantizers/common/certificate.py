@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from operator import mul
@@ -40,6 +40,8 @@ __all__ = ["QuantizerCertificate"]
 
 # What floats may have lost in a value or bound before it is stated.
 _MARGIN = 5e-13
+# From this ε on, ρ multiplies the rounding of the floats' bound by so much that the exact one is stated.
+_WIDE = 7.0
 # Agreement asked of what is computed again in floats.
 _FLOATS = 1e-9
 
@@ -102,7 +104,7 @@ class QuantizerCertificate(Certificate):
     ) -> QuantizerCertificate:
         """State a design's problem, and a value and lower bound that floats computed, to the safe side of them."""
         margin = _MARGIN * abs(value)
-        return cls(
+        stated = cls(
             law,
             design.privacy.epsilon,
             getattr(design, "max_bias", 0.0),
@@ -114,6 +116,9 @@ class QuantizerCertificate(Certificate):
             None if lower_bound is None else lower_bound - margin,
             duals,
         )
+        if duals is None or lower_bound is None or stated.epsilon < _WIDE:
+            return stated
+        return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
 
     @property
     def rho(self) -> Fraction:
@@ -137,7 +142,11 @@ class QuantizerCertificate(Certificate):
     def statement(self) -> Mapping[str, Any]:
         """Budget (ε, and ρ ≤ e^ε), allowed bias, inputs, outputs and cost, all rational; value and bound if stated."""
         ends = self.law.knots[0], self.law.knots[-1]
-        stated = {"epsilon": Fraction(self.epsilon), "rho": self.rho, "max_bias": Fraction(self.max_bias)}
+        stated: dict[str, Any] = {
+            "epsilon": Fraction(self.epsilon),
+            "rho": self.rho,
+            "max_bias": Fraction(self.max_bias),
+        }
         stated |= {"input_range": ends, "bins": self.law.bins}
         if self.prior is not None:
             costs = {"prior": self.prior, "loss": self.loss, "objective": self.objective}
@@ -149,8 +158,17 @@ class QuantizerCertificate(Certificate):
         """Claim by claim, each with its worst exact margin (as a double)."""
         return check_table([*self._law_checks(), *self._value_checks(), *self._bound_checks()])
 
+    def verify(self) -> bool:
+        """Whether every claim holds."""
+        parts = self._law_checks(), self._value_checks(), self._bound_checks()
+        return all(holds for part in parts for *_, holds in part)
+
+    def lawful(self) -> bool:
+        """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
+        return all(holds for *_, holds in self._law_checks())
+
     def _law_checks(self) -> Iterator[Check]:
-        law, rho = self.law, self.rho
+        law = self.law
         unit = math.lcm(*(b.denominator for b in law.bins))
         bins = [int(b * unit) for b in law.bins]
         least = total = bias = Fraction(0)
@@ -158,14 +176,17 @@ class QuantizerCertificate(Certificate):
             total = max(total, abs(Fraction(sum(weights), common) - 1))
             least = min(least, Fraction(min(weights), common))
             bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
-        privacy = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
         ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
         slack = Fraction(self.max_bias) - bias
         yield "knots and outputs increase", PROVED, 0.0, ordered
         yield "rows sum to 1", PROVED, round_down(-total), total == 0
         yield "no probability is negative", PROVED, round_down(least), least == 0
         yield f"bias at most {self.max_bias!r}", PROVED, round_down(slack), slack >= 0
-        yield f"privacy loss at most {self.epsilon!r}", PROVED, round_down(privacy), privacy >= 0
+        yield self._privacy_check()
+
+    def _privacy_check(self) -> Check:
+        slack = min(self.rho * low - high for low, high in zip(*ExactLaw.extremes(self.law)))
+        return f"privacy loss at most {self.epsilon!r}", PROVED, round_down(slack), slack >= 0
 
     def _value_checks(self) -> Iterator[Check]:
         if self.value is None or self.loss is None:
@@ -204,24 +225,29 @@ class QuantizerCertificate(Certificate):
         if self.duals is None or self.loss is None or not self.loss.polynomial:
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
-        worst = self.objective == "worst"
-        moments = None if worst else Moments(Prior.of(self.prior))
-        if not self.duals.sound(len(self.law.bins), worst=worst):
+        if not self.duals.sound(len(self.law.bins), worst=self.objective == "worst"):
             yield claim, PROVED, -math.inf, False
             return
-        proved = self.duals.lower_bound(
+        margin = self.proved_bound() - Fraction(self.lower_bound)
+        exact = self.objective == "worst" or Moments(Prior.of(self.prior)).proved
+        # The floats of a prior's moments come with a factor ρ into the bound.
+        loose = _FLOATS + 1e-3 * _FLOATS * float(min(self.rho, Fraction(10**300)))
+        tolerance = 0.0 if exact else loose * abs(self.lower_bound)
+        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
+
+    def proved_bound(self) -> Fraction:
+        """The lower bound that the multipliers prove, in exact arithmetic."""
+        if self.duals is None or self.loss is None:
+            raise DesignError("duals: this certificate has no multipliers to prove a lower bound with")
+        return self.duals.lower_bound(
             self.law.bins,
             (self.law.knots[0], self.law.knots[-1]),
             self.epsilon,
             self.loss,
             max_bias=self.max_bias,
-            moments=moments,
+            moments=None if self.objective == "worst" else Moments(Prior.of(self.prior)),
             max_mse=self.max_mse,
         )
-        margin = proved - Fraction(self.lower_bound)
-        exact = moments is None or moments.proved
-        tolerance = 0.0 if exact else _FLOATS * abs(self.lower_bound)
-        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
 
     def summary(self) -> str:
         """One line for reports."""

@@ -100,7 +100,7 @@ class DualPieces:
         max_mse: float | None = None,
     ) -> Fraction:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
-        bias, atoms = Fraction(max_bias), [] if moments is None else moments.atoms
+        bias, atoms = Fraction(max_bias), None if moments is None else moments.atoms
         rows = [_Piece.of(row, Fraction(self.origin), atoms) for row in self.pieces.tolist()]
         problem = _Problem.of(self, rows, bins, epsilon, loss)
         constant, gradient = problem.averaged(rows, bias, moments)
@@ -128,11 +128,13 @@ class _Piece:
     mass: Enclosure = (1 << BITS, 1 << BITS)
 
     @classmethod
-    def of(cls, row: list[float], origin: Fraction, atoms: list[tuple[Fraction, Enclosure]]) -> _Piece:
+    def of(cls, row: list[float], origin: Fraction, atoms: list[tuple[Fraction, Enclosure]] | None) -> _Piece:
         u, v, share, L0, L1, M0, M1 = map(Fraction, row)
         piece = cls(u, v, share, (L0, L1), (M0, M1))
-        if u < v or not atoms:
+        if u < v or atoms is None:
             return piece
+        if not atoms:
+            return replace(piece, mass=(0, 0))
         # u is a rounded distance from the origin: the point mass it stands for is the next one.
         k = bisect_left(atoms, (origin + u, (0, 0)))
         x, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - origin - u))
@@ -177,7 +179,7 @@ class _Problem:
             masses = cells.get((row.u, row.v), (row.mass, (0, 0), (0, 0)))
             if row.u == row.v and moments is not None:
                 used[row.u] = used.get(row.u, Fraction(0)) + row.share
-                if not moments.atoms or used[row.u] > 1:
+                if used[row.u] > 1:
                     continue
             scaled = [(math.floor(a * row.share), math.ceil(b * row.share)) for a, b in masses]
             if not scaled[0][1]:
@@ -232,9 +234,8 @@ class _Problem:
         rho, total = Fraction(self.rho, 1 << _RHO_BITS), Fraction(0)
         bins = [Fraction(b, self.unit) for b in self.bins]
         m = len(bins)
-        for side, (end, prices) in enumerate(zip((high, low), multipliers)):
-            sign = -1 if side else 1
-            prices = [Fraction(p) for p in prices]
+        for side, (end, row) in enumerate(zip((high, low), multipliers)):
+            sign, prices = -1 if side else 1, [Fraction(p) for p in row]
             # Σ_j ν_j (ρ (B_k − B_j)^+ − (B_j − B_k)^+), by running sums over j on either side of k.
             total += sum((p * sign * (end - self.origin - b) for p, b in zip(prices, bins)), Fraction(0))
             mass, moment = sum(prices, Fraction(0)), sum((p * b for p, b in zip(prices, bins)), Fraction(0))
@@ -267,8 +268,9 @@ def _masses(
         for k in range(first, last):
             s, w = (ends[k] - u) / whole, (ends[k + 1] - ends[k]) / whole
             for total, side in zip(bounds, (0, 1)):
-                n0, n1, n2 = (n[side] for n in cells[k])
-                for order, n in enumerate((n0, s * n0 + w * n1, s * s * n0 + 2 * s * w * n1 + w * w * n2)):
-                    total[order] += n
+                n0, n1, n2 = (Fraction(n[side]) for n in cells[k])
+                total[0] += n0
+                total[1] += s * n0 + w * n1
+                total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
         found[u, v] = tuple((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
     return found

@@ -3,7 +3,7 @@ r"""Partial moments of a prior between proved bounds, apart from the floats that
 On a cell [u, v] with :math:`t = (x - u)/(v - u)` a certificate needs :math:`\int t^k\,dF`, k = 0, 1, 2, of the density, and the
 point masses. Uniform laws, histograms and samples have rational ones, which are exact. Normal and beta laws (also clipped
 and truncated) are computed with 100 digits by mpmath and widened by far more than that leaves open. For other laws
-the floats of `Prior.continuous_moments` are used, and `proved` says so.
+the floats of `Prior.continuous_moments` are taken as they are, and `proved` says so.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ Enclosure = tuple[int, int]
 
 _DIGITS = 100
 _WIDENED = 1 << (BITS - 100)
-# Of a distribution function in floats, where nothing better is known.
-_FLOAT_ERROR = Fraction(1, 10**12)
 Primitive = Callable[[Fraction], tuple[Any, Any, Any]]
 
 
@@ -72,7 +70,7 @@ class Moments:
         """Mass of the law left (0) or right (1) of x."""
         if not self.proved:
             value = float(self._law.sf(float(x)) if side else self._law.cdf(float(x)))
-            return _fixed(Fraction(value), _FLOAT_ERROR)
+            return _fixed(Fraction(value))
         low, high = (Fraction(v) if math.isfinite(v) else v for v in map(float, self._law.support()))
         ends = [low, min(max(x, low), high)] if side == 0 else [max(min(x, high), low), high]
         return _fixed(self._cell_masses(ends)[0])
@@ -94,8 +92,7 @@ class Moments:
             m0, m1, m2 = (m / share for m in cell)
             n1 = (m1 + shift * m0) / width
             n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
-            error = Fraction(0) if self.proved else _FLOAT_ERROR
-            found = [_fixed(n, error) for n in (m0, n1, n2)]
+            found = [_fixed(n) for n in (m0, n1, n2)]
             # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support.
             limit = found[0][1] if b > a else 0
             out.append(tuple((max(lo, 0), min(hi, limit)) for lo, hi in found))
@@ -107,17 +104,17 @@ class Moments:
     def _raw(self, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
         """Moments of order 0, 1, 2 about each cell's start, of the law as it is."""
         if not self.proved:
-            floats = np.array([float(x) for x in edges])
-            m0, m1, m2 = self.prior.continuous_moments(floats).T
+            # About the middle of the range: far from zero, moments about zero have no digits left.
+            centre = float(edges[0] + edges[-1]) / 2
+            floats = np.array([float(x - Fraction(centre)) for x in edges])
+            m0, m1, m2 = self.prior.standardised(centre, 1.0).continuous_moments(floats).T
             about = np.stack([m0, m1 - floats[:-1] * m0, m2 - 2 * floats[:-1] * m1 + floats[:-1] ** 2 * m0])
             return [(Fraction(a), Fraction(b), Fraction(c)) for a, b, c in about.T.tolist()]
         return _PRIMITIVES[type(self._law.dist)](self._law, edges)
 
 
-def _fixed(value: Fraction, error: Fraction = Fraction(0)) -> Enclosure:
-    return math.floor((value - error) * (1 << BITS)) - _WIDENED, math.ceil(
-        (value + error) * (1 << BITS)
-    ) + _WIDENED
+def _fixed(value: Fraction) -> Enclosure:
+    return math.floor(value * (1 << BITS)) - _WIDENED, math.ceil(value * (1 << BITS)) + _WIDENED
 
 
 def _uniform(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
@@ -162,11 +159,18 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
                 return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)
 
             z = [(real(x) - real(loc)) / real(scale) for x in edges]
-            for (m0, m1, m2), a in zip(primitive(mpmath, z, *map(real, shapes)), z):
+            cells = primitive(mpmath, z, *map(real, shapes))
+            # Far tails have exponents of millions of digits: next to the largest cell they are nothing.
+            least = max((m0 for m0, *_ in cells), default=mpmath.mpf(0)) / mpmath.mpf(2) ** 400
+            for (m0, m1, m2), a in zip(cells, z):
+                if m0 < least:
+                    out.append((Fraction(0), Fraction(0), Fraction(0)))
+                    continue
                 if not mpmath.isfinite(a):
                     a = mpmath.mpf(0)  # only the mass of a tail is asked for
                 about = (m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2)
-                out.append(tuple(Fraction(*map(int, mpmath.libmp.to_rational(m._mpf_))) for m in about))
+                zero, one, two = (Fraction(*map(int, mpmath.libmp.to_rational(m._mpf_))) for m in about)
+                out.append((zero, one, two))
         return out
 
     return moments

@@ -47,9 +47,6 @@ class QuantizerResult(Result):
         """Exact privacy loss of the mechanism, rounded up."""
         return self.mechanism.privacy_loss()
 
-    def recomputed(self) -> float:
-        return self.mechanism.expected_loss(self.design.prior, self.design.loss)
-
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate."""
         return self.certificate or QuantizerCertificate(

@@ -69,6 +69,13 @@ class _Continuous(ABC):
     def sample(self, x: Any, *, rng: Any = None) -> Array:
         """Draw one output for every input in [−1, 1], for simulation."""
 
+    def release(self, x: Any) -> Array:
+        """Raise DesignError: no exact sampler of a continuous output is known, and floats betray the input."""
+        raise DesignError(
+            f"{type(self).__name__} has no exact release: its outputs are real numbers, and floats in their place betray "
+            "the input; deploy a quantizer instead, OptimalQuantizer(...).solve().mechanism"
+        )
+
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior on [−1, 1]."""
         law, chosen = Prior.of(prior, RANGE), Loss.of(loss)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -249,11 +250,26 @@ class Quantizer(PiecewiseTable):
         prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         loss : "absolute", "squared", dict of weights, or callable
         """
-        return error_curve.mean(self, Prior.of(prior, self.input_range), Loss.of(loss))
+        table, centre = self._about_zero
+        law = Prior.of(prior, self.input_range)
+        return error_curve.mean(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
     def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
-        return error_curve.largest(self, Loss.of(loss))
+        table, centre = self._about_zero
+        value, where = error_curve.largest(table, Loss.of(loss))
+        return value, where + centre
+
+    @cached_property
+    def _about_zero(self) -> tuple[PiecewiseTable, float]:
+        """The table, moved about zero where knots and moments would lose their digits; and where its centre was."""
+        lower, upper = self.input_range
+        centre = lower / 2 + upper / 2
+        if abs(centre) <= 2 * (upper - lower):
+            return self, 0.0
+        values = (self.bins, self.knots) if self.law is None else (self.law.bins, self.law.knots)
+        bins, knots = (np.array([float(Fraction(v) - Fraction(centre)) for v in part]) for part in values)
+        return PiecewiseTable(bins, knots, self.starts, self.ends), centre
 
     # -- pictures -------------------------------------------------------------------------------------
 

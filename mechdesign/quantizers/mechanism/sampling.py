@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -203,9 +204,8 @@ class ExactSampler:
         last = len(self.knots) - 2
         k = np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, last)
         # A knot that is not a double may round to one: settle such inputs by exact comparison.
-        for i in np.flatnonzero(np.isin(x, self.knots)):
-            value = Fraction(float(x[i]))
-            k[i] = min(max(sum(value >= knot for knot in self.law.knots) - 1, 0), last)
+        for value in np.unique(x[np.isin(x, self.knots)]).tolist():
+            k[x == value] = min(max(bisect_right(self.law.knots, Fraction(value)) - 1, 0), last)
         return k
 
     def _upward(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:

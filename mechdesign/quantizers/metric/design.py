@@ -6,7 +6,7 @@ For rows interpolated linearly between knots this is *equivalent* to
 .. math:: |P_{k+1,i} - P_{k,i}| \le \varepsilon (x_{k+1} - x_k) \min(P_{k,i}, P_{k+1,i}),
 
 as an affine function is steepest, relative to itself, where it is smallest. The linear program over the rows gives
-a mechanism that is private everywhere; `lower_bound` gives a bound for all mechanisms.
+a mechanism that is private everywhere; `program` gives a bound for all mechanisms.
 
 **On a fixed input grid**, any metric, for all pairs of grid points; and (ε, δ)-privacy, with slacks
 :math:`S_{kl,i} \ge P_{k,i} - e^\varepsilon P_{l,i}`, :math:`\sum_i S_{kl,i} \le \delta`. Inputs off the grid are first
@@ -22,7 +22,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from mechdesign import solvers
@@ -38,11 +37,11 @@ from mechdesign.quantizers.common.rational_rows import rational_table, tightened
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.lower_bound import continuum_bound
+from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.result import MetricCertificate, MetricQuantizerResult
-from mechdesign.quantizers.optimal.model import hat_costs
-from mechdesign.solvers import Model, Solution, proved_bound
+from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.result import MetricQuantizerResult
+from mechdesign.solvers import CompiledLP, Model, Solution, proved_bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -52,7 +51,6 @@ _COUNTS = (65, 129, 257, 513, 1025)
 _SHRINK = (
     1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
 )
-_OUTWARD = 1e-14  # covers the rounding of the program's ratios
 
 
 @serializable("metric-quantizer")
@@ -145,42 +143,10 @@ class MetricQuantizer(Design):
         "ratio" and "delta" are the budget.
         """
         refuse_unknown(options, "model() takes knots")
-        bins, x = np.array(self.bins), self.knots(knots)
-        K, m = len(x), len(bins)
-        k, l, ratios = self.notion.ratios(x)
-        P = cp.Variable((K, m), nonneg=True, name="P")
-        variables = {"P": P}
-        families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == x}
-        if isinstance(self.privacy, PureDP):
-            a = variables["a"] = cp.Variable((1, m), nonneg=True, name="a")
-            ratio = cp.Parameter(name="ratio", value=ratios[0])
-            families["privacy"] = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
-        else:
-            ratio = cp.Parameter((len(k), 1), name="ratio", value=ratios[:, None])
-            excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
-            families["privacy"] = excess <= 0
-        parameters = {"ratio": ratio}
-        if self.notion.delta:
-            S = variables["S"] = cp.Variable((len(k), m), nonneg=True, name="S")
-            delta = parameters["delta"] = cp.Parameter(name="delta", value=self.notion.delta)
-            families |= {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
-        if self.objective == "worst":
-            z = variables["worst"] = cp.Variable(name="worst")
-            families["worst case"] = z >= cp.sum(cp.multiply(self.loss(bins - x[:, None]), P), axis=1)
-            target: Any = z
-        else:
-            costs, constant = hat_costs(bins, x, self.prior, self.loss)
-            target = cp.sum(cp.multiply(costs, P)) + constant
-        constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
-        return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
+        return row_model(*self._question(self.knots(knots)))
 
-    def _set_budget(self, model: Model, knots: Array, epsilon: float, outward: float = 0.0) -> None:
-        """Put a smaller ε into the model, or the design's own rounded outward."""
-        shrink = 1 - epsilon / self.privacy.epsilon
-        ratio, target = self.notion.ratios(knots, shrink)[2] * (1 + outward), model.parameters["ratio"]
-        target.value = ratio[:, None] if target.ndim else ratio[0]
-        if "delta" in model.parameters:
-            model.parameters["delta"].value = self.notion.delta * (1 - shrink) * (1 + outward)
+    def _question(self, knots: Array) -> tuple[Array, Array, PairwisePrivacy, Prior, Loss, str]:
+        return np.array(self.bins), knots, self.notion, self.prior, self.loss, self.objective
 
     # -- solve ----------------------------------------------------------------------------------------
 
@@ -245,7 +211,7 @@ class MetricQuantizer(Design):
         answers: list[Solution] = []
 
         def solved(epsilon: float) -> RationalTable:
-            self._set_budget(model, knots, epsilon)
+            set_budget(model, self.notion, knots, epsilon)
             try:
                 answers.append(solvers.solve(model, solver, deadline=deadline, **options))
             except InfeasibleError:
@@ -256,7 +222,9 @@ class MetricQuantizer(Design):
             return rational_table(self.bins, knots, rows)
 
         def excess(law: RationalTable) -> float:
-            return 0.0 if MetricCertificate(law, self.notion).verify() else math.inf
+            return (
+                0.0 if MetricCertificate(law, self.privacy.epsilon, notion=self.notion).verify() else math.inf
+            )
 
         shrink = 100 * _SHRINK if self.continuum else _SHRINK
         law = tightened(solved, excess, self.privacy.epsilon, shrink=shrink, attempts=6)
@@ -265,46 +233,37 @@ class MetricQuantizer(Design):
             value = mechanism.expected_loss(self.prior, self.loss)
         else:
             value = mechanism.worst_case_loss(self.loss)[0]
-        self._set_budget(model, knots, self.privacy.epsilon, _OUTWARD)
-        bound = self._bound(model, answers[-1], count, deadline)
+        bound, multipliers = self._bound(knots, model, answers[-1], deadline)
+        bound = None if bound is None else min(bound, value)
+        stated: Any = MetricCertificate.of(self, law, value, bound)
         note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
         return MetricQuantizerResult(
             design=self,
             mechanism=mechanism if certify else replace(mechanism, law=None),
-            value=float(value),
-            lower_bound=None if bound is None else float(min(bound, value)),
+            value=value,
+            lower_bound=bound,
             solver_report=SolveReport.of(answers[-1]),
             notes=() if self.continuum else (note,),
-            certificate=MetricCertificate(law, self.notion) if certify else None,
+            certificate=replace(stated, notion=self.notion, multipliers=multipliers) if certify else None,
         )
 
-    def _bound(self, model: Model, answer: Solution, count: int, deadline: Deadline) -> float | None:
-        """A lower bound for every mechanism, interpolated or not; None where there is none, or none by then."""
+    def _bound(
+        self, knots: Array, model: Model, answer: Solution, deadline: Deadline
+    ) -> tuple[float | None, Array | None]:
+        """A lower bound for every mechanism, interpolated or not, and its multipliers; None where there is none by then."""
+        if self.continuum and self.objective == "mean" and not self.loss.polynomial:
+            return None, None
+        program, box = bounding_program(*self._question(knots))
         try:
-            if not self.continuum:
-                return proved_bound(model, answer, box=self._box(model))
-            if self.objective == "worst":
-                # Finitely many inputs of the range: a relaxation.
-                grid = replace(self, inputs=self.knots(min(count, 257)))
-                relaxed = grid.model()
-                grid._set_budget(relaxed, grid.knots(), self.privacy.epsilon, _OUTWARD)
-                return proved_bound(
-                    relaxed, solvers.solve(relaxed, deadline=deadline), box=self._box(relaxed)
-                )
-            if not self.loss.polynomial:
-                return None
-            cells, epsilon, bins = min(count - 1, 256), self.privacy.epsilon, np.array(self.bins)
-            return continuum_bound(bins, epsilon, self.prior, self.loss, self.input_range, cells, deadline)
+            if self.continuum:  # any duals prove a bound; an interior point's are the quickest here
+                answer = solvers.solve(program, "clarabel", deadline=deadline)
+                model = program
+            row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(model).row_duals()
+            return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
         except SolverError:
             if deadline.passed:
-                return None
+                return None, None
             raise
-
-    def _box(self, model: Model) -> dict[str, tuple[float, float]]:
-        """What holds at an optimum: probabilities are in [0, 1], the worst case is between 0 and the worst of all."""
-        lower, upper = self.input_range
-        worst = max(float(self.loss(np.array(self.bins) - x).max()) for x in (lower, upper))
-        return {name: (0.0, worst if name == "worst" else 1.0) for name in model.variables}
 
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])

@@ -1,70 +1,22 @@
-"""Results of metric and approximate privacy: audit and certificate."""
+"""Results of metric and approximate privacy: the loss that is spent, the audit, the status."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, Certificate, check_table
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import positive, whole
 from mechdesign.problem.privacy import MetricDP
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
-from mechdesign.quantizers.metric.notion import PairwisePrivacy
+from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.typing import Array, Status
 
-__all__ = ["MetricCertificate", "MetricQuantizerResult"]
-
-
-@serializable("metric-certificate")
-@dataclass(frozen=True)
-class MetricCertificate(Certificate):
-    """Exact proof that a rational quantizer is unbiased and satisfies its privacy notion.
-
-    Parameters
-    ----------
-    law : RationalTable
-        Rows at the knots; on the continuum they are interpolated.
-    notion : PairwisePrivacy
-    """
-
-    law: RationalTable
-    notion: PairwisePrivacy
-
-    @property
-    def statement(self) -> Mapping[str, Any]:
-        """Budget, metric, inputs and outputs, all rational."""
-        budget = {"epsilon": Fraction(self.notion.privacy.epsilon), "delta": Fraction(self.notion.delta)}
-        where = {"continuum": self.notion.continuum, "inputs": self.law.knots, "bins": self.law.bins}
-        return {**budget, "metric": getattr(self.notion.privacy, "metric", None), **where}
-
-    def checks(self) -> pd.DataFrame:
-        """Rows, mean and privacy with their worst exact margin (as a double)."""
-        law = self.law
-        rows = [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
-        total = max(abs(sum(row, Fraction(0)) - 1) for row in rows)
-        means = [sum((b * p for b, p in zip(law.bins, row)), Fraction(0)) for row in rows]
-        bias = max(abs(mean - x) for mean, x in zip(means, law.knots))
-        least = min(map(min, rows))
-        privacy = self.notion.exact_slack(list(law.knots), rows)
-        joined = all(law.row(k, 1) == law.row(k + 1, 0) for k in range(len(law.knots) - 2))
-        found = [
-            ("rows are interpolated", Fraction(0), joined),
-            ("rows sum to 1", -total, total == 0),
-            ("no probability is negative", least, least >= 0),
-            ("unbiased", -bias, bias == 0),
-            (f"privacy: {self.notion.privacy!r}", privacy, privacy >= 0),
-        ]
-        return check_table([(claim, PROVED, round_down(margin), holds) for claim, margin, holds in found])
+__all__ = ["MetricQuantizerResult"]
 
 
 @serializable("metric-quantizer-result")
@@ -84,12 +36,6 @@ class MetricQuantizerResult(Result):
         if self.design.notion.delta:
             return float(self.design.privacy.epsilon)  # checked with slack when the result was made
         return self.design.notion.needed(self.mechanism.knots, self._rows)
-
-    def recomputed(self) -> float:
-        mechanism, design = self.mechanism, self.design
-        if design.objective == "worst":
-            return mechanism.worst_case_loss(design.loss)[0]
-        return mechanism.expected_loss(design.prior, design.loss)
 
     def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
         """Pure-DP level of the mechanism applied to every coordinate of a vector.

@@ -211,6 +211,8 @@ class Bundle:
             nu = self.folding.unfold(np.maximum(fixed, 0.0))
             constant = float(weights @ self.constants)
             bound = lower_bound(self.problem, constant, weights @ self.gradients, nu, self.problem.scale)
+            # Weights are rounded down to add up to no more than one.
+            bound -= 2e-13 * self.problem.scale
             if bound > self.lower_bound:
                 self.lower_bound, self.multipliers, self.slopes = bound, nu, self._slopes(weights)
                 self.weights = weights

@@ -35,7 +35,7 @@ from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, carried_over
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy
+from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy, searched_result
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -233,9 +233,8 @@ class OptimalQuantizer(Design):
         if self.privacy.epsilon > LARGEST_EPSILON:
             solution = carried_over(fixed.problem, solution)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
-        return result.with_notes(moved).with_search(
-            self, searched, any_outputs_bound(fixed.problem, solution.lower_bound)
-        )
+        everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
+        return searched_result(result, self, searched, everywhere, moved)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""

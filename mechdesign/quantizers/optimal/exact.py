@@ -42,9 +42,10 @@ def widened(bins: Array, input_range: tuple[float, float], epsilon: float, bias:
 
     Examples
     --------
+    >>> import numpy as np
     >>> A = (math.exp(0.1) + 1) / (math.exp(0.1) - 1)
     >>> widened(np.array([-A, A]), (-1.0, 1.0), 0.1, 0.0)[1]
-    1
+    4
     """
     rho, out = rational_ratio(epsilon), bins.copy()
     for units in range(9):

@@ -123,9 +123,16 @@ class FloorProblem:
         return range_constraints(self.bins, self.rho, *self.reach)
 
     @cached_property
+    def masses(self) -> tuple[Array, Array]:
+        """Point masses and their weights, but for those that weigh nothing: leaving out a cost lowers a bound."""
+        points, weights = self.prior.atoms
+        keep = weights > 1e-13
+        return points[keep], weights[keep]
+
+    @cached_property
     def atoms(self) -> tuple[Array, Array]:
         """Point masses and their weights, on the non-negative side only when symmetric."""
-        points, weights = self.prior.atoms
+        points, weights = self.masses
         if self.symmetric and points.size:
             keep = points >= 0
             weights = np.where(points > 0, 2.0, 1.0) * weights

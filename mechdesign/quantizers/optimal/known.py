@@ -16,16 +16,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.mechanism.error_curve import largest
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import interior_floors
+from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.typing import Array
 
 __all__ = ["LARGEST_EPSILON", "carried_over", "known_loss"]
 
-LARGEST_EPSILON = 27.0
+LARGEST_EPSILON = 23.0
 
 
 def _loss(problem: FloorProblem, floors: Array) -> float:
@@ -52,9 +53,16 @@ def known_loss(problem: FloorProblem) -> float:
 
 def carried_over(problem: FloorProblem, solution: FloorSolution) -> FloorSolution:
     """Return the solution for `LARGEST_EPSILON` with a lower bound for every larger budget."""
-    floors = interior_floors(problem.bins, problem.rho, *problem.reach)
+    # A simple mechanism for a budget not much larger than needed, so that no output is rare.
+    rho = math.exp(min(LARGEST_EPSILON, smallest_epsilon(problem.bins, *problem.reach) + 2.0))
+    floors = interior_floors(problem.bins, rho, *problem.reach)
     share = 1.0 / (problem.rho * float(floors.min()))
-    simple = _loss(problem, floors) if problem.max_mse is None else math.inf
-    if not share * max(1.0, simple) < 1:
+    easy = replace(problem, rho=rho)
+    simple = _loss(easy, floors)
+    if problem.max_mse is not None and solution.proof is not None:
+        # The bound is that of the loss with the cap's price on it.
+        square = replace(easy, loss=Loss(squared=1.0))
+        simple += solution.proof.cap_price * (_loss(square, floors) - problem.max_mse)
+    if not share < 0.5:
         return replace(solution, lower_bound=-math.inf, proof=None)
     return replace(solution, lower_bound=(solution.lower_bound - share * simple) / (1 - share), proof=None)

@@ -41,7 +41,7 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
         f = -2 * w2 - delta[:, None]
         m0, m1, m2 = (column[:, None] for column in problem.prior.continuous_moments(cells).T)
         slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
-    points, weights = problem.prior.atoms
+    points, weights = problem.masses
     if points.size:
         mu = solution.atom_slopes
         if problem.symmetric:

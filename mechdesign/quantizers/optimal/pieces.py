@@ -64,7 +64,10 @@ class Pieces:
             segment = np.where(free, np.minimum(self.position, last), self.segment)
             mean = np.where(free, fill.means[self.position], x + self.shift)
             low, high = fill.means[segment], fill.means[segment + 1]
-            out.append(fill.rows(np.clip(mean, low, high), segment))
+            rows = fill.rows(np.clip(mean, low, high), segment)
+            # Where caps are 1e9 times the floors, clipping to them may have moved the sum.
+            total = rows.sum(axis=1, keepdims=True)
+            out.append(np.where(np.abs(total - 1.0) > 1e-12, rows / total, rows))
         return out[0], out[1]
 
     @cached_property
@@ -83,8 +86,15 @@ class Pieces:
         return (1 - t) * start[piece] + t * end[piece]
 
     def cells(self, *cuts: Array) -> tuple[Array, Indices]:
-        """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in."""
-        cells = cell_edges(self.fill.bins, np.unique(np.concatenate([self.edges, *cuts])))
+        """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in.
+
+        Where the row is constant the dual is the cost of one output, and another one's may pass it: halfway between
+        the two, for losses that mirror. There the cells are cut too, so that reduced costs keep their sign.
+        """
+        bins, free = self.fill.bins, np.flatnonzero(self.position >= 0)
+        turns = (bins[self.left[free]][:, None] + bins) / 2
+        within = (turns > self.edges[free][:, None]) & (turns < self.edges[free + 1][:, None])
+        cells = cell_edges(bins, np.unique(np.concatenate([self.edges, turns[within], *cuts])))
         return cells, self.at((cells[:-1] + cells[1:]) / 2)
 
     def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array, Array]:

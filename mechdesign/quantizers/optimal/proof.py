@@ -65,7 +65,8 @@ def fill_proof(
 def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float]) -> DualPieces:
     """Return the multipliers in the design's own units."""
     m, (centre, unit) = len(problem.bins), frame
-    parts = [_chords(problem, c, proof.cap_price, len(proof.chords) == 1) for c in proof.chords]
+    chords = proof.chords if problem.has_density else ()
+    parts = [_chords(problem, c, proof.cap_price, len(chords) == 1) for c in chords]
     parts += [_lines(problem, p, proof.cap_price) for p in proof.lines]
     table = np.concatenate([np.zeros((0, 7)), *parts])
     # Weights that were divided by their sum may add up to a hair more than one.

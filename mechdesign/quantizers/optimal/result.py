@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
@@ -15,6 +16,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Searched
 from mechdesign.quantizers.optimal.exact import exact_law
@@ -79,34 +81,6 @@ class OptimalQuantizerResult(QuantizerResult):
             return None
         return (self.value - self.any_outputs_bound) / abs(self.value)
 
-    def with_notes(self, notes: tuple[str, ...]) -> OptimalQuantizerResult:
-        """Return the result with more for its reader to know."""
-        return replace(self, notes=(*self.notes, *notes)) if notes else self
-
-    def with_search(
-        self, design: Any, searched: Searched, any_outputs_bound: float | None
-    ) -> OptimalQuantizerResult:
-        """Return the result of a design that had outputs to find, which is never called optimal unless all were tried."""
-        if isinstance(design.bins, Alphabet):
-            return replace(self, design=design, any_outputs_bound=any_outputs_bound)
-        if not searched.rows:
-            return self
-        report = self.solver_report
-        if report.status in (Status.OPTIMAL, Status.GAP):
-            report = replace(report, status=searched.status)
-        return replace(
-            self,
-            design=design,
-            solver_report=report,
-            notes=(*self.notes, *searched.notes),
-            search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
-            any_outputs_bound=searched.any_outputs_bound,
-        )
-
-    def recomputed(self) -> float:
-        worst = self.design.objective != "mean"
-        return self.mechanism.worst_case_loss(self.design.loss)[0] if worst else super().recomputed()
-
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate; its ``verify()`` uses fractions only.
 
@@ -139,6 +113,31 @@ class OptimalQuantizerResult(QuantizerResult):
         return lines + super()._evidence()
 
 
+def searched_result(
+    result: OptimalQuantizerResult,
+    design: Any,
+    searched: Searched,
+    any_outputs: float | None,
+    notes: tuple[str, ...],
+) -> OptimalQuantizerResult:
+    """Return the result as that of a design which may have had outputs to find; a search's is never called optimal."""
+    notes, report = (*result.notes, *searched.notes, *notes), result.solver_report
+    if isinstance(design.bins, Alphabet):
+        return replace(result, design=design, notes=notes, any_outputs_bound=any_outputs)
+    if not searched.rows:
+        return replace(result, notes=notes) if notes else result
+    if report.status in (Status.OPTIMAL, Status.GAP):
+        report = replace(report, status=searched.status)
+    return replace(
+        result,
+        design=design,
+        solver_report=report,
+        notes=notes,
+        search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
+        any_outputs_bound=searched.any_outputs_bound,
+    )
+
+
 def deploy(
     design: Any,
     solution: FloorSolution,
@@ -160,15 +159,7 @@ def deploy(
         raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
     if certify:
         try:
-            law = exact_law(
-                problem,
-                solution.floors,
-                np.array(design.bins),
-                design.input_range,
-                design.frame,
-                min(design.privacy.epsilon, LARGEST_EPSILON),
-                design.max_bias,
-            )
+            law = _checked_law(design, solution.floors)
         except InfeasibleError as error:
             notes.append(f"not certified: {error.reason}")
     mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
@@ -183,26 +174,29 @@ def deploy(
             "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
         )
         if design.objective == "worst":
-            notes.append("the worst input was searched on 33 points a piece and refined")
+            notes.append("the worst case is enclosed to 1e-9, not computed in closed form")
     # No answer rather than a wrong one: a bound above what is known to be feasible proves nothing.
     known = known_loss(problem)
     sound = math.isfinite(solution.lower_bound) and solution.lower_bound <= known + 1e-9 * abs(known)
     bound = float(min(solution.lower_bound, value)) if sound else None
+    certificate = None
+    if law is not None:
+        proof = solution.proof if design.loss.polynomial else None
+        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
+        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
+        # Block fills of many outputs are right by construction.
+        if mechanism.starts.size <= 4096 and not certificate.lawful():
+            law = certificate = None
+            notes.append("not certified: the exact law is outside the budget")
+        else:
+            certificate, value, bound = _restated(design, certificate, float(value), bound)
+    if certificate is not None and certificate.lower_bound is not None:
+        bound = min(value, certificate.lower_bound)
     gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)
     if bound is None:
         notes.append("no lower bound was proved")
     elif gap > wanted:
         notes.append(f"gap {wanted:g} was asked for; {gap:.2g} is what was proved")
-    certificate = None
-    # Block fills of many outputs are right by construction.
-    small = law is not None and mechanism.starts.size <= 4096
-    if small and not QuantizerCertificate(law, design.privacy.epsilon, design.max_bias).verify():
-        law = None
-        notes.append("not certified: the exact law is outside the budget")
-    if law is not None:
-        proof = solution.proof if design.loss.polynomial else None
-        duals = None if proof is None else dual_pieces(problem, proof, design.frame)
-        certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
     if law is None:
         status = Status.UNCERTIFIED
     elif gap > wanted:
@@ -232,6 +226,64 @@ def deploy(
         cuts=solution.cuts,
         rise=value / solution.value - 1 if solution.value else 0.0,
     )
+
+
+def _restated(
+    design: Any, certificate: QuantizerCertificate, value: float, bound: float | None
+) -> tuple[QuantizerCertificate, float, float | None]:
+    """Take value and bound back to what the certificate finds, where floats may have been too sure of them.
+
+    That is where e^ε multiplies their rounding, where integrals are quadratures, and on slivers of inputs; not where
+    verification would take longer than the design (many rows; beta laws, whose digits are dear).
+    """
+    duals = certificate.duals
+    parts = np.zeros((0, 7)) if duals is None else duals.pieces
+    size = (parts.size + 2 * len(certificate.law.knots)) * len(design.bins)
+    dear = size > 20_000 or type(getattr(getattr(design.prior, "law", None), "dist", None)) is type(
+        stats.beta
+    )
+    if not design.loss.polynomial or dear:
+        return certificate, value, bound
+    widths = np.diff(parts[:, :2], axis=1)
+    sliver = bool(((widths > 0) & (widths < 1e-7 * widths.max(initial=0.0))).any())
+    if design.privacy.epsilon < 7 and design.prior.closed_form and not sliver:
+        return certificate, value, bound
+    for _ in range(2):
+        table = certificate.checks()
+        failed = table[~table["holds"]]
+        if failed.empty:
+            return certificate, value, bound
+        for claim, margin in zip(failed["claim"], failed["margin"]):
+            if claim.startswith("every mechanism") and bound is not None:
+                bound += 1.001 * margin
+            elif "loss at most" in claim:
+                value -= 1.001 * margin
+        certificate = QuantizerCertificate.of(design, certificate.law, value, bound, duals)
+    return QuantizerCertificate.of(design, certificate.law, value), value, None
+
+
+def _checked_law(design: Any, floors: Array) -> ExactLaw:
+    """The exact law of some floors, verified; block fills of many outputs are right by construction.
+
+    Raises
+    ------
+    InfeasibleError
+        There is none within the budget.
+    """
+    epsilon, bins = design.privacy.epsilon, np.array(design.bins)
+    law = exact_law(
+        design.problem,
+        floors,
+        bins,
+        design.input_range,
+        design.frame,
+        min(epsilon, LARGEST_EPSILON),
+        design.max_bias,
+    )
+    small = len(law.knots) * len(bins) <= 4096
+    if small and not QuantizerCertificate(law, epsilon, design.max_bias).verify():
+        raise InfeasibleError("the exact law next to the floors is outside the budget")
+    return law
 
 
 def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame:

@@ -8,7 +8,7 @@ choice of bins; its linear programs share a compiled model and are re-solved fro
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -200,7 +200,7 @@ class OPTMSearch(Design):
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
         bar = progress_bar("bins", len(alphabets)) if progress else nullcontext(lambda: None)
-        with bar as step:
+        with nullcontext() if kept is None else closing(kept), bar as step:
             rows = run_chunks(
                 _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
             )

@@ -204,7 +204,8 @@ class Successive:
 
         optimum = solve(wanted)
         everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
-        self.lower_bound = everywhere.lower_bound
+        if everywhere.lower_bound is not None and np.isfinite(everywhere.lower_bound):
+            self.lower_bound = everywhere.lower_bound
         self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
         yield blocks.imitate(optimum.mechanism.probabilities)
         if self.start is not None:

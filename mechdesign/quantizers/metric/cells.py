@@ -1,4 +1,4 @@
-r"""Lower bound over all continuum quantizers of metric privacy :math:`d = |x - x'|`.
+r"""What no mechanism can beat: for continuum privacy :math:`d = |x - x'|`, a program over the means of p on cells.
 
 Cut the input range into cells. For any mechanism let :math:`q_{ki}` be the mean of :math:`p_i` over cell k under the
 prior, and :math:`d_{ki}` that of :math:`(x - \bar x_k)\, p_i`. These 2Km numbers satisfy linear constraints, whatever the mechanism:
@@ -22,15 +22,14 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from scipy import stats
 
-from mechdesign import solvers
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
-from mechdesign.solvers import Model, proved_bound
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
-__all__ = ["cell_model", "continuum_bound"]
+__all__ = ["cell_model"]
 
 _QUANTILES = 512
 
@@ -63,7 +62,7 @@ def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Arra
 def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[float, float, Array]) -> float:
     """Upper bound of the ∞-Wasserstein distance of two neighbouring cells' conditional laws."""
     hull = second[1] - first[0]
-    if isinstance(prior, LawPrior) and prior.law.dist.name == "uniform":
+    if isinstance(prior, LawPrior) and type(prior.law.dist) is type(stats.uniform):
         start, stop = prior.support
         if first[0] >= start and second[1] <= stop and first[0] < first[1] and second[0] < second[1]:
             # Both conditional laws are uniform: quantiles differ most at an end.
@@ -114,18 +113,3 @@ def cell_model(
         c for family in families.values() for c in (family if isinstance(family, list) else [family])
     ]
     return Model(cp.Problem(cp.Minimize(least), constraints), {"q": q, "d": d, "t": t}, families)
-
-
-def continuum_bound(
-    bins: Array,
-    epsilon: float,
-    prior: Prior,
-    loss: Loss,
-    input_range: tuple[float, float],
-    cells: int,
-    deadline: Deadline | None = None,
-) -> float:
-    """Lower bound of the expected loss of every unbiased mechanism with metric privacy ε|x − x'|."""
-    model = cell_model(bins, epsilon, prior, loss, input_range, cells)
-    # Any duals prove a bound; an interior point's are the quickest here.
-    return proved_bound(model, solvers.solve(model, "clarabel", deadline=deadline))

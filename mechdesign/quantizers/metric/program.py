@@ -1,0 +1,108 @@
+r"""The linear program over rows at knots, and the one that bounds every mechanism.
+
+On a grid they are the same. On the continuum the rows of the first are interpolated and neighbours are within 1 + εh; for
+the bound of the worst case the second keeps finitely many inputs, for that of the expected loss the means on cells
+(`cells`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.metric.cells import cell_model
+from mechdesign.quantizers.metric.notion import PairwisePrivacy
+from mechdesign.quantizers.optimal.model import hat_costs
+from mechdesign.solvers import Model
+from mechdesign.typing import Array
+
+__all__ = ["bounding_program", "row_model", "set_budget"]
+
+_OUTWARD = 1e-14  # covers the rounding of the program's ratios
+_MOST = 257  # inputs, or ends of cells, of a bounding program
+
+Box = dict[str, tuple[float, float]]
+
+
+def row_model(
+    bins: Array, knots: Array, notion: PairwisePrivacy, prior: Prior, loss: Loss, objective: str
+) -> Model:
+    """Declare the program: families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case".
+
+    The parameters "ratio" and "delta" are the budget.
+    """
+    K, m = len(knots), len(bins)
+    k, l, ratios = notion.ratios(knots)
+    bins, knots, prior = _about_zero(bins, knots, prior)
+    P = cp.Variable((K, m), nonneg=True, name="P")
+    variables = {"P": P}
+    families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
+    if isinstance(notion.privacy, PureDP):
+        a = variables["a"] = cp.Variable((1, m), nonneg=True, name="a")
+        ratio = cp.Parameter(name="ratio", value=ratios[0])
+        families["privacy"] = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
+    else:
+        ratio = cp.Parameter((len(k), 1), name="ratio", value=ratios[:, None])
+        excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
+        families["privacy"] = excess <= 0
+    parameters = {"ratio": ratio}
+    if notion.delta:
+        S = variables["S"] = cp.Variable((len(k), m), nonneg=True, name="S")
+        delta = parameters["delta"] = cp.Parameter(name="delta", value=notion.delta)
+        families |= {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
+    if objective == "worst":
+        z = variables["worst"] = cp.Variable(name="worst")
+        families["worst case"] = z >= cp.sum(cp.multiply(loss(bins - knots[:, None]), P), axis=1)
+        target: Any = z
+    else:
+        costs, constant = hat_costs(bins, knots, prior, loss)
+        target = cp.sum(cp.multiply(costs, P)) + constant
+    constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
+    return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
+
+
+def _about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
+    """Outputs, inputs and prior moved to inputs around zero, where moments and means keep their digits."""
+    centre = float(knots[0] / 2 + knots[-1] / 2)
+    if centre == 0:
+        return bins, knots, prior
+    return bins - centre, knots - centre, prior.standardised(centre, 1.0)
+
+
+def set_budget(
+    model: Model, notion: PairwisePrivacy, knots: Array, epsilon: float, outward: float = 0.0
+) -> None:
+    """Put an ε into the model, smaller than the notion's, or its own rounded outward."""
+    shrink = 1 - epsilon / notion.privacy.epsilon
+    ratio, target = notion.ratios(knots, shrink)[2] * (1 + outward), model.parameters["ratio"]
+    target.value = ratio[:, None] if target.ndim else ratio[0]
+    if "delta" in model.parameters:
+        model.parameters["delta"].value = notion.delta * (1 - shrink) * (1 + outward)
+
+
+def bounding_program(
+    bins: Array, knots: Array, notion: PairwisePrivacy, prior: Prior, loss: Loss, objective: str
+) -> tuple[Model, Box]:
+    """Declare a program that no mechanism beats, and what holds at one of its optima besides.
+
+    Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it.
+    """
+    lower, upper = float(knots[0]), float(knots[-1])
+    if notion.continuum and objective == "mean":
+        cells = min(len(knots) - 1, _MOST - 1)
+        bins, knots, prior = _about_zero(bins, knots, prior)
+        lower, upper = float(knots[0]), float(knots[-1])
+        return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells), {}
+    if notion.continuum:
+        notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))
+    model = row_model(bins, knots, notion, prior, loss, objective)
+    set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)
+    # Probabilities are in [0, 1], the worst case between 0 and the worst of all.
+    worst = max(float(loss(bins - x).max()) for x in (lower, upper))
+    return model, {name: (0.0, worst if name == "worst" else 1.0) for name in model.variables}

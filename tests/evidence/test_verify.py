@@ -1,0 +1,124 @@
+"""The stand-alone verifier: against the package's own verification on sound, damaged and doctored files."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import subprocess
+import sys
+import time
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import cheap
+import numpy as np
+import pytest
+from campaign import mutations
+
+import mechdesign as md
+from evidence.test_doctored import DOCTORINGS, payloads
+from mechdesign.evidence import exact, verify
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+
+NOT_COVERED = {"biased-selection", "calibration", "correlated-gaussian"}
+COVERED = [name for name in cheap.DESIGNS if name not in NOT_COVERED]
+
+
+def outcome(text: str) -> str:
+    """ "holds", "fails" or "not covered"."""
+    try:
+        return "holds" if all(holds for *_, holds in verify.verify(text).rows) else "fails"
+    except verify.NotCovered:
+        return "not covered"
+    except (verify.Refused, ValueError, KeyError, TypeError, RecursionError):
+        return "fails"
+
+
+def test_it_needs_python_alone(tmp_path: Path) -> None:
+    source = Path(verify.__file__).read_text()
+    code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    assert len(code) <= 480
+    for node in ast.walk(ast.parse(source)):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+    (tmp_path / "verify.py").write_text(source)
+    cheap.solved("optm").save(tmp_path / "good.json")
+    cheap.solved("calibration").save(tmp_path / "other.json")
+    (tmp_path / "bad.json").write_text((tmp_path / "good.json").read_text().replace("0.5", "0.6", 1))
+    for name, code, word in (
+        ("good", 0, "privacy loss"),
+        ("bad", 1, "checksum"),
+        ("other", 2, "not covered"),
+        ("none", 1, "error"),
+    ):
+        run = subprocess.run(
+            [sys.executable, "-I", "-S", "verify.py", f"{name}.json"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == code and word in run.stdout + run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("name", list(cheap.DESIGNS))
+def test_sound_results(name: str) -> None:
+    assert outcome(dumps(cheap.solved(name))) == ("not covered" if name in NOT_COVERED else "holds")
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_doctored_results(name: str) -> None:
+    texts = payloads(name)
+    accepted = []
+    for doctoring in DOCTORINGS:
+        payload, other = (json.loads(text)["payload"] for text in texts)
+        before = json.dumps(payload)
+        if doctoring(payload["fields"], other["fields"]) and json.dumps(payload) != before:
+            text = cheap.sealed(payload)
+            if outcome(text) == "holds":
+                claimed = [claim for claim, how, _ in verify.verify(text).rows if how == "claimed"]
+                if not (doctoring.__name__.startswith("bound_") and any("does better" in c for c in claimed)):
+                    accepted.append((doctoring.__name__, claimed))
+    assert accepted == []
+
+
+def test_both_verifiers_agree_on_mutated_files() -> None:
+    warnings.simplefilter("ignore")
+    documents = {name: dumps(cheap.solved(name)) for name in COVERED}
+    originals = {name: mutations.said(loads(text, kinds=KINDS)) for name, text in documents.items()}
+    both = 0
+    for number in range(400):
+        name, text = mutations.mutated(random.Random(f"verify/{number}"), documents)
+        alone, package = outcome(text), mutations.outcome(text, originals[name])
+        both += alone == "holds" and package == "same"
+        # What the package believes, the second opinion does too.
+        assert not (package == "same" and alone == "fails"), (
+            number,
+            mutations.difference(documents[name], text),
+        )
+    assert both > 30
+
+
+def test_exponentials_enclose(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for x in [0, 1, -1, 1e-300, 700, -700, 5000, *(rng.uniform(-50, 50) for _ in range(200))]:
+        low, high = verify.exp_bounds(Fraction(x))
+        assert low <= exact.exp_upper(Fraction(x)) and exact.exp_lower(Fraction(x)) <= high
+        assert 0 < low <= high <= low * (1 + Fraction(1, 2**200))
+
+
+def test_it_is_quick() -> None:
+    """A quantizer of 256 outputs and a channel of 16 points in under a second each."""
+    quantizer = md.OptimalQuantizer(np.linspace(-4, 4, 256), cheap.PURE, cheap.UNIFORM).solve(gap=1e-3)
+    channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
+    for result in (quantizer, channel):
+        text = dumps(result)
+        started = time.process_time()
+        assert outcome(text) == "holds"
+        assert time.process_time() - started < 1.0
+        started = time.process_time()
+        assert result.certificate.verify()
+        assert time.process_time() - started < 1.0

@@ -1,0 +1,221 @@
+"""Certificates: what they prove is true, and nothing false verifies."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from strategies import selections
+
+import mechdesign as md
+from mechdesign.evidence.exact import log_lower, log_upper
+from mechdesign.problem.losses import Loss
+from mechdesign.quantizers.common.enclosures import BITS, Moments
+from mechdesign.quantizers.common.exact_loss import expected_upper, worst_upper
+
+UNIFORM = stats.uniform(-1, 2)
+CLIPPED = md.clipped(stats.norm(0.3, 0.4), -1, 1)
+CASES: dict[str, dict[str, Any]] = {
+    "uniform": {"bins": [-3, -0.5, 0.5, 3], "prior": UNIFORM},
+    "squared": {"bins": np.linspace(-2.5, 2.5, 16), "prior": UNIFORM, "loss": "squared"},
+    "beta": {
+        "bins": [-3, -0.5, 0.6, 3],
+        "prior": stats.beta(2, 3, -1, 2),
+        "loss": {"absolute": 1, "squared": 0.3},
+    },
+    "clipped": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": CLIPPED},
+    "truncated": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": md.truncated(stats.norm(0, 0.4), -1, 1)},
+    "samples": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": [-1, -0.3, 0.2, 0.2, 0.9, 1.0]},
+    "symmetric samples": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": [-1, -0.3, 0, 0.3, 1.0]},
+    "many samples": {"bins": np.linspace(-2.5, 2.4, 8), "prior": np.sin(np.arange(60.0))},
+    "histogram": {
+        "bins": [-2.5, -0.3, 0.4, 2.2],
+        "prior": stats.rv_histogram((np.array([1.0, 3, 2]), np.array([-1, -0.2, 0.3, 1])), density=False)(),
+    },
+    "worst case": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": UNIFORM, "objective": "worst"},
+    "symmetric worst case": {
+        "bins": [-2.5, -0.3, 0.3, 2.5],
+        "prior": UNIFORM,
+        "objective": "worst",
+        "loss": "squared",
+    },
+    "cap": {"bins": np.linspace(-2.5, 2.5, 8), "prior": UNIFORM, "max_mse": 2.0},
+    "cap with point masses": {"bins": np.linspace(-2.5, 2.5, 6), "prior": CLIPPED, "max_mse": 2.2},
+    "bias": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": UNIFORM, "max_bias": 0.1},
+    "symmetric bias": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": UNIFORM, "max_bias": 0.3, "loss": "squared"},
+    "far from zero": {"bins": [1.7e9 - 3, 1.7e9, 1.7e9 + 3], "prior": stats.uniform(1.7e9 - 1, 2)},
+    "two outputs": {"bins": [-2.5, 2.5], "prior": CLIPPED},
+}
+
+
+def solved(name: str, epsilon: float = 1.5) -> Any:
+    return md.OptimalQuantizer(privacy=md.PureDP(epsilon), **CASES[name]).solve()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_four_are_proved(name: str) -> None:
+    """Privacy, bias, value and lower bound: proved, and tight to 1e-11."""
+    result = solved(name)
+    certificate = result.certificate
+    table = certificate.checks()
+    assert certificate.verify() and table["holds"].all() and set(table["how"]) == {"proved"}
+    assert len(table) == (8 if "cap" in name else 7)
+    # A histogram's moments are floats of quadrature where the design is solved.
+    loose = 1e-8 if name == "histogram" else 1e-11
+    assert table["margin"].iloc[[5, -1]].max() <= loose * result.value
+    assert certificate.value == pytest.approx(result.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 5.0, 12.0, 20.0])
+def test_extreme_budgets_are_proved(epsilon: float) -> None:
+    """Seen before at ε = 12: the floats' lower bound was above the exact one by 1.5e-11, which ρ had multiplied."""
+    reach = 1.5 / math.tanh(epsilon / 2)
+    result = md.OptimalQuantizer([-reach, -0.4, 0.4, reach], md.PureDP(epsilon), UNIFORM).solve()
+    assert result.certificate.verify() and result.gap <= 1e-6
+
+
+def test_doctored_certificates_do_not_verify() -> None:
+    """Seen before: value and bound halved together, another prior, another loss: True."""
+    result = solved("beta")
+    good, other = result.certificate, solved("uniform").certificate
+    assert good.verify()
+    duals = good.duals
+    doubled = duals.pieces.copy()
+    doubled[:, 2] *= 2
+    changes: list[dict[str, Any]] = [
+        {"value": good.value / 2},
+        {"value": good.value / 2, "lower_bound": good.lower_bound / 2},
+        {"lower_bound": good.lower_bound * 1.001},
+        {"prior": md.Prior.of(stats.beta(2.2, 3, -1, 2))},
+        {"loss": Loss.of("squared")},
+        {"epsilon": good.epsilon * 0.999},
+        {"law": other.law},
+        {"objective": "worst"},
+        {"max_mse": 0.5},
+        {"duals": replace(duals, pieces=doubled)},
+        {"duals": replace(duals, multipliers=-duals.multipliers)},
+        {"duals": replace(duals, pieces=np.concatenate([duals.pieces, duals.pieces[:1]]))},
+        {"duals": replace(duals, cap_price=-1.0)},
+        {"duals": other.duals},
+        {"duals": replace(duals, origin=1.0)},
+    ]
+    for change in changes:
+        assert not replace(good, **change).verify(), change
+
+
+def test_a_bias_budget_allows_a_constant_answer() -> None:
+    """Seen before: value = bound = .554848 for outputs -3, .15, 3 and a bias of 1.2; always .15 has loss .51125."""
+    result = md.OptimalQuantizer([-3, 0.15, 3], md.PureDP(1.0), UNIFORM, max_bias=1.2).solve()
+    assert result.lower_bound <= 0.51125 and result.certificate.verify()
+    claimed = replace(result.certificate, lower_bound=0.5548)
+    assert not claimed.verify()
+
+
+lines = st.floats(-5, 5, allow_subnormal=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(["squared", "cap", "bias", "worst case", "samples", "beta"]))
+def test_no_multipliers_prove_too_much(data: st.DataObject, name: str) -> None:
+    """Whatever the lines and multipliers are, the bound is below the value of a mechanism that exists."""
+    result = solved(name)
+    certificate, worst = result.certificate, name == "worst case"
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    size = data.draw(st.sampled_from([0.0, 1e-6, 1e-2, 1.0]))
+    table = certificate.duals.pieces.copy()
+    table[:, 3:] += size * rng.normal(size=(len(table), 4))
+    if worst:
+        table[:, 3:] = np.repeat(table[:, [3, 5]], 2, axis=1)
+    prices = np.abs(
+        certificate.duals.multipliers + size * rng.normal(size=certificate.duals.multipliers.shape)
+    )
+    duals = replace(certificate.duals, pieces=table, multipliers=prices)
+    assert duals.sound(len(certificate.law.bins), worst=worst)
+    assert replace(certificate, duals=duals).proved_bound() <= certificate.value
+
+
+@settings(max_examples=40, deadline=None)
+@given(selections(most=5), st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
+def test_exact_losses(drawn: Any, loss: Any) -> None:
+    """Against the definition in fractions: the mean over samples, and the largest over a grid."""
+    bins, left, right, (lower, upper) = drawn
+    mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper)).certified()
+    chosen, samples = Loss.of(loss), np.linspace(lower, upper, 7)
+    law = mechanism.law
+
+    def at(x: float) -> Fraction:
+        exact = Fraction(x)
+        k = min(max(sum(exact >= v for v in law.knots) - 1, 0), len(law.knots) - 2)
+        t = (exact - law.knots[k]) / (law.knots[k + 1] - law.knots[k])
+        row = [(1 - t) * p + t * q for p, q in zip(law.row(k, 0), law.row(k, 1))]
+        w1, w2 = Fraction(chosen.absolute), Fraction(chosen.squared)
+        return sum(
+            (p * (w1 * abs(b - exact) + w2 * (b - exact) ** 2) for b, p in zip(law.bins, row)), Fraction(0)
+        )
+
+    mean = sum(map(at, samples.tolist()), Fraction(0)) / len(samples)
+    above = expected_upper(law, Moments(md.Prior.of(samples)), chosen) - mean
+    assert 0 <= above < Fraction(1, 10**20)
+    worst = worst_upper(law, chosen)
+    assert all(at(x) <= worst for x in np.linspace(lower, upper, 41).tolist())
+    assert float(worst) == pytest.approx(mechanism.worst_case_loss(loss)[0], rel=1e-12)
+
+
+def beta_density(x: Any) -> Any:
+    return ((x + 1) / 2) ** mpmath.mpf(1.5) * ((1 - x) / 2) ** mpmath.mpf(-0.3) / mpmath.beta(2.5, 0.7) / 2
+
+
+@pytest.mark.parametrize(
+    ("prior", "density"),
+    [
+        (md.truncated(stats.norm(0.3, 0.4), -0.9, 0.9), lambda x: mpmath.npdf(x, 0.3, 0.4)),
+        (md.truncated(stats.norm(-9, 1), -0.9, 0.9), lambda x: mpmath.npdf(x, -9, 1)),
+        (md.truncated(stats.beta(2.5, 0.7, -1, 2), -0.9, 0.9), beta_density),
+        (md.truncated(UNIFORM, -0.9, 0.9), lambda x: mpmath.mpf(0.5)),
+        (md.clipped(UNIFORM, -0.9, 0.9), None),
+    ],
+)
+def test_enclosed_moments(prior: Any, density: Any) -> None:
+    """Against quadrature with mpmath; together with the point masses they are one."""
+    cells = [-0.9, -0.3, 0.2, 0.9]
+    moments = Moments(md.Prior.of(prior))
+    found = moments.density([Fraction(x) for x in cells])
+    masses = [n[0] for n in found] + [weight for _, weight in moments.atoms]
+    assert sum(low for low, _ in masses) <= 2**BITS <= sum(high for _, high in masses)
+    if density is None:
+        return
+    with mpmath.workdps(30):
+        share = sum(mpmath.quad(density, pair) for pair in zip(cells, cells[1:]))
+        for (u, v), cell in zip(zip(cells, cells[1:]), found):
+            for k, (low, high) in enumerate(cell):
+                true = (
+                    mpmath.quad(lambda x, k=k, u=u, v=v: density(x) * ((x - u) / (v - u)) ** k, [u, v])
+                    / share
+                )
+                assert low / 2**BITS == pytest.approx(float(true), rel=1e-9)
+                assert 0 <= high - low <= 2 ** (BITS - 90)
+
+
+def test_verification_is_quick() -> None:
+    """Seen before: 2.6 s for privacy and bias alone at 256 outputs."""
+    result = md.OptimalQuantizer(np.linspace(-2.5, 2.5, 256), md.PureDP(4.0), UNIFORM).solve(gap=1e-5)
+    started = time.process_time()
+    assert result.certificate.verify()
+    assert time.process_time() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    "ratio", [1 + Fraction(1, 10**72), 1 + Fraction(1, 2**256), Fraction(1), Fraction(10) ** 300]
+)
+def test_logarithms_next_to_one_end(ratio: Fraction) -> None:
+    """Seen before: 10¹⁰ steps of one unit in the last place, a hang, for a ratio of 1 + 1e-72."""
+    assert log_lower(ratio) <= log_upper(ratio) <= math.log(ratio) + 1e-70 + 1e-12

@@ -23,7 +23,7 @@ from mechdesign.typing import Status
 
 __all__ = ["audited", "claims", "tightest"]
 
-_SHARED = ("space", "sensitivity", "dimension", "input_range")
+_SHARED = ("space", "sensitivity", "sensitivities", "dimension", "input_range")
 _NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
 
 

@@ -27,6 +27,7 @@ from mechdesign.typing import Array
 __all__ = ["best_floors", "expected"]
 
 _ROUNDS = 60
+_ROOM = 1e-13
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:
@@ -65,6 +66,7 @@ def best_floors(
     if problem.max_mse is None:
         return uncapped(problem, gap, method, start, deadline)
     cap, deadline = problem.max_mse, deadline or Deadline(None)
+    goal = cap * (1 - _ROOM)  # the exact law's squared error is floors' to rounding, and must be within the cap
     problem = replace(problem, max_mse=None)
     square = replace(problem, loss=Loss(squared=1.0))
 
@@ -73,7 +75,7 @@ def best_floors(
 
     free = uncapped(problem, 0.1 * gap, method, start, deadline)
     above = point(free.floors)
-    if above.square <= cap:
+    if above.square <= goal:
         return free
     least = uncapped(square, 0.1 * gap, method, start, deadline)
     if least.lower_bound <= cap < least.value:
@@ -87,6 +89,7 @@ def best_floors(
             "(at this epsilon, with these outputs and this range)",
             least=least.value,
         )
+    goal = min(cap, max(goal, least.value))
     best = below = point(least.floors)
     bound, proof, price = free.lower_bound, free, 0.0
     for _ in range(_ROUNDS):
@@ -100,9 +103,9 @@ def best_floors(
             bound, proof = solution.lower_bound - nu * cap, solution
             price = nu
         here = point(solution.floors)
-        moved = abs(here.square - (above if here.square > cap else below).square)
-        above, below = (here, below) if here.square > cap else (above, here)
-        best = min(best, below, _mixture(square, cap, below, above, point), key=lambda p: p.loss)
+        moved = abs(here.square - (above if here.square > goal else below).square)
+        above, below = (here, below) if here.square > goal else (above, here)
+        best = min(best, below, _mixture(square, goal, below, above, point), key=lambda p: p.loss)
         if moved <= 1e-13 * abs(cap):
             break
     priced = None if proof.proof is None else replace(proof.proof, cap_price=price)

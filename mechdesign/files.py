@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from mechdesign.errors import DesignError, ResultFormatError
-from mechdesign.evidence.serialize import LIMIT, loads
+from mechdesign.errors import ResultFormatError
+from mechdesign.evidence.serialize import LIMIT, file_path, loads
 
 __all__ = ["KINDS", "load"]
 
@@ -108,13 +108,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     ResultFormatError
         Missing, truncated, edited, or of another version; one line that says which.
     """
+    name = file_path(path)
     try:
-        with open(os.fspath(path), encoding="utf-8") as file:
+        with open(name, encoding="utf-8") as file:
             text = file.read(LIMIT + 1)
     except FileNotFoundError:
         raise ResultFormatError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         raise ResultFormatError(f"{path}: cannot be read ({error})") from None
-    except TypeError:
-        raise DesignError.of("path", path, "must be the path of a file") from None
     return loads(text, source=str(path), kinds=KINDS)

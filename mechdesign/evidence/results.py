@@ -14,7 +14,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
-from mechdesign.evidence.serialize import dumps, serializable, write_whole
+from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
 from mechdesign.typing import Status
 
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
@@ -205,11 +205,11 @@ class Result:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as CSV, floats in full."""
-        self.to_frame().to_csv(path, index=False)
+        self.to_frame().to_csv(file_path(path), index=False)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as Parquet."""
-        self.to_frame().to_parquet(path, index=False)
+        self.to_frame().to_parquet(file_path(path), index=False)
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return `to_frame` as a LaTeX table, and write it to `path` if given."""

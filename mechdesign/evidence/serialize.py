@@ -40,6 +40,7 @@ __all__ = [
     "LIMIT",
     "VERSION",
     "dumps",
+    "file_path",
     "loads",
     "register_law",
     "result_schema",
@@ -337,6 +338,22 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
 
 
+def file_path(path: str | os.PathLike[str]) -> Path:
+    """Return `path` as a Path, or raise DesignError where no file can have it.
+
+    Examples
+    --------
+    >>> file_path("result.json").name
+    'result.json'
+    """
+    try:
+        if b"\0" in os.fsencode(path):
+            raise ValueError("null character")
+        return Path(os.fsdecode(path))
+    except (TypeError, ValueError) as error:
+        raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
+
+
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a file whole or not at all: beside it, then in its place.
 
@@ -347,14 +364,11 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     OSError
         It cannot be written; what was there before is still there.
     """
-    try:
-        target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():  # a terminal, a pipe
-            target.write_text(text, encoding="utf-8")
-            return
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-    except (TypeError, ValueError) as error:
-        raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
+    target = Path(os.path.realpath(file_path(path)))
+    if target.exists() and not target.is_file():  # a terminal, a pipe
+        target.write_text(text, encoding="utf-8")
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -6,7 +6,6 @@ import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import array, generator, positive, settle, whole
@@ -226,4 +225,4 @@ class AdditiveNoise:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
-        Path(path).write_text(dumps(self), encoding="utf-8")
+        write_whole(path, dumps(self))

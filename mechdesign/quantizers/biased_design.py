@@ -19,7 +19,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, settle
+from mechdesign.problem.checks import non_negative, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
@@ -145,7 +145,7 @@ class BiasedSelection(Design):
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""
         lower, upper = self.input_range
-        half = (upper - lower) / 2
+        half, delta, beta = (upper - lower) / 2, number("delta", delta), number("beta", beta)
         bins = np.linspace(lower - delta * half, upper + delta * half, self.m)
         family = rqm_family(self.m, q)
         return BiasedQuantizer(Selection(bins, family, family), beta / half, self.input_range)
@@ -176,6 +176,7 @@ class BiasedSelection(Design):
             {**options, **({} if solver is None else {"solver": solver})}, "a grid search has no solver"
         )
         wanted_gap(gap, 1.0e-6)
+        one_of("certify", certify, (True, False))
         deadline = Deadline(time_limit)
         rows, least, tried = self._members(deadline)
         if not rows and deadline.passed:

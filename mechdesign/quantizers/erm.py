@@ -46,7 +46,8 @@ class ERM(ParameterSearch):
         settle_family(self, Grid(delta=delta, inner=inner, gamma=gamma), least=3)
 
     def mechanism(self, **parameters: float) -> Quantizer | None:
-        gamma, delta, inner = parameters["gamma"], parameters["delta"], parameters["inner"]
+        given = self._of(parameters)
+        gamma, delta, inner = given["gamma"], given["delta"], given["inner"]
         if gamma <= 0 or inner <= 0 or inner >= 1 + delta:
             return None
         middle = np.linspace(-inner, inner, self.m - 2) if self.m > 3 else np.zeros(1)

@@ -28,7 +28,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import interval, positive, settle, whole
+from mechdesign.problem.checks import array, interval, non_negative, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -140,8 +140,10 @@ class MVU(Design):
         """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
         refuse_unknown(options, "model() takes bins and epsilon")
         x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
-        rho = math.exp(min(epsilon, LARGEST_EPSILON))
-        alphabet = self._spread if bins is None else np.asarray(bins, dtype=float)
+        rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
+        alphabet = self._spread if bins is None else array("bins", bins)
+        if len(alphabet) != self.m:
+            raise DesignError.of("bins", bins, f"must be m = {self.m} values")
         value = cp.Parameter(self.m, name="alphabet", value=alphabet)
         cost = cp.Parameter((len(x), self.m), name="cost", nonneg=True, value=self._cost(alphabet))
         P = cp.Variable((len(x), self.m), name="P", nonneg=True)
@@ -197,6 +199,7 @@ class MVU(Design):
             A fixed alphabet that cannot be unbiased within the budget.
         """
         wanted_gap(gap, 1e-7)
+        one_of("certify", certify, (True, False))
         starts, deadline = whole("starts", starts, 1), Deadline(time_limit)
         if solver is None:
             refuse_unknown(options, "they are a named backend's")

@@ -19,7 +19,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import safe_root
-from mechdesign.problem.checks import interval, settle, whole
+from mechdesign.problem.checks import interval, number, one_of, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -61,6 +61,13 @@ class ParameterSearch(Design):
     @abstractmethod
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
+
+    def _of(self, parameters: dict[str, float]) -> dict[str, float]:
+        """The parameters as numbers, or a DesignError unless they are those of the grid's axes."""
+        axes = {} if self.grid is None else self.grid.axes
+        if parameters.keys() != axes.keys():
+            raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
+        return {name: number(name, value) for name, value in parameters.items()}
 
     def model(self, **options: Any) -> Any:
         """There is none: members are in closed form, and their parameters are searched."""
@@ -105,6 +112,7 @@ class ParameterSearch(Design):
             "a search of parameters takes zoom and starts",
         )
         wanted_gap(gap, 1e-6)
+        one_of("certify", certify, (True, False))
         deadline = Deadline(time_limit)
         lines = _Lines(self, deadline)
         rough = lines.rough(3 * whole("starts", starts, 1))

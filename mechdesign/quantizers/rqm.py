@@ -52,7 +52,8 @@ class RQM(ParameterSearch):
         settle_family(self, Grid(delta=_DELTAS, q=np.linspace(0.02, 0.9, 12)))
 
     def mechanism(self, **parameters: float) -> Quantizer | None:
-        q, delta = parameters["q"], parameters["delta"]
+        given = self._of(parameters)
+        q, delta = given["q"], given["delta"]
         if not 0 < q < 1 or delta < 0:
             return None
         inner = (1 + delta) * np.linspace(-1, 1, self.m)[1:-1]

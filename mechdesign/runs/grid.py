@@ -80,4 +80,7 @@ class Grid:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Grid:
-        return cls(**fields["axes"])
+        axes = fields.get("axes") if isinstance(fields, dict) else None
+        if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
+            raise DesignError.of("fields", fields, 'must be a dict with the dict "axes"')
+        return cls(**axes)

@@ -7,15 +7,19 @@ joblib's own backends are the way past one machine. Dask: start a ``distributed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from typing import Any
 
 import joblib
+from joblib import parallel
 
 from mechdesign.errors import DesignError
 from mechdesign.runs.store import Store
 from mechdesign.solvers.deadline import Deadline
 
 __all__ = ["run_chunks"]
+
+_MOST = 1 << 15  # workers
 
 
 def run_chunks(
@@ -50,6 +54,11 @@ def run_chunks(
     KeyboardInterrupt
         Finished chunks are in the store; running again continues.
     """
+    if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
+        raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
+    known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS}
+    if not isinstance(backend, str) or backend not in known:
+        raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
     done = list(store.chunks) if store is not None else []
     if len(done) > len(chunks):
         raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
@@ -76,7 +85,7 @@ def _results(task: Callable[[Any], Any], chunks: Sequence[Any], jobs: int, backe
         )
         return
     with joblib.parallel_config(backend=backend):
-        parallel = joblib.Parallel(n_jobs=jobs)
+        workers = joblib.Parallel(n_jobs=jobs)
         size = max(1, 8 * joblib.effective_n_jobs(jobs))
         for start in range(0, len(chunks), size):
-            yield from parallel(joblib.delayed(task)(c) for c in chunks[start : start + size])
+            yield from workers(joblib.delayed(task)(c) for c in chunks[start : start + size])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path
 from typing import IO, Any
 
 from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.serialize import file_path
 
 __all__ = ["Store"]
 
@@ -35,7 +35,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str], definition: Any) -> None:
-        self.path = Path(path)
+        self.path = file_path(path)
         text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
         self._header = (
             json.dumps({"store": 1, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"

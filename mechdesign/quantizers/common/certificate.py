@@ -27,7 +27,7 @@ from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certifi
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.problem.checks import non_negative, positive, settle
+from mechdesign.problem.checks import instance, non_negative, number, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces
@@ -103,6 +103,14 @@ class QuantizerCertificate(Certificate):
         duals: DualPieces | None = None,
     ) -> QuantizerCertificate:
         """State a design's problem, and a value and lower bound that floats computed, to the safe side of them."""
+        parts = (getattr(design, "privacy", None), "epsilon"), (design, "prior"), (design, "loss")
+        if not all(hasattr(*part) for part in parts):
+            raise DesignError.of("design", design, "must be the design of a quantizer")
+        if lower_bound is not None:
+            lower_bound = number("lower_bound", lower_bound)
+        if duals is not None:
+            instance("duals", duals, DualPieces)
+        value = number("value", value)
         margin = _MARGIN * abs(value)
         stated = cls(
             law,

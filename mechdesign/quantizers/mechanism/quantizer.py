@@ -19,7 +19,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, whole
+from mechdesign.problem.checks import array, generator, instance, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import error_curve, pictures, sampling
@@ -81,6 +81,9 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
         """Rebuild what a file holds; its tables must be those of its exact law, and the law that of its selection."""
+        least, most = ({f.name for f in fields_of(kind)} for kind in (PiecewiseTable, cls))
+        if not isinstance(fields, dict) or not least <= fields.keys() <= most:
+            raise DesignError.of("fields", fields, f"must be a dict of {', '.join(sorted(most))}")
         made = cls(**fields)
         if made.law is not None:
             exact = cls.of_law(made.law)
@@ -99,7 +102,8 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_selection(cls, selection: Selection, input_range: Any) -> Quantizer:
         """Build the quantizer of a `Selection` on an input range."""
-        return cls(selection.bins, *selection.segments(check_range(input_range, selection.bins)), selection)
+        bins = instance("selection", selection, Selection).bins
+        return cls(bins, *selection.segments(check_range(input_range, bins)), selection)
 
     @classmethod
     def from_selection(cls, bins: Any, left: Any, right: Any, input_range: Any) -> Quantizer:
@@ -138,6 +142,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
+        DesignError.unless("law", law, ExactLaw)
         bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import increasing, settle
+from mechdesign.problem.checks import increasing, one_of, settle
 from mechdesign.typing import Array
 
 __all__ = ["PiecewiseTable", "cell_edges", "inside"]
@@ -24,6 +24,7 @@ __all__ = ["PiecewiseTable", "cell_edges", "inside"]
 def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> Array:
     """Return inputs as an array, or raise DesignError where one is outside the range (unless `clip`) or NaN."""
     lower, upper = input_range
+    one_of("clip", clip, (True, False))
     try:
         values = np.asarray(x, dtype=float)
     except (TypeError, ValueError, OverflowError):
@@ -101,6 +102,7 @@ class PiecewiseTable:
 
     def segment(self, x: Array) -> npt.NDArray[np.intp]:
         """Index of the segment of each input."""
+        x = inside(x, self.input_range, clip=True)
         return np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, len(self.knots) - 2)
 
     def probabilities(self, x: Any, *, clip: bool = False) -> Array:

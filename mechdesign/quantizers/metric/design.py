@@ -182,6 +182,7 @@ class MetricQuantizer(Design):
         InfeasibleError
             No unbiased mechanism with these outputs is that private.
         """
+        one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-2), Deadline(time_limit)
         counts = (
             [whole("knots", knots, 2)]

@@ -11,7 +11,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import non_negative, number, one_of, positive, whole
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.typing import Array, Status
@@ -66,6 +66,8 @@ class MetricQuantizerResult(Result):
 
     def ended(self, gap: float, *, limited: bool, seconds: float) -> MetricQuantizerResult:
         """Return the result with the status that fits the gap asked for."""
+        gap, seconds = number("gap", gap), non_negative("seconds", seconds)
+        one_of("limited", limited, (True, False))
         notes = self.notes
         if limited:
             status = Status.LIMIT

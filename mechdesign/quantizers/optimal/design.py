@@ -223,6 +223,7 @@ class OptimalQuantizer(Design):
             The outputs cannot be unbiased at this ε (with the smallest feasible one), or `max_mse` is below the
             least possible.
         """
+        one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
         design, moved = self._widened()
         check_feasible(design.problem, self.privacy.epsilon, self.frame)

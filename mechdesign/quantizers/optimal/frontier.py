@@ -111,6 +111,7 @@ def frontier(
     """
     if not isinstance(design, OptimalQuantizer):
         raise DesignError.of("design", design, "must be an OptimalQuantizer")
+    one_of("verify", verify, (True, False))
     over, gap = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6)
     points = _default(design, over, gap) if values is None else array("values", values).tolist()
     if min(points) <= 0:

@@ -182,9 +182,9 @@ class BoxSearch:
         deadline: Deadline,
         options: dict[str, Any],
     ) -> None:
-        solvers.get(solver or "highs")
         self.program, self.bounds, self.deadline, self.options = program, bounds, deadline, options
-        self.solver = solver or "highs"
+        self.solver = "highs" if solver is None else solver
+        solvers.get(self.solver)
         self.sweep = Sweep(program, deadline)
         self.count = 0
 

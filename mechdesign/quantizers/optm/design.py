@@ -183,6 +183,7 @@ class OPTM(Design):
         InfeasibleError
             No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
         """
+        one_of("certify", certify, (True, False))
         deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
         given = None if start is None else checked_start(start, np.array(self.bins), self.privacy.epsilon)
         search: Any

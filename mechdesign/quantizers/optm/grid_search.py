@@ -196,7 +196,9 @@ class OPTMSearch(Design):
             No point of the search is feasible.
         """
         deadline = Deadline(time_limit)
-        solvers.get(solver or "highs")
+        one_of("certify", certify, (True, False))
+        one_of("progress", progress, (True, False))
+        solvers.get("highs" if solver is None else solver)
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
         bar = progress_bar("bins", len(alphabets)) if progress else nullcontext(lambda: None)

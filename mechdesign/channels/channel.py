@@ -29,7 +29,7 @@ from mechdesign.channels.channel_loss import integer_rows, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle
+from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -135,7 +135,7 @@ class Response:
     def vectors(self, name: str, values: ArrayLike, length: int) -> Array:
         """Return `values` as floats with that many entries in the last axis, or raise a `DesignError`."""
         found = array(name, values, ndim=None)
-        if found.shape[-1:] != (length,):
+        if found.shape[-1:] != (whole("length", length, 1),):
             raise DesignError.of(name, found.shape, f"must have {length} entries in its last axis")
         return found
 
@@ -324,10 +324,11 @@ class Channel(Response):
         return inverse
 
     def cumulative(self, row: int) -> Array:
-        sums = np.cumsum(self.matrix[row])
+        sums = np.cumsum(self.matrix[whole("row", row, 0, self.size - 1)])
         return np.where(sums >= sums[-1], 1.0, sums / sums[-1])[:-1]
 
     def integers(self, row: int) -> Sequence[int]:
+        row = whole("row", row, 0, self.size - 1)
         return integer_rows(self.matrix[[row]])[0] if self.weights is None else self.weights[row]
 
     # ------------------------------------------------------------------ ready-made channels
@@ -341,7 +342,8 @@ class Channel(Response):
         counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
         """
         alpha = positive("alpha", alpha)
-        distances = space.distances
+        distances = instance("space", space, MetricSpace).distances
+        one_of("calibrated", calibrated, (True, False))
 
         def at(beta: float) -> Channel:
             kernel = np.exp(-np.minimum(beta * distances, _FAR))

@@ -276,6 +276,7 @@ class MetricSpace:
         >>> MetricSpace.line(np.arange(50_000.0)).distances_from(2)[:4]
         array([2., 1., 0., 1.])
         """
+        point = whole("point", point, 0, self.size - 1)
         if self.points is None or self.matrix is not None or "distances" in vars(self):
             return self.distances[point]
         one = self.points[[point]]

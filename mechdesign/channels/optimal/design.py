@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from mechdesign.channels.optimal.rows import PrivacyRows, check_spanner, privacy
 from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, positive, settle
+from mechdesign.problem.checks import array, instance, one_of, positive, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model, Status
 from mechdesign.spaces.space import MetricSpace
@@ -165,6 +166,7 @@ class MetricChannel(Design):
 
     def program(self, *, symmetry: bool = True) -> ChannelProgram:
         """The program that is solved, with the symmetries of space, prior and loss or without."""
+        one_of("symmetry", symmetry, (True, False))
         space, cost = self.merged.space, self.merged.cost
         n, k = cost.shape
         usable = symmetry and n == k and self.equalities is None
@@ -218,6 +220,8 @@ class MetricChannel(Design):
             The equalities cannot be met at this α.
         SolverError
         """
+        one_of("certify", certify, (True, False))
+        instance("solver", solver, str, NoneType)
         wanted, deadline = wanted_gap(gap, _GAP), self._deadline(time_limit, certify)
         program = self.program(symmetry=symmetry)
         answers = [program.solve(solver, deadline, options)]

@@ -181,6 +181,7 @@ class NoiseAllocation(AllocationQuestion, Design):
         DesignError
             "closed-form" with limits.
         """
+        one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
         self.check_feasible()
         if instance("solver", solver, str, NoneType) in (None, "closed-form"):

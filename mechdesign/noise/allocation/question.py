@@ -14,6 +14,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
 from mechdesign.noise.vector_noise import absolute_moment
+from mechdesign.problem.checks import array, number
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.typing import Array, Indices
 
@@ -73,12 +74,17 @@ class AllocationQuestion:
 
     def cost_of(self, scales: Array) -> float:
         r"""Return :math:`\sum_i w_i E|T_i|^p`."""
-        return absolute_moment(self.noise, self.loss) * weighted_moment(
-            scales, float(self.loss), self.weights
-        )
+        floats = isinstance(scales, np.ndarray) and scales.dtype == float
+        held = scales if floats else array("scales", scales)
+        if held.shape != self.sensitivities.shape:
+            raise DesignError.of(
+                "scales", held.shape, f"must have one per coordinate, {self.sensitivities.shape}"
+            )
+        return absolute_moment(self.noise, self.loss) * weighted_moment(held, float(self.loss), self.weights)
 
     def loss_of_groups(self, moments: float) -> float:
         """Return the whole loss where Σ W s^p of the groups that need noise is `moments`, limits on the others included."""
+        moments = moments if isinstance(moments, float) else number("moments", moments)
         forced = 0.0 if self.needs is None else self.cost_of(self.spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
 

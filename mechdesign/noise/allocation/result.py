@@ -17,6 +17,7 @@ from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.problem.checks import number
 from mechdesign.typing import Array
 
 __all__ = ["AllocationResult"]
@@ -65,10 +66,9 @@ class AllocationResult(Result):
         design = self.design
         lam, m, budget = design.sensitivities, design.spend, design.budget
         norm = float(np.linalg.norm(lam, m))
-        if overall is not None and not 0 < overall <= norm * (1 + 1e-12):
-            raise DesignError.of(
-                "overall", overall, f"must be positive and at most the profile's norm {norm:g}"
-            )
+        allowed = f"must be positive and at most the profile's norm {norm:g}"
+        if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
+            raise DesignError.of("overall", overall, allowed)
         level = (norm if overall is None else float(overall)) / budget ** (1 / m)
         laws = {
             "i.i.d.": IndependentNoise(noise=design.noise, scales=np.full(len(lam), level)),

@@ -17,6 +17,7 @@ from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, che
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.renyi import concentrated_rho
+from mechdesign.problem.checks import instance, one_of, positive
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 __all__ = ["CalibrationCertificate"]
@@ -60,9 +61,16 @@ class CalibrationCertificate(Certificate):
 
         Raises
         ------
+        DesignError
+            Bad input.
         SolverError
             It is over the budget, or two evaluations contradict each other.
         """
+        instance("noise", noise, AdditiveNoise)
+        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        one_of("accounting", accounting, ("exact", "sufficient", "zcdp"))
+        one_of("loss", loss, ("squared", "absolute"))
+        positive("value", value)
         found = cls(noise, privacy, accounting, loss, value, _spent(noise, privacy, accounting))
         if not found._checked(found.spent)["holds"].all():
             low, high = found.lower, found.upper

@@ -147,6 +147,7 @@ class Calibration(Design):
         if solver is not None:
             raise DesignError.of("solver", solver, "must be None: a search over closed forms has no program")
         refuse_unknown(options, "a calibration has none")
+        one_of("certify", certify, (True, False))
         wanted_gap(gap, 0.1)
         started, deadline = time.perf_counter(), Deadline(time_limit)
         requirement = Requirement.of(self.privacy, self.sensitivity, self.dimension, self.accounting)

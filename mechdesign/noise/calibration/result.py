@@ -74,9 +74,9 @@ class CalibrationResult(Result):
         if self.certificate is None or not isinstance(self.design.privacy, PureDP | ApproximateDP):
             return found
         proved = self.certificate.upper if getattr(self.design.privacy, "delta", 0.0) else 0.0
-        return np.where(np.asarray(epsilon) >= self.design.privacy.epsilon, np.minimum(found, proved), found)[
-            ()
-        ]
+        return np.where(
+            np.asarray(epsilon, dtype=float) >= self.design.privacy.epsilon, np.minimum(found, proved), found
+        )[()]
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Proved interval for δ(ε); options as in `mechdesign.accounting.delta_interval`."""

@@ -34,7 +34,7 @@ from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_poin
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.correlated.span import Span, span_of
-from mechdesign.problem.checks import array, instance, settle
+from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.solvers import Deadline, Model
@@ -172,6 +172,7 @@ class CorrelatedGaussian(Design):
         ------
         SolverError
         """
+        one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-9), Deadline(time_limit)
         fixed = instance("solver", solver, str, NoneType) in (None, "fixed-point")
         by = self._by_fixed_point if fixed else self._by_model

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import Attempt, Question, refine
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.result import OptimalNoiseResult
-from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.checks import instance, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -37,6 +38,8 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
 __all__ = ["OptimalNoise"]
+
+_MOST = 10**6  # cells; programs are far smaller
 
 
 @serializable("optimal-noise")
@@ -107,8 +110,13 @@ class OptimalNoise(Design):
             Sensitivities on each side; there is no mass beyond, and no spike.
         """
         refuse_unknown(options, "cells and reach")
-        n = whole("cells", cells, 1)
-        side = math.ceil(positive("reach", reach) * n)
+        n = whole("cells", cells, 1, _MOST)
+        reach = positive("reach", reach)
+        if reach * n > _MOST:
+            raise DesignError.of("reach", reach, f"must be at most {_MOST} cells")
+        side = math.ceil(reach * n)
+        if 2 * side + 1 < n:
+            raise DesignError.of("reach", reach, "must be at least half a sensitivity")
         width = Fraction(self.sensitivity) / n
         count = 2 * side + 1
         line = Line(np.arange(count), np.ones(count), np.ones(count), n, mirrored=False)
@@ -161,7 +169,8 @@ class OptimalNoise(Design):
             HiGHS failed.
         """
         refuse_unknown(options, "cells, grid and max_cells")
-        if solver not in (None, "highs"):
+        one_of("certify", certify, (True, False))
+        if instance("solver", solver, str, NoneType) not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
         deadline = Deadline(time_limit)
         question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
@@ -187,7 +196,7 @@ class OptimalNoise(Design):
             self.epsilon,
             self.delta,
             gap=wanted_gap(gap, 0.01) if cells is None else 0.0,
-            cells=None if cells is None else whole("cells", cells, 1),
+            cells=None if cells is None else whole("cells", cells, 1, _MOST),
             grid=grid,
         )
 

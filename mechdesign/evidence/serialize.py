@@ -349,7 +349,7 @@ def file_path(path: str | os.PathLike[str]) -> Path:
     try:
         if b"\0" in os.fsencode(path):
             raise ValueError("null character")
-        return Path(os.fsdecode(path))
+        return Path(path)
     except (TypeError, ValueError) as error:
         raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
 

@@ -66,7 +66,9 @@ def best_floors(
     if problem.max_mse is None:
         return uncapped(problem, gap, method, start, deadline)
     cap, deadline = problem.max_mse, deadline or Deadline(None)
-    goal = cap * (1 - _ROOM)  # the exact law's squared error is floors' to rounding, and must be within the cap
+    goal = cap * (
+        1 - _ROOM
+    )  # the exact law's squared error is floors' to rounding, and must be within the cap
     problem = replace(problem, max_mse=None)
     square = replace(problem, loss=Loss(squared=1.0))
 

@@ -17,8 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, one_of, positive, probability, settle
+from mechdesign.problem.checks import array, non_negative, one_of, positive, probability, settle
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
 
@@ -118,7 +120,7 @@ class MetricDP:
         """Distance between inputs, element-wise over arrays."""
         if callable(self.metric):
             return self.metric(x, y)
-        gap = abs(x - y)
+        gap = np.abs(array("x", x, ndim=None, empty=True) - array("y", y, ndim=None, empty=True))
         return gap if self.metric == "absolute" else gap * gap
 
 

@@ -13,12 +13,14 @@ __all__ = [
     "TOLERANCE",
     "check_distances",
     "check_distinct",
+    "check_size",
     "haversine",
     "topological_order",
     "tree_distances",
 ]
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
+LARGEST = 20_000  # points whose matrix of distances is still built: 3 GiB
 TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
 
 
@@ -103,3 +105,12 @@ def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
         matrix[node, seen] = row
         matrix[seen, node] = row
     return matrix[np.ix_(nodes, nodes)]
+
+
+def check_size(points: int) -> None:
+    """Raise a `DesignError` where the matrix of distances would not fit into memory."""
+    if points > LARGEST:
+        size = points * points * 8 / 2**30
+        raise DesignError.of(
+            "space", f"{points} points", f"needs a matrix of distances of {size:.1f} GiB; use fewer points"
+        )

@@ -26,6 +26,7 @@ from mechdesign.spaces.geometry import (
     EARTH_RADIUS_KM,
     check_distances,
     check_distinct,
+    check_size,
     haversine,
     topological_order,
     tree_distances,
@@ -44,7 +45,6 @@ NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
     "tree": ("parents", "lengths", "leaves"),
 }
 MOST = 10**8  # points of any space
-LARGEST = 20_000  # points whose matrix of distances is still built: 3 GiB
 
 
 @serializable("metric-space")
@@ -394,12 +394,3 @@ class MetricSpace:
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
         return held / total
-
-
-def check_size(points: int) -> None:
-    """Raise a `DesignError` where the matrix of distances would not fit into memory."""
-    if points > LARGEST:
-        size = points * points * 8 / 2**30
-        raise DesignError.of(
-            "space", f"{points} points", f"needs a matrix of distances of {size:.1f} GiB; use fewer points"
-        )

@@ -20,7 +20,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import norm_order
 from mechdesign.problem.checks import array, instance, positive, settle
-from mechdesign.spaces.space import MetricSpace, check_size
+from mechdesign.spaces.geometry import check_size
+from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
 __all__ = ["LinearQuery"]

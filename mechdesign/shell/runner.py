@@ -140,7 +140,7 @@ def _compare(fresh: Path, kept: Path, name: str, rules: dict[str, Any]) -> list[
             u, v = x.to_numpy(dtype=float), y.to_numpy(dtype=float)
             bad = ~np.isclose(u, v, rtol=rules["rtol"], atol=rules["atol"], equal_nan=True)
         else:
-            bad = (x.astype(str) != y.astype(str)).to_numpy()
+            bad = ~((x == y) | (x.isna() & y.isna())).to_numpy(dtype=bool)
         if bad.any():
             k = int(np.flatnonzero(bad)[0])
             problems.append(

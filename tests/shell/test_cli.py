@@ -125,7 +125,12 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     def body(report: Report) -> None:
         report.text("words")
         frame = pd.DataFrame(
-            {"name": ["a", "b"], "value": [1.0, 2.0], "seconds": np.random.default_rng().random(2)}
+            {
+                "name": ["a", "b"],
+                "value": [1.0, 2.0],
+                "remark": ["half a column of words", ""],
+                "seconds": np.random.default_rng().random(2),
+            }
         )
         report.table("t", frame, volatile=("seconds",), rtol=1e-6)
         report.record(seed=report.rng("x").integers(10))

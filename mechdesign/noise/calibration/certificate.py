@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.accounting.enclosure import largest_loss
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, is_gaussian, upper_delta
 from mechdesign.accounting.profile import integrated_profile, profile_epsilon
 from mechdesign.errors import SolverError
@@ -119,11 +120,10 @@ class CalibrationCertificate(Certificate):
         return self._checked(_spent(self.noise, self.privacy, self.accounting))
 
     def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
-        how = RECOMPUTED if isinstance(self.privacy, ZeroConcentratedDP) else PROVED
         margin = self.budget - spent.upper
         agree = spent.lower <= self.upper and self.lower <= spent.upper
         rows = [
-            (f"{self.privacy} is kept", how, margin, margin >= 0),
+            (f"{self.privacy} is kept", spent.how, margin, margin >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.lower, agree),
         ]
         if isinstance(self.privacy, ApproximateDP) and self.privacy.delta and self.noise.dimension == 1:
@@ -147,8 +147,9 @@ def _spent(
         return DeltaInterval(rho * (1 - 3e-9), rho)
     delta = getattr(privacy, "delta", 0.0)
     if delta == 0:
-        loss = k * profile_epsilon(noise.law, noise.sensitivity, 0.0)
-        return DeltaInterval(loss * (1 - 1e-14), loss)
+        known = largest_loss(noise.law, noise.sensitivity, k)
+        loss = k * profile_epsilon(noise.law, noise.sensitivity, 0.0) if known is None else known
+        return DeltaInterval(loss * (1 - 1e-14), loss, RECOMPUTED if known is None else PROVED)
     if k == 1 or is_gaussian(noise.law):
         found = delta_interval(term, privacy.epsilon)
     else:
@@ -158,7 +159,7 @@ def _spent(
             upper = min(upper, delta_interval(term, privacy.epsilon, width=3e-3, points=2**17).upper)
         found = DeltaInterval(min(found.lower, upper), upper)
     if accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof
-        return DeltaInterval(found.lower, min(found.upper, delta))
+        return DeltaInterval(found.lower, min(found.upper, delta), found.how)
     return found
 
 

@@ -20,7 +20,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile, profile_epsilon
+from mechdesign.accounting.profile import privacy_profile, profile_epsilon, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -120,8 +120,12 @@ def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accou
 
     def exact(law: Any) -> float:
         term = NoiseTerm(law, sensitivity, k)
-        if k == 1 or is_gaussian(law):
+        if is_gaussian(law):
             return delta_interval(term, epsilon).upper
+        if (
+            k == 1
+        ):  # in doubles, as a search has many laws to look at; the certificate proves the one that is left
+            return profile_interval(law, sensitivity, epsilon)[1]
         return upper_delta(term, epsilon, width=1e-3)
 
     def refined(law: Any) -> float:

@@ -6,16 +6,23 @@ import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
+from mechdesign.evidence.digits import at_least, at_most, meaningful
+from mechdesign.evidence.page import Section, write_page
 from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
+from mechdesign.plotting import COLOURS, figure, plain
 from mechdesign.typing import Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
 
@@ -185,9 +192,12 @@ class Result:
 
     def summary(self) -> str:
         """A short, proof-like account."""
-        lines = [type(self.design).__name__, *self.solver_report.lines(), f"value: {self.value:.9g}"]
+        digits = meaningful(self.gap)
+        value = f"value: {at_most(self.value, digits)}"
+        lines = [type(self.design).__name__, *self.solver_report.lines(), value]
         if self.lower_bound is not None:
-            lines.append(f"lower bound: {self.lower_bound:.9g} (proved), gap {self.gap:.2g}")
+            bound = at_least(self.lower_bound, digits)
+            lines.append(f"lower bound: {bound} (proved), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
@@ -198,6 +208,68 @@ class Result:
     def _repr_html_(self) -> str:
         head = html.escape(self.summary())
         return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
+
+    def account(self) -> Account:
+        """The question in words, what the value is and what the picture shows."""
+        return Account(
+            type(self.design).__name__,
+            "",
+            " ".join(str(self.design).split())[:2000],
+            "the design's own loss",
+            (str(getattr(self.design, "privacy", "")), ""),
+            "The least slack of each family of constraints.",
+        )
+
+    def alternatives(self) -> pd.DataFrame:
+        """What other mechanisms cost at the same privacy, where that is known and cheap; no rows where it is not."""
+        return pd.DataFrame(columns=["mechanism", "error", "relative"])
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the mechanism.
+
+        Parameters
+        ----------
+        **options
+            Of `mechdesign.plotting.figure`: width and height in inches, …
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        table = self.audit().groupby("family", sort=False)["slack"].min()
+        fig, axis = figure(**{"width": 5.0, "height": 3.0, **options})
+        axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
+        axis.set(xlabel="least slack")
+        return fig
+
+    def sections(self) -> tuple[Section, ...]:
+        """The parts of `report`'s page: question, mechanism, alternatives, claims, constraints, how to check, versions."""
+        return tuple(result_sections(self, self.account(), self.checks()))
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained HTML page that tells and proves the result, to read, print and hand over.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.html``, by custom.
+
+        Examples
+        --------
+        >>> import mechdesign as md, tempfile, pathlib
+        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.report(pathlib.Path(folder) / "report.html")
+        """
+        account, table = self.account(), self.checks()
+        write_page(
+            path,
+            account.title,
+            tuple(result_sections(self, account, table)),
+            kind="mechdesign report",
+            subtitle=account.subtitle,
+            facts=headline(self, account, table),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result as versioned JSON; `mechdesign.load` reads it back."""

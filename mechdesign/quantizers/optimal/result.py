@@ -11,8 +11,10 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.quantizers.common.account import quantizer_account
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
@@ -95,6 +97,11 @@ class OptimalQuantizerResult(QuantizerResult):
                 "smallest feasible one to within rounding; widen the outermost bins by a part in 1e12"
             )
         return self.certificate
+
+    def account(self) -> Account:
+        return quantizer_account(
+            self, among="all mechanisms there are with these outputs, continuous inputs included"
+        )
 
     def _audit(self) -> pd.DataFrame:
         design = self.design

@@ -190,6 +190,10 @@ class Result:
         """Lines of the summary that only this kind of result has."""
         return []
 
+    def remarks(self) -> list[str]:
+        """What a reader of the mechanism should know that its numbers do not say: outputs that never come, …"""
+        return []
+
     def summary(self) -> str:
         """A short, proof-like account."""
         digits = meaningful(self.gap)
@@ -199,7 +203,7 @@ class Result:
             bound = at_least(self.lower_bound, digits)
             lines.append(f"lower bound: {bound} (proved), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
-        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
 
     def __str__(self) -> str:

@@ -14,9 +14,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import mechdesign
 from mechdesign.problem.design import Design
-from sphinx.application import Sphinx
 
 PACKAGE = Path(mechdesign.__file__).parent
 TITLES = {

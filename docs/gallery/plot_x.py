@@ -3,4 +3,5 @@ x
 =
 """
 import matplotlib.pyplot as plt
+
 plt.plot([1,2])

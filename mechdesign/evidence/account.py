@@ -64,15 +64,15 @@ class Account:
 
 def headline(result: Any, account: Account, claims: pd.DataFrame) -> list[Fact]:
     """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
-    gap, bound, digits = result.gap, result.lower_bound, meaningful(result.gap)
+    gap, bound, digits = result.gap, result.lower_bound, meaningful(result.gap, 7)
     stated = {} if result.certificate is None else result.certificate.statement
     facts = [("Error", at_most(result.value, digits), account.value)]
     if bound is not None and math.isfinite(bound):
         how = "proved" if "lower_bound" in stated else "claimed"
-        facts.append(("Nothing does better than", at_least(bound, digits), f"lower bound, {how}"))
+        facts.append(("Lower bound", at_least(bound, digits), f"{how}: nothing does better"))
         facts.append(("Gap", "0" if not gap else at_most(gap, 2), "at most this far from optimal, relative"))
     else:
-        facts.append(("Lower bound", "none", f"status: {result.status}"))
+        facts.append(("Lower bound", "none", "it is not known how much better others are"))
     facts.append(("Privacy", *account.privacy))
     held = int(claims["holds"].sum())
     counts = claims["how"].value_counts()
@@ -94,8 +94,9 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
     yield Section(
         "What is proved, and how",
         "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
-        claims,
+        claims[["claim", "how", "holds", "margin"]],
         caption="Every claim of this page. The margin is what is left before it would fail.",
+        digits=3,
     )
     table = result.audit()
     if len(table):
@@ -107,7 +108,7 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
             caption=f"The least slack of {len(table)} constraints, each family's tightest first",
         )
     yield _to_check(result)
-    notes = [*result.notes, *result.solver_report.lines()]
+    notes = [*result.notes, *result.remarks(), *result.solver_report.lines()]
     yield Section(
         "Notes and versions",
         "\n".join("- " + " ".join(note.split()) for note in notes),

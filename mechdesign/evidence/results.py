@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,8 @@ from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
 from mechdesign.evidence.digits import at_least, at_most, meaningful
-from mechdesign.evidence.page import Section, write_page
-from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
+from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain
 from mechdesign.typing import Status
 
@@ -100,7 +99,7 @@ class SolveReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Handed):
     """A mechanism with its evidence.
 
     Parameters
@@ -190,6 +189,10 @@ class Result:
         """Lines of the summary that only this kind of result has."""
         return []
 
+    def remarks(self) -> list[str]:
+        """What a reader of the mechanism should know that its numbers do not say: outputs that never come, …"""
+        return []
+
     def summary(self) -> str:
         """A short, proof-like account."""
         digits = meaningful(self.gap)
@@ -199,7 +202,7 @@ class Result:
             bound = at_least(self.lower_bound, digits)
             lines.append(f"lower bound: {bound} (proved), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
-        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
 
     def __str__(self) -> str:
@@ -225,78 +228,18 @@ class Result:
         return pd.DataFrame(columns=["mechanism", "error", "relative"])
 
     def plot(self, **options: Any) -> Figure:
-        """Draw the mechanism.
-
-        Parameters
-        ----------
-        **options
-            Of `mechdesign.plotting.figure`: width and height in inches, …
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
         table = self.audit().groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**{"width": 5.0, "height": 3.0, **options})
         axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
         axis.set(xlabel="least slack")
         return fig
 
-    def sections(self) -> tuple[Section, ...]:
-        """The parts of `report`'s page: question, mechanism, alternatives, claims, constraints, how to check, versions."""
-        return tuple(result_sections(self, self.account(), self.checks()))
-
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write one self-contained HTML page that tells and proves the result, to read, print and hand over.
-
-        Parameters
-        ----------
-        path : path
-            Ends in ``.html``, by custom.
-
-        Examples
-        --------
-        >>> import mechdesign as md, tempfile, pathlib
-        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result.report(pathlib.Path(folder) / "report.html")
-        """
+    def _page(self) -> dict[str, Any]:
         account, table = self.account(), self.checks()
-        write_page(
-            path,
-            account.title,
-            tuple(result_sections(self, account, table)),
-            kind="mechdesign report",
-            subtitle=account.subtitle,
-            facts=headline(self, account, table),
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as versioned JSON; `mechdesign.load` reads it back."""
-        write_whole(path, dumps(self))
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_frame` as CSV, floats in full."""
-        self.to_frame().to_csv(file_path(path), index=False)
-
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
-        frame, file = self.to_frame(), file_path(path)
-        try:
-            frame.to_parquet(file, index=False)
-        except ImportError:
-            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
-
-    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return `to_frame` as a LaTeX table, and write it to `path` if given."""
-        return _written(self.to_frame().to_latex(index=False, escape=True, float_format="%.6g"), path)
-
-    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return `to_frame` as a Markdown table, and write it to `path` if given."""
-        return _written(self.to_frame().to_markdown(index=False, floatfmt=".6g"), path)
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        write_whole(path, text + ("" if text.endswith("\n") else "\n"))
-    return text
+        return {
+            "title": account.title,
+            "subtitle": account.subtitle,
+            "kind": "mechdesign report",
+            "facts": headline(self, account, table),
+            "sections": tuple(result_sections(self, account, table)),
+        }

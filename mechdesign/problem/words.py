@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.typing import Array
 
-__all__ = ["LOCAL", "NEIGHBOURS", "guarantee", "loss_words", "prior_words", "privacy_words"]
+__all__ = ["LOCAL", "NEIGHBOURS", "guarantee", "loss_words", "never_sent", "prior_words", "privacy_words"]
 
+NEGLIGIBLE = 1e-6
 LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"
 
@@ -82,12 +87,31 @@ def prior_words(spec: Any) -> str:
     if samples is not None:
         return f"{len(samples)} samples in [{low}, {high}]"
     frozen = getattr(law, "dist", None)
-    if frozen is None:
+    if law is None or frozen is None:
         return f"a law on [{low}, {high}]"
     given = [*map(shown, law.args), *(f"{key} = {shown(value)}" for key, value in law.kwds.items())]
     cut = type(prior).__name__.removesuffix("Prior").lower()
     cut = f", {cut} to" if cut in ("clipped", "truncated") else " on"
     return f"the law {frozen.name}({', '.join(given)}){cut} [{low}, {high}]"
+
+
+def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
+    """Tell the outputs whose probability is negligible whatever the input, from their largest probabilities.
+
+    Examples
+    --------
+    >>> never_sent(["-1", "0", "1"], np.array([0.5, 1e-9, 0.5]), "outputs")
+    ['outputs that practically never come, of probability at most 1e-09 for every input: 0']
+    """
+    rare = np.flatnonzero(most < NEGLIGIBLE)
+    if not len(rare):
+        return []
+    listed = ", ".join(names[i] for i in rare[:8]) + (
+        f", … ({len(rare)} of {len(names)})" if len(rare) > 8 else ""
+    )
+    return [
+        f"{what} that practically never come, of probability at most {shown(float(most[rare].max()), 2)} for every input: {listed}"
+    ]
 
 
 def loss_words(spec: Any) -> str:

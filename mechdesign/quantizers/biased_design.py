@@ -23,7 +23,12 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.account import draw_quantizer, quantizer_account, quantizer_alternatives
+from mechdesign.quantizers.common.account import (
+    draw_quantizer,
+    quantizer_account,
+    quantizer_alternatives,
+    quantizer_remarks,
+)
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
 from mechdesign.quantizers.parameter_search import settle_family
@@ -96,6 +101,9 @@ class BiasedResult(Result):
 
     def alternatives(self) -> pd.DataFrame:
         return quantizer_alternatives(self)
+
+    def remarks(self) -> list[str]:
+        return quantizer_remarks(self)
 
     def plot(self, **options: Any) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""

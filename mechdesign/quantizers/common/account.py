@@ -10,17 +10,17 @@ import pandas as pd
 
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.plotting import COLOURS, figure, plain
+from mechdesign.plotting import COLOURS, figure, legend_above, plain
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP, PureDP
-from mechdesign.problem.words import LOCAL, guarantee, loss_words, prior_words, privacy_words
+from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
 from mechdesign.quantizers.mechanism.continuous_ldp import PiecewiseMechanism, duchi
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_quantizer", "quantizer_account", "quantizer_alternatives"]
+__all__ = ["draw_quantizer", "quantizer_account", "quantizer_alternatives", "quantizer_remarks"]
 
 _LINES = 8  # outputs that are drawn as lines; more as shades
 
@@ -84,7 +84,14 @@ def _duchi(result: Any) -> Quantizer:
     """Duchi's two outputs over the design's inputs."""
     unit = duchi(result.design.privacy.epsilon)
     low, high = result.mechanism.input_range
-    return Quantizer((low + high) / 2 + (high - low) / 2 * unit.bins, [low, high], unit.starts, unit.ends)
+    return Quantizer(
+        (low + high) / 2 + (high - low) / 2 * unit.bins, np.array([low, high]), unit.starts, unit.ends
+    )
+
+
+def quantizer_remarks(result: Any) -> list[str]:
+    """The outputs that practically never come."""
+    return never_sent([shown(b) for b in result.mechanism.bins], result.mechanism.extremes()[1], "outputs")
 
 
 def quantizer_alternatives(result: Any) -> pd.DataFrame:
@@ -126,8 +133,8 @@ def draw_quantizer(result: Any, **options: Any) -> Figure:
     fig, (above, below) = figure(2, 1, sharex=True, **{"width": 5.0, "height": 5.2, **options})
     if len(mechanism.bins) <= _LINES:
         for k, bin_ in enumerate(mechanism.bins):
-            above.plot(x, rows[:, k], label=f"{bin_:.4g}", linestyle=("-", "--")[k % 2])
-        above.legend(title="output", ncols=2 if len(mechanism.bins) > 4 else 1, fontsize=8)
+            above.plot(x, rows[:, k], label=f"output {bin_:.4g}", linestyle=("-", "--")[k % 2])
+        legend_above(above)
         above.set(ylabel="probability", ylim=(0, None))
     else:
         edges = np.concatenate(
@@ -146,6 +153,6 @@ def draw_quantizer(result: Any, **options: Any) -> Figure:
         below.plot(
             x, _duchi(result).loss_at(x, loss), "--", color=COLOURS[1], label="two outputs (Duchi et al.)"
         )
-        below.legend(fontsize=8)
+        legend_above(below)
     below.set(xlabel="input", ylabel=plain(loss_words(loss)), ylim=(0, None))
     return fig

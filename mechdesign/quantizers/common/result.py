@@ -12,7 +12,12 @@ import pandas as pd
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.common.account import draw_quantizer, quantizer_account, quantizer_alternatives
+from mechdesign.quantizers.common.account import (
+    draw_quantizer,
+    quantizer_account,
+    quantizer_alternatives,
+    quantizer_remarks,
+)
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.opendp import quantizer_measurement
 from mechdesign.quantizers.common.slack import quantizer_slack
@@ -69,6 +74,9 @@ class QuantizerResult(Result):
 
     def alternatives(self) -> pd.DataFrame:
         return quantizer_alternatives(self)
+
+    def remarks(self) -> list[str]:
+        return quantizer_remarks(self)
 
     def plot(self, **options: Any) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""

@@ -15,7 +15,12 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, positive, whole
 from mechdesign.problem.privacy import MetricDP
-from mechdesign.quantizers.common.account import draw_quantizer, quantizer_account, quantizer_alternatives
+from mechdesign.quantizers.common.account import (
+    draw_quantizer,
+    quantizer_account,
+    quantizer_alternatives,
+    quantizer_remarks,
+)
 from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.typing import Array, Status
 
@@ -95,6 +100,9 @@ class MetricQuantizerResult(Result):
 
     def alternatives(self) -> pd.DataFrame:
         return quantizer_alternatives(self)
+
+    def remarks(self) -> list[str]:
+        return quantizer_remarks(self)
 
     def plot(self, **options: Any) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""

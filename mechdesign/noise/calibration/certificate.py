@@ -149,8 +149,9 @@ def _spent(
     if delta == 0:
         loss = k * profile_epsilon(noise.law, noise.sensitivity, 0.0)
         return DeltaInterval(loss * (1 - 1e-14), loss)
-    found = delta_interval(term, privacy.epsilon)
-    if k > 1 and not is_gaussian(noise.law):
+    if k == 1 or is_gaussian(noise.law):
+        found = delta_interval(term, privacy.epsilon)
+    else:
         found = delta_interval(term, privacy.epsilon, width=7.3e-3, closed_form=False, points=2**16)
         upper = min(upper_delta(term, privacy.epsilon), found.upper)
         if upper > delta:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate

@@ -164,16 +164,16 @@ class QuantizerCertificate(Certificate):
 
     def checks(self) -> pd.DataFrame:
         """Claim by claim, each with its worst exact margin (as a double)."""
-        return check_table([*self._law_checks(), *self._value_checks(), *self._bound_checks()])
+        return check_table([*self._law_checks(), *self.cost_checks()])
 
     def verify(self) -> bool:
         """Whether every claim holds."""
-        parts = self._law_checks(), self._value_checks(), self._bound_checks()
-        return all(holds for part in parts for *_, holds in part)
+        return all(holds for part in (self._law_checks(), self.cost_checks()) for *_, holds in part)
 
-    def lawful(self) -> bool:
-        """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
-        return all(holds for *_, holds in self._law_checks())
+    def cost_checks(self) -> Iterator[Check]:
+        """The claims on value and lower bound alone."""
+        yield from self._value_checks()
+        yield from self._bound_checks()
 
     def _law_checks(self) -> Iterator[Check]:
         law = self.law
@@ -181,9 +181,13 @@ class QuantizerCertificate(Certificate):
         bins = [int(b * unit) for b in law.bins]
         least = total = bias = Fraction(0)
         for x, weights, common in law.limits():
-            total = max(total, abs(Fraction(sum(weights), common) - 1))
-            least = min(least, Fraction(min(weights), common))
-            bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
+            # in whole numbers first: of a sound law nothing is left to divide
+            over, low = sum(weights) - common, min(weights)
+            scale = common * unit * x.denominator
+            off = sum(map(mul, bins, weights)) * x.denominator - common * unit * x.numerator
+            total = max(total, Fraction(abs(over), common)) if over else total
+            least = min(least, Fraction(low, common)) if low < 0 else least
+            bias = max(bias, Fraction(abs(off), scale)) if off else bias
         ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
         slack = Fraction(self.max_bias) - bias
         yield "knots and outputs increase", PROVED, 0.0, ordered

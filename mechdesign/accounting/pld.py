@@ -23,7 +23,7 @@ try:
 except ImportError:
     raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
 
-__all__ = ["LawPrivacyLoss", "to_pld"]
+__all__ = ["LawPrivacyLoss", "terms_to_pld", "to_pld"]
 
 
 class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
@@ -78,6 +78,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
         return privacy_loss_mechanism.TailPrivacyLossDistribution(lower_x, upper_x, mass)
 
     def connect_dots_bounds(self) -> Any:
+        """Where the library discretises this loss: between the points that leave `tail_mass` out at each end."""
         tail = self.privacy_loss_tail()
         return privacy_loss_mechanism.ConnectDotsBounds(
             epsilon_upper=self.privacy_loss(tail.lower_x_truncation),
@@ -143,3 +144,13 @@ def to_pld(
     if dimension == 1:
         return pld
     return pld.self_compose(dimension, tail_mass_truncation=1e-15 if pessimistic else 0.0)
+
+
+def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> Any:
+    """Return dp-accounting's distribution of several terms composed, on one step."""
+    steps = [2.0 ** math.floor(math.log2(max(plan_grid((t,), 1.0, 0.01).step / 4, 1e-9))) for t in terms]
+    parts = [to_pld(t.law, t.sensitivity, dimension=t.count, step=min(steps)) for t in terms]
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.compose(part)
+    return found

@@ -1,0 +1,8 @@
+"""
+x
+=
+"""
+
+import matplotlib.pyplot as plt
+
+plt.plot([1, 2])

@@ -83,6 +83,7 @@ KINDS: dict[str, str] = {
     "pairwise-privacy": "mechdesign.quantizers.metric.notion",
     "prior-clipped": "mechdesign.problem.priors",
     "prior-law": "mechdesign.problem.priors",
+    "prior-moments": "mechdesign.quantizers.common.enclosures",
     "prior-samples": "mechdesign.problem.priors",
     "prior-truncated": "mechdesign.problem.priors",
     "pure-dp": "mechdesign.problem.privacy",

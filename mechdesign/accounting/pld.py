@@ -78,6 +78,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
         return privacy_loss_mechanism.TailPrivacyLossDistribution(lower_x, upper_x, mass)
 
     def connect_dots_bounds(self) -> Any:
+        """Where the library discretises this loss: between the points that leave `tail_mass` out at each end."""
         tail = self.privacy_loss_tail()
         return privacy_loss_mechanism.ConnectDotsBounds(
             epsilon_upper=self.privacy_loss(tail.lower_x_truncation),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
 from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
@@ -208,8 +208,12 @@ class Result:
         self.to_frame().to_csv(file_path(path), index=False)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_frame` as Parquet."""
-        self.to_frame().to_parquet(file_path(path), index=False)
+        """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
+        frame, file = self.to_frame(), file_path(path)
+        try:
+            frame.to_parquet(file, index=False)
+        except ImportError:
+            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return `to_frame` as a LaTeX table, and write it to `path` if given."""

@@ -41,6 +41,7 @@ __all__ = [
     "VERSION",
     "dumps",
     "file_path",
+    "histogram_parts",
     "loads",
     "register_law",
     "result_schema",
@@ -144,6 +145,8 @@ def encode(value: Any) -> Any:
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
         return {"$kind": _KINDS[type(value)], "fields": {k: encode(v) for k, v in fields.items()}}
     if hasattr(value, "dist") and hasattr(value, "kwds"):
+        if type(value.dist) is stats.rv_histogram:
+            return _histogram(value)
         return {"$law": _law_name(value), "args": encode(list(value.args)), "kwds": encode(dict(value.kwds))}
     if callable(value):
         name = (
@@ -153,6 +156,32 @@ def encode(value: Any) -> Any:
         )
         return {"$callable": name}
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
+
+
+def histogram_parts(law: Any) -> tuple[list[float], list[float], bool]:
+    """Contents and edges of a frozen `scipy.stats.rv_histogram`, and whether the contents are densities."""
+    contents, edges = (np.asarray(part, dtype=float) for part in law.dist._histogram)
+    density = law.dist._density
+    if density is None:  # SciPy's own rule
+        density = not np.allclose(np.diff(edges), edges[1] - edges[0])
+    return contents.tolist(), edges.tolist(), bool(density)
+
+
+def _histogram(law: Any) -> Any:
+    _, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+    contents, edges, density = histogram_parts(law)
+    kwds = {"loc": float(loc), "scale": float(scale)}
+    args = [np.array(contents), np.array(edges), density]
+    return {"$law": "histogram", "args": encode(args), "kwds": encode(kwds)}
+
+
+def _from_histogram(contents: Any, edges: Any, density: Any, **named: Any) -> Any:
+    arrays = all(isinstance(v, np.ndarray) and v.ndim == 1 and v.dtype == float for v in (contents, edges))
+    if not arrays or len(edges) != len(contents) + 1 or not isinstance(density, bool):
+        _refuse("a histogram that is none")
+    if not (np.diff(edges) > 0).all() or not (contents >= 0).all() or not 0 < contents.sum() < math.inf:
+        _refuse("a histogram without edges that increase or without mass")
+    return stats.rv_histogram((contents, edges), density=density)(**named)
 
 
 def _class(kind: Any, kinds: Mapping[str, str]) -> type:
@@ -210,10 +239,11 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
             values = {k: inner(v) for k, v in fields.items()}
             return cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
         case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
-            generator, shapes, named = _generator(name, kinds), inner(args), inner(kwds)
+            shapes, named = inner(args), inner(kwds)
             if not all(isinstance(v, (int, float, np.ndarray)) for v in [*shapes, *named.values()]):
-                _refuse(f"the law {name} has parameters that are no numbers")
-            return generator(*shapes, **named)
+                _refuse(f"the law {name!s:.40} has parameters that are no numbers")
+            made = _from_histogram if name == "histogram" else _generator(name, kinds)
+            return made(*shapes, **named)
         case {"$callable": str(name), **rest} if not rest:
             return UnavailableCallable(name)
     _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")

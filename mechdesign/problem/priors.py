@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm, rv_histogram, truncnorm
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
@@ -157,7 +158,7 @@ def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArr
 def _parse(spec: Any) -> Prior:
     if isinstance(spec, Prior):
         return spec
-    if hasattr(spec, "dist"):
+    if hasattr(spec, "dist") or type(spec) is rv_histogram:
         return LawPrior(spec)
     if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
         return EmpiricalPrior(spec)  # type: ignore[arg-type]
@@ -168,6 +169,8 @@ def _parse(spec: Any) -> Prior:
 
 def _law(law: Any) -> Any:
     """Return a frozen continuous law with scalar parameters, or raise DesignError."""
+    if type(law) is rv_histogram:  # a law as it is, without parameters
+        law = law()
     if not hasattr(law, "dist") or not callable(getattr(law, "support", None)):
         remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
         raise DesignError.of("law", law, remedy)
@@ -235,7 +238,7 @@ class LawPrior(_Continuous):
     law: Any
 
     def __post_init__(self) -> None:
-        _law(self.law)
+        settle(self, law=_law(self.law))
 
     @property
     def _source(self) -> Any:
@@ -307,13 +310,11 @@ class TruncatedPrior(_CutPrior):
     @cached_property
     def _source(self) -> Any:
         """A normal law becomes SciPy's truncated one, which is accurate however far out the range is."""
-        from scipy import stats
-
-        if type(self.law.dist) is not type(stats.norm):
+        if type(self.law.dist) is not type(norm):
             return self.law
         _, loc, scale = law_parameters(self.law)
         ends = (self.lower - loc) / scale, (self.upper - loc) / scale
-        return stats.truncnorm(*ends, loc=loc, scale=scale)
+        return truncnorm(*ends, loc=loc, scale=scale)
 
     @cached_property
     def _mass(self) -> float:

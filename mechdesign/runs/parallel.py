@@ -1,7 +1,7 @@
 """Run the chunks of a search: in parallel by joblib, in order, resumable, with progress.
 
 joblib's own backends are the way past one machine. Dask: start a ``distributed.Client`` and pass
-``backend="dask"``. Ray: ``ray.util.joblib.register_ray()`` and ``backend="ray"``.
+``backend="dask"``. Ray: connect with ``ray.init(...)`` and pass ``backend="ray"``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import joblib
 from joblib import parallel
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.runs.store import Store
 from mechdesign.solvers.deadline import Deadline
 
@@ -51,14 +51,19 @@ def run_chunks(
 
     Raises
     ------
+    DesignError
+        Not a number of workers, or a backend that joblib does not know.
+    MissingExtra
+        Dask or Ray is asked for and not installed.
     KeyboardInterrupt
         Finished chunks are in the store; running again continues.
     """
     if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
         raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
-    known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS}
+    known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
     if not isinstance(backend, str) or backend not in known:
         raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
+    _available(backend)
     done = list(store.chunks) if store is not None else []
     if len(done) > len(chunks):
         raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
@@ -72,6 +77,19 @@ def run_chunks(
         if deadline is not None and deadline.passed:
             break
     return done
+
+
+def _available(backend: str) -> None:
+    """Register a backend of another library with joblib, or name the extra that brings that library."""
+    try:
+        if backend == "dask":
+            import distributed  # noqa: F401
+        elif backend == "ray" and backend not in parallel.BACKENDS:
+            from ray.util.joblib import register_ray
+
+            register_ray()
+    except ImportError:
+        raise MissingExtra.of(backend, f"backend={backend!r}") from None
 
 
 def _results(task: Callable[[Any], Any], chunks: Sequence[Any], jobs: int, backend: str) -> Iterator[Any]:

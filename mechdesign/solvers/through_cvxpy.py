@@ -6,6 +6,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -43,6 +44,12 @@ _LIMITS: dict[str, Callable[[float], dict[str, Any]]] = {
 _OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
 
 
+@cache
+def _installed() -> frozenset[str]:
+    """CVXPY's solvers; it imports every one of them again at each question, some 9 ms."""
+    return frozenset(cp.installed_solvers())
+
+
 class CvxpySolver(Solver):
     """A backend reached through ``problem.solve(solver=NAME)``.
 
@@ -75,7 +82,7 @@ class CvxpySolver(Solver):
         )
 
     def available(self) -> bool:
-        return self._cvxpy_name in cp.installed_solvers()
+        return self._cvxpy_name in _installed()
 
     def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
         problem = model.problem

@@ -67,7 +67,8 @@ def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
     instance("space", space, MetricSpace)
     left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
     check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
-    gap = np.asarray(left - right)
+    same = left.shape == right.shape
+    gap = np.subtract(left, right, out=left if same else None)  # `distribution` returned arrays of our own
     shape = gap.shape[:-1]
     rows = gap.reshape(-1, space.size)
     if space.kind == "line":
@@ -140,12 +141,17 @@ def _line(gap: Array, space: MetricSpace) -> Array:
     assert space.points is not None
     position = space.points[:, 0]
     order = np.argsort(position)
-    return np.abs(np.cumsum(gap[:, order], axis=1)[:, :-1]) @ np.diff(position[order])
+    steps = np.diff(position[order])
+    if (order[1:] > order[:-1]).all():  # stored in their order: nothing to gather
+        above = np.cumsum(gap, axis=1, out=gap)
+    else:
+        above = np.cumsum(gap[:, order], axis=1)
+    return np.abs(above, out=above)[:, :-1] @ steps
 
 
 def _clusters(gap: Array, space: MetricSpace) -> Array:
-    inside = np.abs(gap).sum(axis=1)
     between = np.abs(gap.reshape(len(gap), *space.shape).sum(axis=2)).sum(axis=1)
+    inside = np.abs(gap, out=gap).sum(axis=1)
     return space.within / 2 * inside + (space.across - space.within) / 2 * between
 
 

@@ -384,13 +384,16 @@ class MetricSpace:
 
     def distribution(self, weights: ArrayLike, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
-        held = array(name, weights, ndim=None)
+        plain = type(weights) is np.ndarray and weights.dtype == np.float64 and weights.size > 0
+        held = np.asarray(weights) if plain else array(name, weights, ndim=None)  # no copy, no extra pass
         if held.shape[-1:] != (self.size,):
             raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
-        if (held < 0).any():
-            raise DesignError.of(name, float(held.min()), "must be non-negative")
         total = held.sum(axis=-1, keepdims=True)
-        if not (np.abs(total - 1) <= 1e-9).all():
+        least = held.min()  # NaN where any entry is
+        if not (least >= 0 and (np.abs(total - 1) <= 1e-9).all()):
+            array(name, held, ndim=None)
+            if least < 0:
+                raise DesignError.of(name, float(least), "must be non-negative")
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
         return held / total

@@ -279,20 +279,6 @@ def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None
     assert two.value == one.value
 
 
-def test_search_on_dask(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
-    search.solve(store=tmp_path / "one.jsonl")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
-        search.solve(store=tmp_path / "dask.jsonl", jobs=2, backend="dask")
-    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "dask.jsonl").read_bytes()
-
-
 def test_killed_search_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     """kill -9 in the middle, a half-written line, a second run: the same file as without the kill."""
     script = textwrap.dedent(

@@ -174,9 +174,9 @@ def _spent(c: CalibrationCertificate) -> DeltaInterval:
         if found.upper > delta:
             found = _narrower(found, cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled))
         return found
-    found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)
-    lone = cases.single is not None and c.rounds == 1
-    if not lone and not is_gaussian(noise.law):
+    if (cases.single is not None and c.rounds == 1) or is_gaussian(noise.law):
+        found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)
+    else:
         found = cases.delta_interval(
             privacy.epsilon, rounds=c.rounds, width=7.3e-3, closed_form=False, points=2**16
         )

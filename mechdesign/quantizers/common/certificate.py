@@ -6,7 +6,8 @@ A certificate holds the problem, the rational law itself and multipliers, and re
   :math:`e^{\varepsilon}`;
 - *bias*: :math:`|\sum_i B_i p(x, i) - x| \le b` at both ends of every segment (b = 0: unbiased), rows that sum to 1 and are
   non-negative. Since p is affine between knots, the ends of the segments are all there is to check;
-- *value*: the expected (or worst-case) loss of the law is at most what is stated (`exact_loss`);
+- *value*: the expected (or worst-case) loss of the law is at most what is stated (`exact_loss`); the masses and moments of a
+  prior that is not rational are stored, and recomputed (`enclosures`);
 - *lower bound*: no mechanism does better than what is stated (`dual_pieces`).
 """
 
@@ -16,6 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from operator import mul
 from typing import Any
@@ -31,8 +33,8 @@ from mechdesign.problem.checks import instance, non_negative, number, positive, 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces
-from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.common.exact_loss import expected_upper, worst_upper
+from mechdesign.quantizers.common.enclosures import Moments, PriorMoments, StatedMoments
+from mechdesign.quantizers.common.exact_loss import cell_edges, expected_upper, worst_upper
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
@@ -44,6 +46,8 @@ _MARGIN = 5e-13
 _WIDE = 7.0
 # Agreement asked of what is computed again in floats.
 _FLOATS = 1e-9
+# Of bounds computed again with 60 digits: half of what they are widened by.
+_APART = 2.0**-101
 
 
 @serializable("certificate")
@@ -65,6 +69,8 @@ class QuantizerCertificate(Certificate):
         What the law achieves at most, and what every mechanism loses at least.
     duals : DualPieces, optional
         Multipliers that prove the lower bound.
+    moments : PriorMoments, optional
+        What was taken for the masses and moments of a prior that is not rational.
 
     Examples
     --------
@@ -85,6 +91,7 @@ class QuantizerCertificate(Certificate):
     value: float | None = None
     lower_bound: float | None = None
     duals: DualPieces | None = None
+    moments: PriorMoments | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, ExactLaw):
@@ -124,6 +131,7 @@ class QuantizerCertificate(Certificate):
             None if lower_bound is None else lower_bound - margin,
             duals,
         )
+        stated = replace(stated, moments=stated._prior_moments)
         if duals is None or lower_bound is None or stated.epsilon < _WIDE:
             return stated
         return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
@@ -159,21 +167,61 @@ class QuantizerCertificate(Certificate):
         if self.prior is not None:
             costs = {"prior": self.prior, "loss": self.loss, "objective": self.objective}
             stated |= {**costs, "max_mse": self.max_mse}
+        if self.moments is not None:
+            stated["moments"] = self.moments
         claims = {"value": self.value, "lower_bound": self.lower_bound}
         return {**stated, **{name: Fraction(v) for name, v in claims.items() if v is not None}}
 
     def checks(self) -> pd.DataFrame:
         """Claim by claim, each with its worst exact margin (as a double)."""
-        return check_table([*self._law_checks(), *self._value_checks(), *self._bound_checks()])
+        return check_table([check for part in self._parts() for check in part])
 
     def verify(self) -> bool:
         """Whether every claim holds."""
-        parts = self._law_checks(), self._value_checks(), self._bound_checks()
-        return all(holds for part in parts for *_, holds in part)
+        return all(holds for part in self._parts() for *_, holds in part)
+
+    def _parts(self) -> Iterator[Iterator[Check]]:
+        yield self._law_checks()
+        apart = self._apart
+        if apart is not None:
+            how, near = (PROVED, _APART) if self._prior.proved else (RECOMPUTED, _FLOATS)
+            claim = "the prior's masses and moments are those stated"
+            yield iter([(claim, how, near - apart, apart <= near)])
+            if not math.isfinite(apart):  # nothing can be integrated
+                return
+        yield self._value_checks()
+        yield self._bound_checks()
 
     def lawful(self) -> bool:
         """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
         return all(holds for *_, holds in self._law_checks())
+
+    @cached_property
+    def _prior(self) -> Moments:
+        return Moments(Prior.of(self.prior))
+
+    @cached_property
+    def _prior_moments(self) -> PriorMoments | None:
+        """What is to be stated of the prior: None where it is rational, or not integrated."""
+        costs = self.loss is not None and self.loss.polynomial and self.objective != "worst"
+        if self.value is None or self.prior is None or self._prior.rational:
+            return None
+        if not costs and self.max_mse is None:
+            return None
+        spans, origin = (set(), Fraction(0)) if self.duals is None or not costs else self.duals.spans()
+        return PriorMoments.of(self._prior, cell_edges(self.law), spans, origin)
+
+    @property
+    def _apart(self) -> float | None:
+        """How far the stated moments are from those computed here; None where neither are needed."""
+        stated, found = self.moments, self._prior_moments
+        if stated is None and found is None:
+            return None
+        return math.inf if stated is None or found is None else stated.apart(found)
+
+    @property
+    def _integrals(self) -> Moments | StatedMoments:
+        return self._prior if self.moments is None else self.moments.on(self._prior)
 
     def _law_checks(self) -> Iterator[Check]:
         law = self.law
@@ -221,9 +269,8 @@ class QuantizerCertificate(Certificate):
         if objective == "worst":
             margin, how, tolerance = Fraction(stated) - worst_upper(self.law, loss), PROVED, 0.0
         else:
-            moments = Moments(Prior.of(self.prior))
-            margin = Fraction(stated) - expected_upper(self.law, moments, loss)
-            how, tolerance = (PROVED, 0.0) if moments.proved else (RECOMPUTED, _FLOATS * abs(stated))
+            margin = Fraction(stated) - expected_upper(self.law, self._integrals, loss)
+            how, tolerance = (PROVED, 0.0) if self._prior.proved else (RECOMPUTED, _FLOATS * abs(stated))
         return claim, how, round_down(margin), margin >= -tolerance
 
     def _bound_checks(self) -> Iterator[Check]:
@@ -237,7 +284,7 @@ class QuantizerCertificate(Certificate):
             yield claim, PROVED, -math.inf, False
             return
         margin = self.proved_bound() - Fraction(self.lower_bound)
-        exact = self.objective == "worst" or Moments(Prior.of(self.prior)).proved
+        exact = self.objective == "worst" or self._prior.proved
         # The floats of a prior's moments come with a factor ρ into the bound.
         loose = _FLOATS + 1e-3 * _FLOATS * float(min(self.rho, Fraction(10**300)))
         tolerance = 0.0 if exact else loose * abs(self.lower_bound)
@@ -253,7 +300,7 @@ class QuantizerCertificate(Certificate):
             self.epsilon,
             self.loss,
             max_bias=self.max_bias,
-            moments=None if self.objective == "worst" else Moments(Prior.of(self.prior)),
+            moments=None if self.objective == "worst" else self._integrals,
             max_mse=self.max_mse,
         )
 

@@ -32,7 +32,7 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, number
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments
+from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments, StatedMoments
 from mechdesign.typing import Array
 
 __all__ = ["DualPieces"]
@@ -88,6 +88,11 @@ class DualPieces:
         covered = accumulate(change for _, change in sorted(changes.items()))
         return all(c <= 1 for c in (*covered, *points.values()))
 
+    def spans(self) -> tuple[set[tuple[Fraction, Fraction]], Fraction]:
+        """The stretches u < v of inputs over which the prior is integrated, and the origin they are measured from."""
+        found = {(Fraction(u), Fraction(v)) for u, v in self.pieces[:, :2].tolist() if u < v}
+        return found, Fraction(self.origin)
+
     def lower_bound(
         self,
         bins: tuple[Fraction, ...],
@@ -96,7 +101,7 @@ class DualPieces:
         loss: Loss,
         *,
         max_bias: float = 0.0,
-        moments: Moments | None,
+        moments: Moments | StatedMoments | None,
         max_mse: float | None = None,
     ) -> Fraction:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
@@ -168,12 +173,13 @@ class _Problem:
         return cls([int(b * unit) for b in places], unit, rho, first, second, unit * unit * parts, origin)
 
     def averaged(
-        self, rows: list[_Piece], bias: Fraction, moments: Moments | None
+        self, rows: list[_Piece], bias: Fraction, moments: Moments | StatedMoments | None
     ) -> tuple[Fraction, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
         squares = [int(self.second * b * b * (self.fine // self.unit**2)) for b in self.bins]
         gradient, constant = [0] * len(self.bins), Fraction(0)
-        cells = _masses({(row.u, row.v) for row in rows if row.u < row.v}, self.origin, moments)
+        spans = {(row.u, row.v) for row in rows if row.u < row.v}
+        cells = {} if moments is None else moments.over(spans, self.origin)
         used: dict[Fraction, Fraction] = {}
         for row in rows:
             masses = cells.get((row.u, row.v), (row.mass, (0, 0), (0, 0)))
@@ -247,30 +253,3 @@ class _Problem:
                 rest[k] -= rho * (right if side else left) - (left if side else right)
         smallest = min(rest)
         return total + (smallest / rho if smallest > 0 else smallest)
-
-
-def _masses(
-    pairs: set[tuple[Fraction, Fraction]], origin: Fraction, moments: Moments | None
-) -> dict[Any, Any]:
-    """Moments of the prior's density on every piece, put together from cells between all ends."""
-    if moments is None or not pairs:
-        return dict.fromkeys(pairs, ((0, 0),) * 3)
-    ends = sorted({y for pair in pairs for y in pair})
-    cells = moments.density([origin + y for y in ends])
-    found: dict[Any, Any] = {}
-    for u, v in pairs:
-        first, last = bisect_left(ends, u), bisect_left(ends, v)
-        if last == first + 1:
-            found[u, v] = cells[first]
-            continue
-        bounds = [[Fraction(0)] * 3 for _ in (0, 1)]
-        whole = v - u
-        for k in range(first, last):
-            s, w = (ends[k] - u) / whole, (ends[k + 1] - ends[k]) / whole
-            for total, side in zip(bounds, (0, 1)):
-                n0, n1, n2 = (Fraction(n[side]) for n in cells[k])
-                total[0] += n0
-                total[1] += s * n0 + w * n1
-                total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
-        found[u, v] = tuple((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
-    return found

@@ -15,10 +15,10 @@ from itertools import accumulate, pairwise
 from operator import mul
 
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.enclosures import BITS, Moments
+from mechdesign.quantizers.common.enclosures import BITS, Moments, StatedMoments
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 
-__all__ = ["expected_upper", "quadratics", "upper", "worst_upper"]
+__all__ = ["cell_edges", "expected_upper", "quadratics", "upper", "worst_upper"]
 
 Quadratic = tuple[Fraction, Fraction, Fraction, Fraction, Fraction]
 
@@ -46,6 +46,16 @@ class _Row:
         return total
 
 
+def inner_edges(law: ExactLaw, start: Fraction, end: Fraction) -> list[Fraction]:
+    """The ends of a segment and the outputs between."""
+    return [start, *law.bins[bisect_right(law.bins, start) : bisect_left(law.bins, end)], end]
+
+
+def cell_edges(law: ExactLaw) -> list[Fraction]:
+    """Knots and the outputs between: on each cell the expected loss is a quadratic."""
+    return [law.knots[0], *(x for ends in pairwise(law.knots) for x in inner_edges(law, *ends)[1:])]
+
+
 def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
     """Ends u, v of every cell, and a, b, c: E ℓ = a + b t + c t² there, t = (x − u)/(v − u)."""
     unit = math.lcm(*(b.denominator for b in law.bins))
@@ -65,8 +75,7 @@ def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
             t = (x - start) / (end - start)
             return (1 - t) * rows[0].loss(x) + t * rows[1].loss(x)
 
-        inner = law.bins[bisect_right(law.bins, start) : bisect_left(law.bins, end)]
-        edges = [start, *inner, end]
+        edges = inner_edges(law, start, end)
         values = [at(x) for x in edges]
         for (u, v), (low, high) in zip(pairwise(edges), pairwise(values)):
             middle = at((u + v) / 2)
@@ -78,7 +87,7 @@ def upper(coefficient: Fraction, enclosure: tuple[int, int]) -> Fraction:
     return coefficient * enclosure[1 if coefficient > 0 else 0]
 
 
-def expected_upper(law: ExactLaw, moments: Moments, loss: Loss) -> Fraction:
+def expected_upper(law: ExactLaw, moments: Moments | StatedMoments, loss: Loss) -> Fraction:
     """An upper bound of E ℓ(M(X) − X), above it by the width of the prior's enclosures only."""
     cells = list(quadratics(law, loss))
     edges = [cells[0][0], *(v for _, v, *_ in cells)]

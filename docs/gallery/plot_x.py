@@ -1,0 +1,6 @@
+"""
+x
+=
+"""
+import matplotlib.pyplot as plt
+plt.plot([1,2])

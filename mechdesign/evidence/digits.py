@@ -1,0 +1,70 @@
+"""Numbers as people read them: to the digits that mean something, rounded to the side that stays true."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from numbers import Integral, Real
+from typing import Any
+
+__all__ = ["at_least", "at_most", "meaningful", "shown"]
+
+
+def shown(value: Any, digits: int = 6) -> str:
+    """A cell of a table: numbers to `digits` significant digits, yes and no, a dash where there is nothing.
+
+    Examples
+    --------
+    >>> shown(0.1 + 0.2), shown(True), shown(None), shown(float("nan")), shown(1000000)
+    ('0.3', 'yes', '–', '–', '1000000')
+    """
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Real) and not isinstance(value, Integral):
+        number = float(value)
+        return "–" if math.isnan(number) else f"{number:.{digits}g}"
+    return "–" if value is None else str(value)
+
+
+def at_most(value: float, digits: int = 6) -> str:
+    """The number rounded up to so many significant digits: what is printed is an upper bound of what is known.
+
+    Examples
+    --------
+    >>> at_most(0.99999999), at_most(2.0000000001, 4), at_most(1.5)
+    ('1', '2.001', '1.5')
+    """
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 6) -> str:
+    """The number rounded down to so many significant digits.
+
+    Examples
+    --------
+    >>> at_least(0.99999999), at_least(1.70048731, 4), at_least(-1.00001, 3)
+    ('0.999999', '1.7', '-1.01')
+    """
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, direction: str) -> str:
+    if not math.isfinite(value):
+        return str(float(value))
+    digits = min(digits, 15)  # as many as a double keeps
+    rounded = Context(prec=digits, rounding=direction).create_decimal(Decimal(float(value)))
+    return f"{float(rounded):.{digits}g}" if math.isfinite(float(rounded)) else str(rounded)
+
+
+def meaningful(gap: float | None, most: int = 9) -> int:
+    """How many digits of a value mean something when it is known to within a relative `gap`: one more than agree.
+
+    Examples
+    --------
+    >>> meaningful(None), meaningful(0.02), meaningful(1e-6), meaningful(0.0)
+    (6, 4, 8, 9)
+    """
+    if gap is None or not math.isfinite(gap):
+        return min(6, most)
+    return most if gap <= 0 else min(most, max(4, 2 - math.floor(math.log10(gap))))

@@ -1,0 +1,246 @@
+"""The page a result prints itself on: one HTML file that needs nothing else, to be read, printed and handed over.
+
+What a wing says is a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
+SVG, the style sheet and the one small script (which makes tables sortable) are in the page, and its own security policy
+forbids all else. Every text is escaped, wherever it came from.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, resources
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import shown
+from mechdesign.evidence.picture import inline_picture
+from mechdesign.evidence.serialize import write_whole
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.figure import Figure
+
+__all__ = ["Fact", "Section", "page", "write_page"]
+
+Fact = tuple[str, str, str]
+"""A key number of the headline strip: label, value, remark ("" for none)."""
+
+_MARKED = {"proved", "recomputed", "claimed"}
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a page, under a heading of its own; what is given appears in the order of the parameters.
+
+    Parameters
+    ----------
+    title : str
+    text : str
+        Plain text: paragraphs apart by an empty line; a paragraph whose lines begin with "- " is a list.
+    table : DataFrame, optional
+        Its first column names the rows.
+    figure : callable, optional
+        Returns the matplotlib Figure; called when the page is made.
+    caption : str
+        Of the table, or of the figure where there is no table.
+    alt : str
+        What the figure shows, for those who do not see it; the caption or the title if not given.
+    code : str
+        Commands or code to copy.
+    file : (str, str), optional
+        Name and text of a file that the page carries; the reader can save it.
+    rows : int
+        The most rows of the table that are shown.
+    markdown : bool
+        Whether `text` is Markdown (HTML in it stays text, pictures are left out).
+
+    Examples
+    --------
+    >>> Section("Error", "It is small.", pd.DataFrame({"law": ["laplace"], "error": [2.0]})).title
+    'Error'
+    """
+
+    title: str
+    text: str = ""
+    table: pd.DataFrame | None = None
+    figure: Callable[[], Figure] | None = None
+    caption: str = ""
+    alt: str = ""
+    code: str = ""
+    file: tuple[str, str] | None = None
+    rows: int = 200
+    markdown: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("title", "text", "caption", "alt", "code"):
+            DesignError.unless(name, getattr(self, name), str)
+        if self.table is not None:
+            DesignError.unless("table", self.table, pd.DataFrame)
+        if self.figure is not None and not callable(self.figure):
+            raise DesignError.of("figure", self.figure, "must be a function that returns a matplotlib Figure")
+        if self.file is not None and not (
+            isinstance(self.file, tuple)
+            and len(self.file) == 2
+            and all(isinstance(s, str) for s in self.file)
+        ):
+            raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = "",
+    kind: str = "",
+    facts: Sequence[Fact] = (),
+) -> None:
+    """Write `page` to a file, whole or not at all."""
+    write_whole(path, page(title, sections, subtitle=subtitle, kind=kind, facts=facts))
+
+
+def page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = "",
+    kind: str = "",
+    facts: Sequence[Fact] = (),
+) -> str:
+    """Return the HTML of a page.
+
+    Parameters
+    ----------
+    title : str
+    sections : sequence of Section
+    subtitle : str
+        A sentence below the title.
+    kind : str
+        A word or two above it: what sort of page this is.
+    facts : sequence of (label, value, remark)
+        The key numbers.
+
+    Examples
+    --------
+    >>> "<h2 id=\\"part-1\\">Error</h2>" in page("Noise", [Section("Error", "It is small.")])
+    True
+    """
+    for name, text in (("title", title), ("subtitle", subtitle), ("kind", kind)):
+        DesignError.unless(name, text, str)
+    parts = [DesignError.unless("sections", section, Section) for section in sections]
+    style, script = _asset("page.css"), _asset("page.js")
+    return _template().render(
+        title=title,
+        subtitle=subtitle,
+        kind=kind,
+        facts=[(str(label), str(value), str(remark)) for label, value, remark in facts],
+        sections=[_rendered(part, k) for k, part in enumerate(parts)],
+        style=_safe(style),
+        script=_safe(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=metadata.version("mechdesign"),
+        footer=f"Made by mechdesign {metadata.version('mechdesign')}. This page fetches nothing and sends nothing.",
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("page.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("mechdesign.evidence") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _safe(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _rendered(section: Section, number: int) -> dict[str, Any]:
+    alt = section.alt or section.caption or section.title
+    picture = (
+        "" if section.figure is None else inline_picture(section.figure(), f"f{number}-", section.title, alt)
+    )
+    return {
+        "title": section.title,
+        "caption": section.caption,
+        "markdown": _markdown(section.text) if section.markdown else None,
+        "blocks": [] if section.markdown else _blocks(section.text),
+        "picture": _safe(picture),
+        "table": None if section.table is None else _table(section),
+        "code": section.code,
+        "file": None if section.file is None else _file(*section.file),
+    }
+
+
+def _blocks(text: str) -> list[str | list[str]]:
+    """Paragraphs as strings, lists as lists."""
+    found: list[str | list[str]] = []
+    for block in text.strip().split("\n\n"):
+        lines = [line.strip() for line in block.strip().splitlines()]
+        if lines and all(line.startswith("- ") for line in lines):
+            found.append([line[2:] for line in lines])
+        elif lines:
+            found.append(" ".join(lines))
+    return found
+
+
+def _markdown(text: str) -> Any:
+    from markdown_it import MarkdownIt
+
+    return _safe(
+        MarkdownIt("commonmark", {"html": False}).disable(["image", "heading", "lheading"]).render(text)
+    )
+
+
+def _table(section: Section) -> dict[str, Any]:
+    frame = section.table
+    assert frame is not None
+    kept = frame.head(section.rows)
+    kinds = [_kind(kept[name]) if kept.columns.is_unique else "" for name in kept.columns]
+    return {
+        "caption": section.caption or section.title,
+        "heads": [{"text": str(name), "kind": kind} for name, kind in zip(kept.columns, kinds)],
+        "rows": [[_cell(v, kind) for v, kind in zip(row, kinds)] for row in kept.itertuples(index=False)],
+        "left_out": len(frame) - len(kept),
+    }
+
+
+def _kind(column: pd.Series) -> str:
+    """How a column is set: numbers to the right, long texts with room."""
+    if column.dtype.kind in "iuf":
+        return "number"
+    return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
+
+
+def _cell(value: Any, kind: str) -> dict[str, Any]:
+    text = shown(value)
+    if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
+        kind = text
+    number = kind == "number" and text != "–"
+    return {"text": text, "kind": kind, "value": repr(float(value)) if number else None}
+
+
+def _file(name: str, text: str) -> dict[str, str]:
+    data = text.encode()
+    return {
+        "name": name,
+        "data": base64.b64encode(data).decode(),
+        "size": f"{max(1, round(len(data) / 1000))} kB",
+        "digest": hashlib.sha256(data).hexdigest(),
+    }

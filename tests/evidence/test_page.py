@@ -1,0 +1,207 @@
+"""The page: structure that a screen reader and a printer can follow, and nothing of a stranger's text let in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.page import Section, page, write_page
+from mechdesign.plotting import figure
+
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</style>'
+DRAWN = {"g", "text", "tspan", "use", "path", "rect", "defs", "clippath"}
+VOID = {"meta", "link", "img", "br", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Every element with its attributes, in order; unbalanced tags fail."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def drawing(label: str = "error"):
+    fig, axis = figure(width=5.0, height=3.0)
+    axis.plot([1, 2, 3], [1, 4, 2], label=label)
+    axis.set(xlabel=label, ylabel="density")
+    axis.legend()
+    return fig
+
+
+def everything(text: str) -> str:
+    """A page with `text` wherever a page takes text."""
+    table = pd.DataFrame({text: [text, "b"], "error": [2.0, math.nan], "how": ["proved", text]})
+    section = Section(
+        text, f"{text}\n\n- {text}", table, lambda: drawing(text), text, text, text, (text, text)
+    )
+    loose = Section(
+        text, f"**{text}** [x](javascript:alert(3)) ![y](http://a.b/c.png)\n\n# {text}", markdown=True
+    )
+    return page(text, [section, loose, section, loose], subtitle=text, kind=text, facts=[(text, text, text)])
+
+
+def test_nothing_of_a_hostile_text_becomes_an_element() -> None:
+    found, plain = Outline(everything(EVIL)), Outline(everything("plain"))
+    # A long label leaves room for fewer ticks: what a drawing is made of may differ.
+    assert [t for t, _ in found.elements if t not in DRAWN] == [
+        t for t, _ in plain.elements if t not in DRAWN
+    ]
+    assert {tag for tag, _ in found.elements} == {tag for tag, _ in plain.elements}
+    assert len(found.named("script")) == 1
+    for _, attributes in found.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+        assert (attributes.get("src") or "data:").startswith("data:")
+        assert (attributes.get("href") or "#").startswith(("#", "data:", "http://a.b/"))  # a link in Markdown
+
+
+@given(st.text(max_size=30))
+def test_no_text_changes_the_elements(text: str) -> None:
+    made = page(text, [Section(text, caption=text, code=text, table=pd.DataFrame({"a": [text, "b"]}))])
+    expected = page(
+        "plain", [Section("plain", caption="plain", code="plain", table=pd.DataFrame({"a": ["plain", "b"]}))]
+    )
+    assert len(Outline(made).named("script")) == 1
+    tags = [
+        [tag for tag, _ in Outline(p).elements if tag != "pre" and tag != "code"] for p in (made, expected)
+    ]
+    assert tags[0] == tags[1]
+
+
+def test_the_policy_lets_only_this_script_run() -> None:
+    text = page("t", [Section("s", "words")])
+    policy = next(m["content"] for m in Outline(text).named("meta") if m.get("http-equiv"))
+    assert policy is not None and "default-src 'none'" in policy
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "http" not in re.sub(r'(xmlns(:xlink)?="http://www.w3.org/[a-z0-9/]*"|http-equiv)', "", text)
+
+
+def test_names_are_unique_and_references_lead_somewhere() -> None:
+    found = Outline(everything("plain"))
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in found.elements:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set((attributes.get(name) or "").split()) <= set(ids)
+        for value in attributes.values():
+            targets = re.findall(r"url\(#([^)]*)\)", value or "")
+            assert set(targets) <= set(ids)
+        link = attributes.get("href") or attributes.get("xlink:href") or ""
+        assert not link.startswith("#") or link[1:] in ids
+
+
+def test_headings_tables_and_figures_can_be_read_aloud() -> None:
+    found = Outline(everything("plain"))
+    assert found.named("html")[0]["lang"] == "en"
+    levels = [int(tag[1]) for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in zip(levels, levels[1:]))
+    assert len(found.named("caption")) == len(found.named("table"))
+    assert all(head["scope"] in ("col", "row") for head in found.named("th"))
+    drawings = found.named("svg")
+    assert drawings and all(d["role"] == "img" and d["aria-labelledby"] for d in drawings)
+    assert all(image["alt"] for image in found.named("img"))
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_contrast_is_enough_on_screen_and_in_the_dark() -> None:
+    style = page("t", []).partition("<style>")[2].partition("</style>")[0]
+    palettes = re.findall(r":root \{([^}]*)\}", style)
+    assert len(palettes) == 3
+    for palette in palettes[:2]:
+        colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", palette))
+        for ground in ("paper", "wash"):
+            for ink in ("ink", "soft", "accent", "good", "fair", "bad"):
+                light, dark = sorted((luminance(colours[ink]), luminance(colours[ground])))[::-1]
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_a_long_drawing_is_embedded_as_pixels() -> None:
+    def many():
+        fig, axis = figure()
+        axis.plot(range(20_000), [k * k % 977 for k in range(20_000)], "o")
+        return fig
+
+    text = page("t", [Section("s", figure=many, alt=EVIL)])
+    assert len(text) < 500_000 and [i["alt"] for i in Outline(text).named("img")] == [EVIL]
+
+
+def test_a_long_table_is_cut_and_says_so(tmp_path) -> None:
+    write_page(tmp_path / "a.html", "t", [Section("s", table=pd.DataFrame({"k": range(1000)}), rows=50)])
+    text = (tmp_path / "a.html").read_text()
+    assert "950 further rows are not shown" in text and text.count("<tr>") == 51
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Section(3), "title = 3"),
+        (lambda: Section("a", None), "text = None"),
+        (lambda: Section("a", table=[1]), "table = \\[1\\]"),
+        (lambda: Section("a", figure="b"), "figure = 'b'"),
+        (lambda: Section("a", file="b"), "file = 'b'"),
+        (lambda: page("a", ["b"]), "sections = 'b'"),
+        (lambda: page(None, []), "title = None"),
+    ],
+)
+def test_bad_input(make, message: str) -> None:
+    with pytest.raises(DesignError, match=message):
+        make()
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 15))
+def test_rounding_stays_on_its_side(value: float, digits: int) -> None:
+    low, high = Fraction(at_least(value, digits)), Fraction(at_most(value, digits))
+    assert low <= Fraction(value) <= high
+    assert abs(high - low) <= abs(Fraction(value)) * Fraction(10) ** (1 - digits) * 10
+
+
+def test_cells() -> None:
+    assert [shown(v) for v in (True, None, 0.1 + 0.2, 3, "a", Fraction(1, 3))] == [
+        "yes",
+        "–",
+        "0.3",
+        "3",
+        "a",
+        "0.333333",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,20 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.account import (
+    calibration_account,
+    calibration_alternatives,
+    draw_calibration,
+)
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CalibrationResult"]
 
@@ -136,6 +145,16 @@ class CalibrationResult(Result):
         """One row: the law and what it costs."""
         row = {"noise": self.law.dist.name, "dimension": self.noise.dimension, **self.parameters}
         return pd.DataFrame([{**row, "variance": self.variance, "absolute error": self.absolute_error}])
+
+    def account(self) -> Account:
+        return calibration_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return calibration_alternatives(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the law and its tail, with the usual laws at the same privacy."""
+        return draw_calibration(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         if self.certificate is None:

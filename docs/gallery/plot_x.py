@@ -2,6 +2,7 @@
 x
 =
 """
+
 import matplotlib.pyplot as plt
 
-plt.plot([1,2])
+plt.plot([1, 2])

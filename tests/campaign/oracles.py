@@ -207,7 +207,10 @@ def gaussian_delta(epsilon: float, squares: Any) -> Any:
     """δ(ε) of Gaussian noise, from the sum of (Δ/σ)², to sixty digits."""
     with mp.workdps(60):
         mu, e = mp.sqrt(squares), mp.mpf(epsilon)
-        q = lambda x: mp.erfc(x / mp.sqrt(2)) / 2
+
+        def q(x):
+            return mp.erfc(x / mp.sqrt(2)) / 2
+
         return q(e / mu - mu / 2) - mp.exp(e) * q(e / mu + mu / 2)
 
 

@@ -31,7 +31,7 @@ SPECS = {
     + 'privacy = {kind = "MetricDP", epsilon = 2.0}\n'
     + PRIOR
     + "[solve]\ngap = 0.05\n",
-    "MVU": "m = 4\n" + PURE + "" + PRIOR,
+    "MVU": "m = 4\ninput_range = [-1.0, 1.0]\n" + PURE + "" + PRIOR,
     "RQM": "m = 4\ngrid = {delta = [1.0, 2.0], q = [0.2, 0.4]}\n" + PURE + PRIOR + "[solve]\nzoom = 0\n",
     "ERM": "m = 4\n" + PURE + PRIOR + "[solve]\nzoom = 0\nstarts = 1\n",
     "BiasedSelection": "m = 4\ngrid = {delta = [0.5, 1.0], q = [0.3, 0.6], beta = [0.1, 0.5]}\n"

@@ -63,7 +63,9 @@ class Shell(pytest.Item):
                             command, shell=True, cwd=folder, env=environment, capture_output=True, text=True
                         )
                         said = done.stdout + done.stderr
-                        assert (done.returncode != 0) == bool(fails or line.endswith("# fails")), f"{line}\n{said}"
+                        assert (done.returncode != 0) == bool(fails or line.endswith("# fails")), (
+                            f"{line}\n{said}"
+                        )
                         assert "Traceback" not in said, f"{line}\n{said}"
 
     def reportinfo(self) -> tuple[Path, None, str]:

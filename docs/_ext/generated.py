@@ -14,9 +14,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import mechdesign
 from mechdesign.problem.design import Design
-from sphinx.application import Sphinx
 
 PACKAGE = Path(mechdesign.__file__).parent
 TITLES = {
@@ -88,7 +89,9 @@ def toml_page() -> str:
             continue
         home = next(w for w, words in wings().items() if word in words)
         text += f'``design = "{word}"`` (:py:obj:`{word} <mechdesign.{home}.{word}>`)\n'
-        text += f"   {inspect.getdoc(design).splitlines()[0]}\n\n   .. list-table::\n      :header-rows: 1\n\n"
+        text += (
+            f"   {inspect.getdoc(design).splitlines()[0]}\n\n   .. list-table::\n      :header-rows: 1\n\n"
+        )
         text += "      * - key\n        - default\n"
         for field in dataclasses.fields(design):
             if field.init:

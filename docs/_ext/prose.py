@@ -11,7 +11,14 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 # Characters that docstrings use in formulas and the converter lacks.
-WORDS = {"∝": r"\propto ", r"\dots": r"\ldots", r"\tfrac": r"\frac", "−": "-", "…": r"\ldots ", "·": r"\cdot "}
+WORDS = {
+    "∝": r"\propto ",
+    r"\dots": r"\ldots",
+    r"\tfrac": r"\frac",
+    "−": "-",
+    "…": r"\ldots ",
+    "·": r"\cdot ",
+}
 
 logger = logging.getLogger(__name__)
 

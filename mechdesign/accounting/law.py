@@ -16,7 +16,7 @@ import numpy as np
 
 from mechdesign.typing import Array
 
-__all__ = ["AtomicLoss", "NoiseLaw", "UnitLoss"]
+__all__ = ["AtomicLoss", "NoiseLaw", "PreciseLoss", "TailForm", "UnitLoss"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,32 @@ class AtomicLoss:
         return self.infinity + -np.expm1(-gap) @ self.mass
 
 
+@dataclass(frozen=True)
+class TailForm:
+    """A symmetric law of unit scale in high precision, on u ≥ 0.
+
+    Attributes
+    ----------
+    log_density : callable
+        Up to a constant.
+    upper : callable
+        P(T > u).
+    end : number, optional
+        End of the support, where it is bounded.
+    slope : number, optional
+        Limit of the log density's slope, where it is finite: no loss exceeds that times the distance.
+    """
+
+    log_density: Callable[[Any], Any]
+    upper: Callable[[Any], Any]
+    end: Any = None
+    slope: Any = None
+
+
+PreciseLoss = Callable[[Any, Any], Any]
+"""(ratio, ε) → δ(ε) in high precision, or None where it would take too long."""
+
+
 @runtime_checkable
 class NoiseLaw(Protocol):
     """The generator of a law (a `scipy.stats` distribution, symmetric about zero) that knows its privacy loss."""
@@ -85,6 +111,9 @@ class NoiseLaw(Protocol):
         DesignError
             The law has no finite answer at this distance (a staircase beyond its step).
         """
+
+    def precise(self, context: Any, *shapes: Any) -> TailForm | PreciseLoss:
+        """The law with the functions of an mpmath `context`, its shapes being numbers of it."""
 
     def mean_absolute(self, *shapes: float) -> float:
         """E|T| at unit scale."""

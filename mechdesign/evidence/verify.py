@@ -6,19 +6,24 @@
 Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: this kind of result is not
 covered. Covered are quantizers (pure local privacy, and metric privacy with the absolute metric), metric-private channels,
-optimal lattice noise and noise allocations. Nothing here is shared with the package: it is a second opinion.
+optimal lattice noise and noise allocations. Nothing here is shared with the package: it is a second opinion. What the
+fields of a file are is in docs/format.md; the arguments behind the two lower bounds are in the modules
+mechdesign.quantizers.common.dual_pieces and mechdesign.noise.optimal.lower_bound.
 """
 
 # mypy: ignore-errors
-import bisect
 import hashlib
 import json
 import math
 import sys
+from bisect import bisect_right
+from collections import Counter
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from operator import mul
 
 NEAR = 1e-9
+UNIT = 1 << 160  # masses and moments are stored in units of 1/UNIT
 
 
 class NotCovered(Exception):
@@ -38,18 +43,25 @@ class Account:
     def proved(self, claim, holds):
         self.rows.append((claim, "proved", bool(holds)))
 
+    def claimed(self, claim, holds=True):
+        self.rows.append((claim, "claimed", bool(holds)))
+
     def recomputed(self, claim, shown, found):
         close = abs(shown - found) <= NEAR * max(abs(found), 1e-12)
         self.rows.append((f"{claim} {shown:.12g}", "recomputed", close))
 
-    def shown(self, result, *keys):
-        for key in keys:
-            stated, shown = result["certificate"][key], result[key]
-            near = stated is None or abs(stated - shown) <= NEAR * max(abs(shown), abs(result["value"]))
-            self.proved(f"the {key.replace('_', ' ')} shown is the certificate's", near)
+    def bounds(self, claim, low, high, room=0):
+        """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
+        low, high = Fraction(low), Fraction(high)
+        self.rows.append((claim, "recomputed" if high < low <= high + room else "proved", low <= high + room))
 
-    def claimed(self, claim):
-        self.rows.append((claim, "claimed", True))
+    def same(self, stated, **shown):
+        """The certificate speaks of this design and this mechanism, and of the numbers shown."""
+        for key, value in shown.items():
+            equal = stated[key] == value
+            if key in ("value", "lower_bound") and stated[key] is not None and value is not None:
+                equal = abs(stated[key] - value) <= NEAR * max(abs(value), abs(shown["value"]))
+            self.proved(f"the {key.replace('_', ' ')} of the certificate is the result's", equal)
 
 
 # Reading -----------------------------------------------------------------------------------------------------------
@@ -57,18 +69,14 @@ class Account:
 
 def read(text):
     """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
-    if len(text) > 2**26:
-        raise Refused("too large")
     document = json.loads(text, object_pairs_hook=once)
-    payload = document["payload"]
-    canonical = json.dumps(
-        payload, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-    )
-    if document["format"] != "mechdesign-result" or document["version"] != 1:
+    compact = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
+    canonical = json.dumps(document["payload"], **compact)
+    if document["format"] != "mechdesign-result" or document["version"] != 1 or len(text) > 2**26:
         raise Refused("not a mechdesign-result file of version 1")
     if hashlib.sha256(canonical.encode()).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
-    return plain(payload)
+    return plain(document["payload"])
 
 
 def once(pairs):
@@ -79,30 +87,21 @@ def once(pairs):
 
 def plain(node):
     if isinstance(node, list):
-        return [plain(child) for child in node]
+        return [child if type(child) is float else plain(child) for child in node]
     if not isinstance(node, dict):
         return node
     if "$kind" in node:
         return {"": node["$kind"], **{key: plain(child) for key, child in node["fields"].items()}}
-    if "$fraction" in node:
-        return Fraction(node["$fraction"])
-    if "$float" in node:
-        return float(node["$float"])
     if "$law" in node:
         named = {key: plain(child) for key, child in node["kwds"]["$items"]}
         return {"": "law", "name": node["$law"], "args": plain(node["args"]), **named}
+    for tag, meant in (("$fraction", Fraction), ("$float", float)):
+        if tag in node:
+            return meant(node[tag])
     for tag in ("$array", "$tuple", "$table", "$items"):
         if tag in node:
             return plain(node[tag])
     return None
-
-
-def exact(value):
-    """A number of the file as the rational that it is."""
-    return Fraction(value)
-
-
-# Exponentials ------------------------------------------------------------------------------------------------------
 
 
 def exp_bounds(x, bits=320):
@@ -125,394 +124,514 @@ def exp_bounds(x, bits=320):
     return Fraction(low, unit), Fraction(high, unit)
 
 
-# Quantizers --------------------------------------------------------------------------------------------------------
-
-
-def selection_segments(law):
-    """Segments (x0, x1, row at x0, row at x1) of a selection law; rows sum to one and have mean x by construction."""
-    bins, low, high = law["bins"], law["lower"], law["upper"]
-    if any(min(row) < 0 or sum(row) <= 0 for row in [*law["left"], *law["right"]]):
-        raise Refused("selection weights must not be negative")
-    for a, b in pairwise([low, *[v for v in bins if low < v < high], high]):
-        j = min(sum(v <= a for v in bins), len(bins) - 1)
-        left, right = law["left"][j - 1], law["right"][len(bins) - j - 1][::-1]
-        rows = []
-        for x in (a, b):
-            row = [Fraction(0)] * len(bins)
-            for l, u in enumerate(left):
-                for r, v in enumerate(right, start=j):
-                    if u and v:
-                        share = Fraction(u * v, sum(left) * sum(right))
-                        row[l] += share * (bins[r] - x) / (bins[r] - bins[l])
-                        row[r] += share * (x - bins[l]) / (bins[r] - bins[l])
-            rows.append(row)
-        yield a, b, *rows
+# Quantizers: the law ------------------------------------------------------------------------------------------------
+# Every law becomes knots and two rows for each segment between them, at its start and at its stop: integers over a common
+# denominator. In between a row is affine.
 
 
 def table_segments(law):
-    yield from zip(law["knots"], law["knots"][1:], law["starts"], law["ends"])
+    rows = [law[name][k] for k in range(len(law["starts"])) for name in ("starts", "ends")]
+    common = math.lcm(*{p.denominator for row in rows for p in row})
+    return law["knots"], [[int(p * common) for p in row] for row in rows], common
 
 
-class BlockFill:
-    """Floors a, and a block of length 1 − Σa laid over weights (ρ − 1)a so that the mean is x."""
+def selection_segments(law):
+    """A left output l and a right one r by their weights; then l with probability (r − x)/(r − l), else r."""
+    bins, low, high, rows = law["bins"], law["lower"], law["upper"], []
+    if any(min(weights) < 0 or sum(weights) <= 0 for weights in [*law["left"], *law["right"]]):
+        raise Refused("selection weights must not be negative")
+    knots = [low, *[v for v in bins if low < v < high], high]
+    for a, b in pairwise(knots):
+        j = min(sum(v <= a for v in bins), len(bins) - 1)
+        left, right = law["left"][j - 1], law["right"][len(bins) - j - 1][::-1]
+        L, R = sum(left), sum(right)
+        # Σ_r w_r (r − x)/(r − l) = R + (l − x) Σ_r w_r/(r − l), and its mirror image.
+        far = [sum(Fraction(w) / (r - l) for w, r in zip(right, bins[j:]) if w) for l in bins[:j]]
+        far += [-sum(Fraction(w) / (r - l) for w, l in zip(left, bins[:j]) if w) for r in bins[j:]]
+        parts = list(zip([*left, *right], bins, far, [R] * j + [L] * len(right)))
+        rows += [[w * (side + (v - x) * h) / (L * R) for w, v, h, side in parts] for x in (a, b)]
+    return table_segments({"knots": knots, "starts": rows[::2], "ends": rows[1::2]})
 
-    def __init__(self, law):
-        self.bins, self.floors, rho = law["bins"], law["floors"], law["rho"]
-        self.weights = [(rho - 1) * a for a in self.floors]
-        self.edges = list(accumulate(self.weights, initial=Fraction(0)))
-        self.block = 1 - sum(self.floors)
-        room = self.edges[-1] - self.block
-        inside = {e - d for e in self.edges for d in (0, self.block)}
-        self.places = sorted({Fraction(0), room, *(s for s in inside if 0 < s < room)}) if room >= 0 else []
-        moments = list(accumulate((w * b for w, b in zip(self.weights, self.bins)), initial=Fraction(0)))
-        base = sum(a * b for a, b in zip(self.floors, self.bins))
-        self.means = [
-            base + self._upto(s + self.block, moments) - self._upto(s, moments) for s in self.places
-        ]
 
-    def _upto(self, s, moments):
-        k = min(bisect.bisect_right(self.edges, s), len(self.bins)) - 1
-        return moments[k] + (s - self.edges[k]) * self.bins[k]
+def block_segments(law):
+    """Floors a, and a block of length 1 − Σa laid over the weights (ρ − 1)a where the row's mean is x."""
+    bins, floors, rho, lower, upper = (law[key] for key in ("bins", "floors", "rho", "lower", "upper"))
+    unit = math.lcm(*(a.denominator for a in floors)) * rho.denominator
+    base, caps = [int(a * unit) for a in floors], [int(a * rho * unit) for a in floors]
+    edges = list(accumulate((c - a for a, c in zip(base, caps)), initial=0))
+    block, least = unit - sum(base), sum(map(mul, base, bins))
+    if not 0 <= block <= edges[-1] or min(floors) < 0:
+        raise Refused("floors that no block fills")
+    moments = list(accumulate(((t - s) * b for s, t, b in zip(edges, edges[1:], bins)), initial=Fraction(0)))
 
-    def row(self, x):
-        """The probabilities at x as doubles."""
-        k = min(max(bisect.bisect_right(self.means, x), 1), len(self.means) - 1)
-        (m0, m1), (s0, s1) = self.means[k - 1 : k + 1], self.places[k - 1 : k + 1]
-        s = s0 if m1 == m0 else s0 + (s1 - s0) * (x - m0) / (m1 - m0)
-        t = s + self.block
-        return [
-            float(a + max(min(t, hi) - max(s, lo), 0))
-            for a, lo, hi in zip(self.floors, self.edges, self.edges[1:])
-        ]
+    def upto(s):
+        k = min(bisect_right(edges, s), len(bins)) - 1
+        return moments[k] + (s - edges[k]) * bins[k]
+
+    inside = {e - d for e in edges for d in (0, block)}
+    places = [0, *sorted(s for s in inside if 0 < s < edges[-1] - block), edges[-1] - block]
+    means = [(least + upto(s + block) - upto(s)) / unit for s in places]
+    knots, nearest = [], (upper - lower) / 2**40  # closer knots are one
+    for (s, t), (m, n) in zip(pairwise(places), pairwise(means)):
+        for x in (max(m, lower), min(n, upper)) if m < n and n > lower and m < upper else ():
+            if x == upper and len(knots) > 1 and x - knots[-1][0] < nearest:
+                knots.pop()
+            if not knots or x - knots[-1][0] >= nearest:
+                knots.append((x, s + (t - s) * (x - m) / (n - m)))
+    d, rows = math.lcm(*(s.denominator for _, s in knots)), []
+    for s in (int(s * d) for _, s in knots):
+        covered = (max(min(s + block * d, v * d) - max(s, u * d), 0) for u, v in pairwise(edges))
+        rows.append([a * d + c for a, c in zip(base, covered)])
+    return [x for x, _ in knots], [row for pair in pairwise(rows) for row in pair], unit * d
+
+
+LAWS = {"block-fill-law": block_segments, "selection-law": selection_segments}
+LAWS["rational-table"] = table_segments
 
 
 def quantizer(result, account):
-    design, mechanism = result["design"], result["mechanism"]
-    law, privacy = mechanism["law"], design["privacy"]
-    if law is None:
-        raise Refused("no exact law")
-    metric = result[""] == "metric-quantizer-result"
-    if privacy[""] != "metric-dp" if metric else privacy[""] != "pure-dp":
+    design, mechanism, stated = result["design"], result["mechanism"], result["certificate"]
+    law, privacy, metric = mechanism["law"], design["privacy"], result[""] == "metric-quantizer-result"
+    if privacy[""] != ("metric-dp" if metric else "pure-dp"):
         raise NotCovered(f"quantizers with {privacy['']}")
-    epsilon = exact(privacy["epsilon"])
-    own = result["certificate"]["law"]
-    account.proved("the certificate's law is the mechanism's", own == law)
-    stated = result["certificate"]
-    for key in ("prior", "loss"):
-        account.proved(f"the certificate's {key} is the design's", stated[key] in (None, design[key]))
-    account.proved("the certificate's budget is the design's", stated["epsilon"] == privacy["epsilon"])
-    account.shown(result, "value", "lower_bound")
-    bins = law["bins"]
-    account.proved("outputs increase", all(a < b for a, b in pairwise(bins)))
-    low, high = map(exact, design.get("input_range") or (mechanism["knots"][0], mechanism["knots"][-1]))
-    asked = design.get("bins")
-    if isinstance(asked, list):
-        account.proved("outputs are the design's", list(map(exact, asked)) == bins)
-    bias = exact(design.get("max_bias") or 0)
-    rho = exp_bounds(epsilon)[0]
-    if law[""] == "block-fill-law":
-        fill = BlockFill(law)
-        account.proved("inputs are the design's", (law["lower"], law["upper"]) == (low, high))
-        account.proved(
-            "floors are not negative and leave room", min(law["floors"]) >= 0 <= fill.block and fill.places
-        )
-        account.proved("every input is the mean of a row", fill.means[0] <= low and high <= fill.means[-1])
-        account.proved(f"privacy loss at most {float(epsilon)!r}", law["rho"] <= rho)
-        rows = [fill.row(exact(x)) for x in mechanism["knots"]]
-        segments = [(a, b, p, q) for (a, b), (p, q) in zip(pairwise(mechanism["knots"]), pairwise(rows))]
-    elif law[""] in ("selection-law", "rational-table"):
-        segments = list(selection_segments(law) if law[""] == "selection-law" else table_segments(law))
-        account.proved("inputs are the design's", segments[0][0] == low and segments[-1][1] == high)
-        account.proved("knots increase", all(a < b for a, b, _, _ in segments))
-        ends = [(x, row) for a, b, p, q in segments for x, row in ((a, p), (b, q))]
-        account.proved("rows sum to 1", all(sum(row) == 1 for _, row in ends))
-        account.proved("no probability is negative", all(min(row) >= 0 for _, row in ends))
-        means = (abs(sum(b * p for b, p in zip(bins, row)) - x) for x, row in ends)
-        account.proved(f"bias at most {float(bias)!r}", max(means) <= bias)
-        if metric:
-            metric_privacy(design, epsilon, segments, account)
-        else:
-            columns = list(zip(*(row for _, row in ends)))
-            account.proved(
-                f"privacy loss at most {float(epsilon)!r}", all(max(c) <= rho * min(c) for c in columns)
-            )
-    else:
-        raise NotCovered(f"laws of kind {law['']}")
-    shown = [*zip(mechanism["starts"], mechanism["ends"])]
-    worst = max(
-        abs(s - t) for seg, rows in zip(segments, shown) for p, q in zip(seg[2:], rows) for s, t in zip(p, q)
-    )
-    knots = [*(seg[0] for seg in segments), segments[-1][1]]
-    drift = max(abs(float(a) - b) for a, b in zip(knots, mechanism["knots"]))
-    same = len(shown) == len(segments) and worst <= NEAR and drift <= NEAR * max(map(abs, map(float, bins)))
-    account.proved("the table shown is the law", same and [float(b) for b in bins] == mechanism["bins"])
-    found = expected_loss(design, mechanism)
-    if found is None:
-        account.claimed(f"the value is {result['value']:.12g}")
-    else:
-        account.recomputed("the value is", result["value"], found)
-    if result["lower_bound"] is not None:
-        account.claimed(f"no mechanism does better than {result['lower_bound']:.12g}")
-
-
-def metric_privacy(design, epsilon, segments, account):
-    if design["privacy"]["metric"] != "absolute" or design["inputs"] is not None:
+    if metric and (privacy["metric"] != "absolute" or design["inputs"] is not None):
         raise NotCovered("metric privacy other than with the absolute metric on a continuum")
-    joined = all(s[3] == t[2] for s, t in pairwise(segments))
-    # Where p is affine, its logarithm rises by at most ε a unit if |Δp| ≤ ε Δx min(p): adjacent rows decide all pairs.
-    lipschitz = all(
-        abs(p - q) <= epsilon * (b - a) * min(p, q) for a, b, P, Q in segments for p, q in zip(P, Q)
+    if law is None or law[""] not in LAWS:
+        raise Refused("no exact law")
+    asked = {"objective": "mean", "max_mse": None, "max_bias": 0.0}
+    asked = {key: design.get(key, usual) for key, usual in asked.items()}
+    asked |= {"law": law, "epsilon": privacy["epsilon"]} | {
+        key: result[key] for key in ("value", "lower_bound")
+    }
+    if stated["loss"] is not None:
+        asked |= {"prior": design["prior"], "loss": design["loss"]}
+    account.same(stated, **asked)
+    bins, (knots, rows, common) = law["bins"], LAWS[law[""]](law)
+    account.proved("outputs and knots increase", all(a < b for v in (bins, knots) for a, b in pairwise(v)))
+    if isinstance(design.get("bins"), list):
+        account.proved("outputs are the design's", list(map(Fraction, design["bins"])) == bins)
+    ends = design.get("input_range") or (mechanism["knots"][0], mechanism["knots"][-1])
+    account.proved("inputs are the design's", [knots[0], knots[-1]] == list(map(Fraction, ends)))
+    account.proved("rows sum to 1", all(sum(p) == common and len(p) == len(bins) for p in rows))
+    account.proved("no probability is negative", min(map(min, rows)) >= 0)
+    unit, at = math.lcm(*(b.denominator for b in bins)), [x for pair in pairwise(knots) for x in pair]
+    places = [int(b * unit) for b in bins]
+    bias = max(abs(Fraction(sum(map(mul, places, p)), common * unit) - x) for x, p in zip(at, rows))
+    account.proved(f"bias at most {stated['max_bias']!r}", bias <= Fraction(stated["max_bias"]))
+    epsilon = Fraction(privacy["epsilon"])
+    rho = exp_bounds(min(epsilon, 700))[0], exp_bounds(epsilon)[1]
+    if metric:  # an affine p is steepest, relative to itself, where it is smallest: neighbouring knots decide all pairs
+        steps = [(epsilon * (b - a), P, Q) for (a, b), P, Q in zip(pairwise(knots), rows[::2], rows[1::2])]
+        holds = all(abs(p - q) <= power * min(p, q) for power, P, Q in steps for p, q in zip(P, Q))
+        holds = holds and rows[1:-1:2] == rows[2::2]
+    else:
+        holds = all(max(column) <= rho[0] * min(column) for column in zip(*rows))
+    account.proved(f"privacy loss at most {float(epsilon)!r}{metric * ' a unit of distance'}", holds)
+    shown = [row for pair in zip(mechanism["starts"], mechanism["ends"]) for row in pair]
+    near = all(abs(n / common - p) <= NEAR for row, table in zip(rows, shown) for n, p in zip(row, table))
+    far = max(abs(b) for b in mechanism["bins"])
+    near = near and all(abs(float(x) - k) <= NEAR * far for x, k in zip(knots, mechanism["knots"]))
+    sizes = len(shown) == len(rows) and len(mechanism["knots"]) == len(knots)
+    account.proved(
+        "the table shown is the law", near and sizes and list(map(float, bins)) == mechanism["bins"]
     )
-    account.proved(f"privacy loss at most {float(epsilon)!r} |x - x'|", joined and lipschitz)
+    costs(result, account, (knots, rows, common), rho[1])
 
 
-def expected_loss(design, mechanism):
-    """The value in doubles, None where this prior, loss or objective is not covered."""
-    loss, prior = design["loss"], design["prior"]
-    if loss["function"] is not None or design.get("objective", "mean") != "mean":
+# Quantizers: value and lower bound ----------------------------------------------------------------------------------
+
+
+def known(prior):
+    """A density constant on pieces (start, stop, mass) and point masses (x, mass); None where they are not rational."""
+    if prior[""] == "prior-samples":
+        counts = Counter(map(Fraction, prior["samples"]))
+        return [], [(x, Fraction(n, counts.total())) for x, n in sorted(counts.items())]
+    law, cut = prior["law"], prior[""] != "prior-law"
+    if law["name"] == "uniform":
+        given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
+        pieces = [(Fraction(given["loc"]), Fraction(float(given["loc"]) + given["scale"]), 1)]
+    elif law["name"] == "histogram":
+        contents, edges, density = law["args"]
+        edges = [Fraction(law["loc"]) + Fraction(law["scale"]) * Fraction(x) for x in edges]
+        masses = [Fraction(n) * (b - a if density else 1) for n, (a, b) in zip(contents, pairwise(edges))]
+        pieces = [(a, b, m / sum(masses)) for m, (a, b) in zip(masses, pairwise(edges))]
+    else:
         return None
-    bins, knots = mechanism["bins"], mechanism["knots"]
+    low, high = (Fraction(prior[end]) for end in ("lower", "upper")) if cut else (pieces[0][0], pieces[-1][1])
+    held = [(max(a, low), min(b, high), m / (b - a)) for a, b, m in pieces]
+    held = [(a, b, h * max(b - a, 0)) for a, b, h in held]
+    left = sum(m * max(min(b, low) - a, 0) / (b - a) for a, b, m in pieces)
+    inside = sum(m for *_, m in held)
+    if prior[""] == "prior-truncated":
+        return [(a, b, m / inside) for a, b, m in held], []
+    return held, [(low, left), (high, 1 - left - inside)] if cut else []
 
-    def cost(x, row):
-        return sum(
-            p * (loss["absolute"] * abs(b - x) + loss["squared"] * (b - x) ** 2) for b, p in zip(bins, row)
+
+class Moments:
+    """∫ t^k dF over stretches of inputs, k = 0, 1, 2 and t from 0 to 1, and point masses, as pairs of bounds."""
+
+    def __init__(self, prior, stated, account):
+        self.exact, self.stated = known(prior), stated
+        if self.exact is not None:
+            self.atoms = [(x, (m, m)) for x, m in self.exact[1]]
+            return
+        if stated is None:
+            raise Refused("the masses and moments of this prior are missing")
+        account.claimed(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
+        ends, masses = (prior.get("lower"), prior.get("upper")), self.pairs(stated["masses"])
+        self.atoms = [(Fraction(x), m) for x, m in zip(ends, masses)]
+
+    @staticmethod
+    def pairs(flat):
+        return [(Fraction(a, UNIT), Fraction(b, UNIT)) for a, b in zip(flat[::2], flat[1::2])]
+
+    def over(self, spans, name):
+        if self.exact is not None:
+            return [self.integral(u, v) for u, v in spans]
+        bounds = self.pairs(self.stated[name])
+        if len(bounds) != 3 * len(spans):
+            raise Refused(f"moments stated of other {name}")
+        return list(zip(bounds[::3], bounds[1::3], bounds[2::3]))
+
+    def integral(self, u, v):
+        total = [Fraction(0)] * 3
+        for a, b, mass in self.exact[0]:
+            if mass and max(a, u) < min(b, v):
+                s, t = (max(a, u) - u) / (v - u), (min(b, v) - u) / (v - u)
+                height = mass * (v - u) / (b - a)
+                total = [n + height * (t**k - s**k) / k for k, n in enumerate(total, 1)]
+        return [(n, n) for n in total]
+
+
+def quadratics(segments, bins, loss):
+    """Cells (u, v) between knots and outputs, and the expected loss there as a + bt + ct², t from 0 to 1."""
+    first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
+    unit = math.lcm(*(b.denominator for b in bins))
+    places, (knots, rows, common) = [int(b * unit) for b in bins], segments
+    for (a, b), *ends in zip(pairwise(knots), rows[::2], rows[1::2]):
+        sums = []
+        for weights in ends:
+            moments = list(map(mul, places, weights))
+            square = sum(map(mul, places, moments)) if second else 0
+            sums.append((list(accumulate(weights, initial=0)), list(accumulate(moments, initial=0)), square))
+        for u, v in pairwise([a, *(x for x in bins if a < x < b), b]):
+            k = bisect_right(bins, u)  # the first k outputs are on the left
+            parts = [(mass[k], moment[k], moment[-1], square) for mass, moment, square in sums]
+            parts = [
+                [Fraction(n, common * d) for n, d in zip(part, (1, unit, unit, unit**2))] for part in parts
+            ]
+            # All four are affine in x; E|B − x| = E B − x − 2 E[B; left] + 2x P[left].
+            at_u, at_v = ([p + (q - p) * (x - a) / (b - a) for p, q in zip(*parts)] for x in (u, v))
+            w, (L, B, M, S), (dL, dB, dM, dS) = v - u, at_u, [q - p for p, q in zip(at_u, at_v)]
+            yield (
+                (u, v),
+                first * (M - u - 2 * B + 2 * u * L) + second * (S - 2 * u * M + u * u),
+                first * (dM - w - 2 * dB + 2 * (u * dL + w * L))
+                + second * (dS - 2 * (u * dM + w * M - u * w)),
+                2 * first * w * dL + second * (w * w - 2 * w * dM),
+            )
+
+
+def expected(cells, moments):
+    """The expected loss, from above."""
+    spans, total = [cell for cell, *_ in cells], Fraction(0)
+    for (_, *parts), bounds in zip(cells, moments.over(spans, "cells")):
+        total += sum(c * m[c > 0] for c, m in zip(parts, bounds))
+    for x, mass in moments.atoms:
+        (u, v), a, b, c = cells[min(max(bisect_right(spans, x, key=lambda s: s[0]) - 1, 0), len(cells) - 1)]
+        t = (x - u) / (v - u)
+        loss = a + b * t + c * t * t
+        total += loss * mass[loss > 0]
+    return total
+
+
+def costs(result, account, segments, rho):
+    stated, bins = result["certificate"], result["mechanism"]["law"]["bins"]
+    value, bound, loss, cap = (stated[key] for key in ("value", "lower_bound", "loss", "max_mse"))
+    worst, least = stated["objective"] == "worst", f"no mechanism does better than {bound!r}"
+    if value is None or loss["function"] is not None:
+        account.claimed(f"the value is {result['value']:.12g}")
+        account.claimed(least, bound is None or bound <= result["value"])
+        return
+    moments = None if worst and cap is None else Moments(stated["prior"], stated["moments"], account)
+    floats = 0 if moments is None or moments.exact is not None else NEAR
+    cells = list(quadratics(segments, bins, loss))
+    if worst:
+        top = max(max(a, a + b + c, a - b * b / (4 * c) if c < 0 < b < -2 * c else a) for _, a, b, c in cells)
+    else:
+        top = expected(cells, moments)
+    account.bounds(f"{stated['objective']} loss at most {value!r}", top, value, floats * value)
+    if cap is not None:
+        square = expected(list(quadratics(segments, bins, {"absolute": 0, "squared": 1})), moments)
+        account.bounds(f"mean squared error at most {cap!r}", square, cap, floats * cap)
+    if stated["duals"] is None:
+        account.claimed(least, bound is None or bound <= value)
+    elif bound is not None:
+        bias, moments = Fraction(stated["max_bias"]), None if worst else moments
+        ends = segments[0][0] + bias, segments[0][-1] - bias
+        found = dual_bound(stated["duals"], bins, ends, bias, rho, loss, moments)
+        found -= Fraction(stated["duals"]["cap_price"]) * Fraction(cap or 0)
+        loose = floats * (1 + min(float(rho), 1e300) / 1000) * abs(bound)
+        account.bounds(least, bound, found, Fraction(loose))
+
+
+def dual_bound(duals, bins, ends, bias, rho, loss, moments):
+    """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
+    origin, price, nu = Fraction(duals["origin"]), Fraction(duals["cap_price"]), duals["multipliers"]
+    table = [list(map(Fraction, piece)) for piece in duals["pieces"]]
+    good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
+    if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
+        raise Refused("multipliers that are none")
+    spans = sorted({(u, v) for u, v, *_ in table if u < v})
+    known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if spans else []
+    cells, used, changes = dict(zip(spans, known)), Counter(), Counter()
+    first, second, places = (
+        Fraction(loss["absolute"]),
+        Fraction(loss["squared"]) + price,
+        [b - origin for b in bins],
+    )
+    unit, rho = math.lcm(*(b.denominator for b in places)), Fraction(math.ceil(rho * 2**64), 2**64)
+    places, gradient, total = [int(b * unit) for b in places], [0] * len(bins), Fraction(0)
+    for u, v, share, L, L1, M, M1 in table:
+        if u < v:
+            masses = cells[u, v]
+            changes[u], changes[v] = changes[u] + share, changes[v] - share
+        else:  # a point mass: u is its rounded distance from the origin; or, for the worst case, a weight
+            atoms = [(origin + u, (1, 1))] if moments is None else moments.atoms or [(origin + u, (0, 0))]
+            x, mass = min(atoms, key=lambda atom: abs(atom[0] - origin - u))
+            u = v = x - origin
+            masses, key = [mass, (0, 0), (0, 0)], None if moments is None else u
+            used[key] += share
+        (n0, n1), (t0, t1), _ = masses = [(low * share, high * share) for low, high in masses]
+        # ∫ (λ + μy − b|μ|) dF with λ = L + w₂y², μ = M − 2w₂y; |μ| lies below its chord.
+        dL, dM, w = L1 - L, M1 - M, v - u
+        steep, steeper = abs(M - 2 * second * u), abs(M1 - 2 * second * v)
+        parts = (
+            L + M * u - second * u * u - bias * steep,
+            dL + dM * u + M * w - 2 * second * u * w - bias * (steeper - steep),
+            dM * w - second * w * w,
         )
-
-    def row_at(k, x):
-        t = (x - knots[k]) / (knots[k + 1] - knots[k])
-        return [a + t * (b - a) for a, b in zip(mechanism["starts"][k], mechanism["ends"][k])]
-
-    law = prior.get("law")
-    if prior[""] != "prior-law" or law["name"] != "uniform":
-        return None
-    given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
-    loc, scale = given["loc"], given["scale"]
-    if [loc, loc + scale] != [knots[0], knots[-1]]:
-        return None
-    parts = []
-    for k, (a, b) in enumerate(pairwise(knots)):
-        cuts = [a, *(v for v in bins if a < v < b), b]
-        for u, v in pairwise(cuts):  # a cubic on each piece: Simpson's rule is exact
-            values = [cost(x, row_at(k, x)) for x in (u, (u + v) / 2, v)]
-            parts.append((v - u) / 6 * (values[0] + 4 * values[1] + values[2]))
-    return math.fsum(parts) / scale
+        total += sum(c * m[c <= 0] for c, m in zip(parts, masses))
+        # min(c, ρc) of the reduced cost c is concave in y: above its chord, weighted ∫ (1 − t) dF and ∫ t dF.
+        turn = bisect_right(places, (u + v) / 2 * unit)
+        for y, level, tilt, low, high in ((u, L, M, n0 - t1, n1 - t0), (v, L1, M1, t0, t1)):
+            up, down = math.floor(max(low, 0) * UNIT), math.ceil(high * rho * UNIT)
+            for sign, part in ((-first, slice(0, turn)), (first, slice(turn, None))) if down > 0 else ():
+                line = (sign - tilt) / unit, -sign * y - level, second / unit**2
+                scale = math.lcm(*(c.denominator for c in line))
+                slope, rest, curve = (int(c * scale) for c in line)
+                reduced = [(slope + curve * b) * b + rest for b in places[part]]
+                gradient[part] = [
+                    g + c * (up if c > 0 else down) // scale for g, c in zip(gradient[part], reduced)
+                ]
+    covered = accumulate(change for _, change in sorted(changes.items()))
+    if max([0, *covered, *used.values()]) > 1:
+        raise Refused("a part of the prior is counted twice")
+    # G · a ≥ ν · right sides + min_k (G − Cᵀν)_k {1/ρ or 1}, for floors that reach all means of the range.
+    least = [Fraction(g, UNIT) for g in gradient]
+    for end, sign, prices in ((ends[1], 1, nu[0]), (ends[0], -1, nu[1])):
+        prices = list(map(Fraction, prices))
+        total += sum(p * sign * (end - b) for p, b in zip(prices, bins))
+        masses, sums = list(accumulate(prices)), list(accumulate(map(mul, prices, bins)))
+        for k, b in enumerate(bins):
+            left, right = b * masses[k] - sums[k], sums[-1] - sums[k] - b * (masses[-1] - masses[k])
+            least[k] -= rho * left - right if sign > 0 else rho * right - left
+    return total + min(least) * (1 / rho if min(least) > 0 else 1)
 
 
 # Channels ----------------------------------------------------------------------------------------------------------
 
 
 def channel(result, account):
-    design, mechanism, certificate = result["design"], result["mechanism"], result["certificate"]
-    weights, alpha, distances = certificate["weights"], exact(certificate["alpha"]), certificate["distances"]
-    n, k, total = len(weights), len(weights[0]), sum(weights[0])
-    items = range(n)
-    account.proved("the certificate's alpha is the design's", certificate["alpha"] == design["alpha"])
-    account.proved("the certificate's channel is the mechanism's", mechanism["weights"] in (None, weights))
+    design, mechanism, stated = result["design"], result["mechanism"], result["certificate"]
+    weights, alpha, distances = stated["weights"], Fraction(stated["alpha"]), stated["distances"]
+    items, total = range(len(weights)), sum(weights[0])
+    account.same(stated, alpha=design["alpha"], weights=mechanism["weights"] or weights)
     shown = all(
         abs(w / total - p) <= 1e-12 for r, s in zip(weights, mechanism["matrix"]) for w, p in zip(r, s)
     )
-    account.proved("the matrix shown is the channel", shown and len(mechanism["matrix"]) == n)
-    account.proved("rows sum to 1", all(sum(row) == total and min(row) >= 0 for row in weights))
-    given = space_distances(design["space"])
+    account.proved("the matrix shown is the channel", shown and len(mechanism["matrix"]) == len(weights))
+    account.proved("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
+    given, points = design["space"]["matrix"], design["space"]["points"]
+    if given is None and design["space"]["kind"] in ("grid", "euclidean") and points is not None:
+        given = [[math.dist(p, q) for q in points] for p in points]
     if given is None:
         account.claimed("the distances are those of the space")
     else:
         far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s))
         account.proved("the distances are those of the space", far <= 1e-12 * max(map(max, given)))
-    bounds = {d: exp_bounds(alpha * exact(d)) for row in distances for d in row}
-    account.proved(
-        f"privacy of all pairs at alpha = {float(alpha)!r}",
-        all(
-            p <= bounds[distances[x][z]][0] * q
-            for x in items for z in items if x != z
-            for p, q in zip(weights[x], weights[z])
-        ),
-    )  # fmt: skip
-    prior = [exact(p) for p in certificate["prior"]]
-    loss = [[exact(v) for v in row] for row in certificate["loss"]]
-    asked = [1] * n if design["prior"] is None else design["prior"]
-    ratio = max(abs(exact(p) / sum(prior) - exact(a) / sum(map(exact, asked))) for p, a in zip(prior, asked))
-    account.proved("the prior is the design's", ratio <= 1e-12 and min(prior) >= 0)
-    if design["loss"] == "metric":
-        account.proved("the loss is the design's", certificate["loss"] == distances)
+    bounds = {d: exp_bounds(alpha * Fraction(d)) for r in distances for d in r}
+    rates = {d: (low.numerator, low.denominator) for d, (low, _) in bounds.items()}
+    pairs = [(*rates[distances[x][z]], weights[x], weights[z]) for x in items for z in items if x != z]
+    private = all(p * down <= up * q for up, down, row, other in pairs for p, q in zip(row, other))
+    account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", private)
+    prior, asked = (list(map(Fraction, p)) for p in (stated["prior"], design["prior"] or [1 for _ in items]))
+    prior, asked = [p / sum(prior) for p in prior], [p / sum(asked) for p in asked]
+    near = len(asked) == len(prior) and all(abs(p - a) <= NEAR / 1000 for p, a in zip(prior, asked))
+    account.proved("the prior is the design's", near and min(prior) >= 0)
+    if design["loss"] == "metric" or isinstance(design["loss"], list):
+        account.same(stated, loss=distances if design["loss"] == "metric" else design["loss"])
     else:
         account.claimed("the loss is the design's")
-    prior = [p / sum(prior) for p in prior]
-    value = (
-        sum(p * sum(w * c for w, c in zip(row, costs)) for p, row, costs in zip(prior, weights, loss)) / total
-    )
+    reduced = [[p * Fraction(c) for c in r] for p, r in zip(prior, stated["loss"])]
+    value = sum(sum(map(mul, w, r)) for w, r in zip(weights, reduced)) / total
     account.proved(
-        f"the value is {result['value']!r}",
-        value <= exact(certificate["value"]) <= result["value"] * (1 + NEAR),
+        f"the value is {result['value']!r}", value <= stated["value"] <= result["value"] * (1 + NEAR)
     )
-    account.proved("and not less", exact(result["value"]) * (1 - exact(1e-12)) <= value)
-    reduced = [[p * c for c in costs] for p, costs in zip(prior, loss)]
-    offset = Fraction(0)
-    for (x, z, y), m in zip(certificate["triples"], map(exact, certificate["multipliers"])):
-        if m < 0:
-            raise Refused("a multiplier is negative")
-        reduced[x][y] += m
-        reduced[z][y] -= bounds[distances[x][z]][1] * m
-    if certificate["inputs"] is not None:
+    account.proved("and not less", Fraction(result["value"]) * (1 - Fraction(NEAR) / 1000) <= value)
+    for (x, z, y), m in zip(stated["triples"], map(Fraction, stated["multipliers"])):
+        reduced[x][y] += max(m, 0)  # multipliers are not negative
+        reduced[z][y] -= bounds[distances[x][z]][1] * max(m, 0)
+    offset = 0
+    if stated["inputs"] is not None:
         free, goal, query = (
-            [[exact(v) for v in r] for r in certificate[w]] for w in ("free", "inputs", "reports")
+            [list(map(Fraction, r)) for r in stated[w]] for w in ("free", "inputs", "reports")
         )
-        offset += sum(f * g for r, s in zip(free, goal) for f, g in zip(r, s))
-        for x in items:
-            for y in range(k):
-                reduced[x][y] -= sum(f * h for f, h in zip(free[x], query[y]))
+        offset = sum(sum(map(mul, f, g)) for f, g in zip(free, goal))
+        reduced = [[c - sum(map(mul, f, h)) for h, c in zip(query, r)] for f, r in zip(free, reduced)]
+        means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
+        off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g))
+        account.proved(f"equalities within {stated['bias']!r}", off <= stated["bias"])
         account.claimed("the equalities are the design's")
-    bound = offset + sum(map(min, reduced))
-    account.proved(
-        f"no private channel below {result['lower_bound']!r}", exact(result["lower_bound"]) <= bound
-    )
-
-
-def space_distances(space):
-    if space["matrix"] is not None:
-        return space["matrix"]
-    if space["kind"] in ("grid", "euclidean") and space["points"] is not None:
-        return [[math.dist(p, q) for q in space["points"]] for p in space["points"]]
-    return None
+    bound = result["lower_bound"]
+    account.proved(f"no private channel below {bound!r}", Fraction(bound) <= offset + sum(map(min, reduced)))
 
 
 # Lattice noise -----------------------------------------------------------------------------------------------------
 
 
 def lattice_noise(result, account):
-    design, certificate = result["design"], result["certificate"]
-    law, privacy, loss = result["mechanism"], design["privacy"], design["loss"]
-    for key in ("privacy", "sensitivity", "loss"):
-        account.proved(f"the certificate's {key} is the design's", certificate[key] == design[key])
-    account.proved("the certificate's law is the mechanism's", certificate["law"] == law)
-    powers = {"absolute": (1, 0), "squared": (0, 1)}.get(loss if isinstance(loss, str) else None)
-    if powers is None:
+    design, stated, law = result["design"], result["certificate"], result["mechanism"]
+    privacy, loss = design["privacy"], design["loss"]
+    account.same(stated, law=law, privacy=privacy, sensitivity=design["sensitivity"], loss=loss)
+    if loss not in ("absolute", "squared"):
         raise NotCovered("losses other than absolute and squared")
-    delta, (low, high) = exact(privacy.get("delta", 0)), exp_bounds(exact(privacy["epsilon"]))
-    n, cells, decay, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
-    width, start, sensitivity = exact(law["width"]), exact(law["start"]), exact(design["sensitivity"])
-    if decay:
-        raise NotCovered("noise with infinite tails")
-    if min(cells) < 0 or spike < 0 or not 0 <= decay < 1:
-        raise Refused("negative weights")
-    total = sum(cells) + spike
+    delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
+        raise Refused("weights that are none")
+    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * zero
     account.proved("shifts up to the sensitivity", n * width >= sensitivity)
+    scale, up, down = r.denominator**2, low.numerator, low.denominator
+    tails = [
+        [w * int(scale * r**e) for e in order for w in part]
+        for order, part in (((2, 1), cells[:n]), ((1, 2), cells[-n:]))
+    ]
+    line = [*tails[0], *(w * scale for w in cells), *tails[1]]
 
     def excess(k):
-        moved = [cells[i + k] if 0 <= i + k < len(cells) else 0 for i in range(len(cells))]
-        return sum(max(a - low * b, 0) for a, b in zip(cells, moved)) + spike
+        moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
+        over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
+        return (sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike
 
-    account.proved(
-        f"delta at most {float(delta)!r}",
-        max(map(excess, [*range(-n, 0), *range(1, n + 1)])) <= delta * total,
-    )
+    found = max(excess(k) for k in range(-n, n + 1) if k)
+    account.proved(f"delta at most {float(delta)!r}", found <= delta * total)
 
-    def mean_cost(a, b):  # of a uniform law on [a, b]
-        absolute = (b * abs(b) - a * abs(a)) / 2 / (b - a)
-        return powers[0] * absolute + powers[1] * (a * a + a * b + b * b) / 3
+    def cost(a, b):  # of a uniform law on [a, b]
+        return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
 
-    cost = sum(w * mean_cost(start + i * width, start + (i + 1) * width) for i, w in enumerate(cells))
+    def repeated(a, b):  # of the repetitions of a cell
+        c, step = abs(a + b) / 2, n * width
+        return (
+            c * zero + step * one
+            if loss == "absolute"
+            else cost(a, b) * zero + 2 * c * step * one + step**2 * two
+        )
+
+    sides = [(start + i * width, start + (i + 1) * width) for i in range(len(cells))]
+    spent = sum(w * cost(*side) for w, side in zip(cells, sides))
+    if r:
+        if sides[n - 1][1] > 0 or sides[-n][0] < 0:
+            raise Refused("tails that reach across zero")
+        spent += sum(
+            w * repeated(*side) for w, side in (*zip(cells[:n], sides), *zip(cells[-n:], sides[-n:]))
+        )
     if spike:
-        cost += spike * mean_cost(-exact(law["spike_width"]) / 2, exact(law["spike_width"]) / 2)
-    account.proved(f"the value is at most {result['value']!r}", cost <= certificate["value"] * total)
-    account.recomputed("the value shown is", result["value"], float(cost / total))
-    bound = lattice_bound(certificate, powers, delta, high, sensitivity)
-    account.proved("the lower bound follows from the multipliers", certificate["lower_bound"] <= bound)
-    account.recomputed("the lower bound shown is", result["lower_bound"], float(certificate["lower_bound"]))
+        spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
+    account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
+    account.recomputed("the value shown is", result["value"], float(spent / total))
+    bound = max(lattice_bound(stated, loss, delta, high, sensitivity), 0)
+    account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= bound)
+    account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))
 
 
-def lattice_bound(certificate, powers, delta, growth, sensitivity):
+def lattice_bound(stated, loss, delta, growth, sensitivity):
     """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked."""
-    n, step = certificate["cells"], sensitivity / certificate["cells"]
-    half = (len(certificate["psi"][0]) - 1) // 2 if certificate["psi"] else 0
-    reach = half + n + 1
-    gain = {j: Fraction(0) for j in range(-reach, reach + 1)}
-    spent = Fraction(0)
+    n, psi, spent = stated["cells"], stated["psi"], 0
+    half = (len(psi[0]) - 1) // 2 if psi else 0
+    step, reach = sensitivity / n, half + n + 1
+    plus, minus = ([0] * (2 * reach + 1) for _ in range(2))
     # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
-    largest = max([1.0, *map(sum, certificate["psi"]), *certificate["totals"]])
-    bits = max(8, 55 - math.ceil(math.log2(largest * max(1, len(certificate["psi"])))))
-    for s, row, cap in zip(certificate["shifts"], certificate["psi"], certificate["totals"]):
-        row = [Fraction(max(math.floor(p * 2**bits), 0), 2**bits) for p in row]
-        spent += max([exact(cap), *row])
-        for j, p in zip(range(-half, half + 1), row):
-            gain[j] += p
-            gain[j + s] -= growth * p
-    if certificate["mirrored"]:
-        gain = {j: (g + gain[-j]) / 2 for j, g in gain.items()}
+    largest = max([1.0, *map(sum, psi), *stated["totals"]])
+    scale = 2 ** max(8, 55 - math.ceil(math.log2(largest * max(1, len(psi)))))
+    for s, given, cap in zip(stated["shifts"], psi, stated["totals"]):
+        whole = [max(math.floor(p * scale), 0) for p in given]
+        spent += max([math.ceil(cap * scale), *whole])
+        if abs(s) > n or len(whole) != 2 * half + 1:
+            raise Refused("shifts beyond the sensitivity")
+        for i, p in enumerate(whole, start=n + 1):
+            plus[i] += p
+            minus[i + s] += p
+    if stated["mirrored"]:
+        plus, minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, minus))
 
     def cost(j):
-        return powers[0] * abs(j) * step + powers[1] * ((j * step) ** 2 - step**2 / 4)
+        return abs(j) * step if loss == "absolute" else (j * step) ** 2 - step**2 / 4
 
-    return min(cost(j) + g for j, g in gain.items()) - delta * spent
+    gains = (a - growth * b if a or b else 0 for a, b in zip(plus, minus))
+    return min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach)) - delta * Fraction(
+        spent, scale
+    )
 
 
 # Allocations -------------------------------------------------------------------------------------------------------
 
 
 def allocation(result, account):
-    design, noise = result["design"], result["mechanism"]["noise"]
-    scales, lam, privacy, p = (
-        result["mechanism"]["scales"],
+    design, stated, p = result["design"], result["certificate"], result["design"]["loss"]
+    noise, scales, lam, privacy = (
+        design["noise"],
+        stated["scales"],
         design["sensitivities"],
         design["privacy"],
-        design["loss"],
     )
     if type(p) not in (int, float) or noise not in ("laplace", "gaussian"):
         raise NotCovered("allocations of other noise or losses")
     power = 1 if noise == "laplace" else 2
-    if any(s <= 0 < l for s, l in zip(scales, lam)):
-        account.proved("every sensitive coordinate has noise", False)
-        return
-    stated = result["certificate"]
-    account.proved("the certificate's question is the design", stated["question"] == design)
-    account.proved("the certificate's scales are the mechanism's", stated["scales"] == scales)
-    account.shown(result, "value", "lower_bound")
-    account.proved("the noise is the design's", noise == design["noise"] and len(scales) == len(lam))
-    spent = sum((exact(l) / exact(s)) ** power for l, s in zip(lam, scales) if l)
-    if privacy[""] == "pure-dp" and noise == "laplace":
-        budget = exact(privacy["epsilon"])
-        account.proved(f"privacy loss at most {privacy['epsilon']!r}", spent <= budget)
-    elif privacy[""] == "zcdp" and noise == "gaussian":
-        budget = 2 * exact(privacy["rho"])
-        account.proved(f"rho at most {privacy['rho']!r}", spent <= budget)
-    elif privacy[""] == "approximate-dp" and noise == "gaussian":
-        epsilon, mu = privacy["epsilon"], math.sqrt(spent)
+    shown = {key: result[key] for key in ("value", "lower_bound")}
+    account.same(stated, question=design, scales=result["mechanism"]["scales"], **shown)
+    account.proved(
+        "the noise is the design's", noise == result["mechanism"]["noise"] and len(scales) == len(lam)
+    )
+    account.proved("every sensitive coordinate has noise", not any(s <= 0 < l for s, l in zip(scales, lam)))
+    spent = sum((Fraction(l) / Fraction(s)) ** power for l, s in zip(lam, scales) if l and s)
+    if (privacy[""], noise) in (("pure-dp", "laplace"), ("zcdp", "gaussian")):
+        budget = Fraction(privacy["epsilon"]) if power == 1 else 2 * Fraction(privacy["rho"])
+        account.proved(f"within {privacy['']} {float(budget) / power!r}", spent <= budget)
+    elif (privacy[""], noise) == ("approximate-dp", "gaussian"):
+        epsilon, mu, budget = privacy["epsilon"], math.sqrt(spent), spent
         tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
         account.recomputed("all of delta is spent:", privacy["delta"], tail[0] - math.exp(epsilon) * tail[1])
-        budget = spent
     else:
         raise NotCovered(f"{noise} noise under {privacy['']}")
-    lower, upper = design["lower"], design["upper"]
-    for name, limits, sign in (("lower", lower, 1), ("upper", upper, -1)):
-        if limits is not None:
-            limits = limits if isinstance(limits, list) else [limits] * len(scales)
-            account.proved(
-                f"{name} limits are kept", all(sign * (s - t) >= 0 for s, t in zip(scales, limits))
-            )
-    weights = design["weights"] or [1.0] * len(lam)
-    moment = (
-        math.gamma(p + 1)
-        if noise == "laplace"
-        else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
-    )
-    value = math.fsum(w * moment * s**p for w, s in zip(weights, scales))
-    account.recomputed("the value is", result["value"], value)
-    if lower is not None or upper is not None or design["groups"] is not None:
+    limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
+    lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
+    account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
+    moment = math.gamma(p + 1) if power == 1 else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
+    costs = [w * moment for w in design["weights"] or [1.0] * len(lam)]
+    account.recomputed("the value is", result["value"], math.fsum(c * s**p for c, s in zip(costs, scales)))
+    if design["groups"] is not None:
         account.claimed(f"no scales do better than {result['lower_bound']:.12g}")
         return
-
-    def dual(y):  # min over each scale s of w m s^p + y (λ/s)^power, less y times the budget
-        terms = []
-        for w, l in zip(weights, lam):
-            if l and w:
-                s = (power * y * l**power / (p * w * moment)) ** (1 / (p + power))
-                terms.append(w * moment * s**p + y * (l / s) ** power)
-        return math.fsum(terms) - y * float(budget)
-
-    # At the optimum y·power·budget = p·value; every y ≥ 0 gives a bound.
-    account.recomputed(
-        "no scales do better than", result["lower_bound"], dual(p * value / (power * float(budget)))
-    )
+    # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.
+    y, total = abs(stated["multiplier"]) * moment, 0.0
+    for c, l, a, b in zip(costs, lam, lower, upper):
+        s = min(max((power * y * l**power / (p * c)) ** (1 / (p + power)), a), b) if l and c else a
+        total += c * s**p + (y * (l / s) ** power if l else 0.0)
+    account.recomputed("no scales do better than", result["lower_bound"], total - y * float(budget))
 
 
 # ------------------------------------------------------------------------------------------------------------------
@@ -531,17 +650,16 @@ CHECKS = {
 def verify(text):
     """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
     try:
-        result = read(text)
-        check = CHECKS.get(result[""])
-        if check is None:
+        result, account = read(text), Account()
+        if result[""] not in CHECKS:
             raise NotCovered(f"results of kind {result['']}")
-        account = Account()
         account.proved("a certificate is there", result["certificate"] is not None)
         if result["certificate"] is not None:
-            check(result, account)
-        optimal = result["solver_report"]["status"] == "optimal"
-        if optimal and (result["lower_bound"] is None or not math.isfinite(result["lower_bound"])):
-            account.proved("optimal: with a lower bound", False)
+            CHECKS[result[""]](result, account)
+        bound, optimal = result["lower_bound"], result["solver_report"]["status"] == "optimal"
+        account.proved(
+            "optimal: with a lower bound", not optimal or (bound is not None and math.isfinite(bound))
+        )
     except (NotCovered, Refused):
         raise
     except Exception as error:
@@ -551,20 +669,20 @@ def verify(text):
 
 def main(words):
     if len(words) != 1:
-        print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
+        print("usage: python verify.py result.json", file=sys.stderr)
         return 1
     try:
         with open(words[0], encoding="utf-8") as file:
-            account = verify(file.read(2**26 + 1))
+            rows = verify(file.read(2**26 + 1)).rows
     except NotCovered as error:
         print(f"not covered: {error}")
         return 2
     except (OSError, ValueError, Refused) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for claim, how, holds in account.rows:
+    for claim, how, holds in rows:
         print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")
-    return 0 if all(holds for *_, holds in account.rows) else 1
+    return 0 if all(holds for *_, holds in rows) else 1
 
 
 if __name__ == "__main__":

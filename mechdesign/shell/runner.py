@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report, Study
+from mechdesign.solvers.one_thread import one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +64,10 @@ def run_study(
         report = Report(
             chosen.name, chosen.title, chosen.paper, fresh, data_dir=data_dir, console=console, jobs=jobs
         )
-        chosen.run(report)
+        import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
+
+        with one_thread():  # studies' matrices are small, and other studies may be on the other cores
+            chosen.run(report)
         report.close()
         if folder.exists():
             kept = _foreign(folder)

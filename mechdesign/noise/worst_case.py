@@ -117,6 +117,8 @@ def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> W
         box = ((top, count),)
         return WorstCases(law, (terms(box),), s.bounds(dimension) == box == s.envelope(dimension)[0], ())
     found = [s.envelope(dimension), *s.packed(dimension)]
+    if len(found) == 3 and s.l2 is None and s.each is None and not found[0][1]:
+        found = found[1:]  # packed, the same vector is shorter
     best = next((vector for vector, exact in found if exact), None)
     if best is not None:
         return WorstCases(law, (terms(best),), True, attained)

@@ -108,6 +108,8 @@ class Requirement:
         (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
     far : tuple of float
         Shapes to try beyond a family's own starts.
+    tolerance : float
+        Share of the budget that may be left.
     """
 
     query: Query
@@ -121,6 +123,7 @@ class Requirement:
     delta: float
     sigma: float | None = None
     far: tuple[float, ...] = ()
+    tolerance: float = 1e-9
 
     @classmethod
     def of(
@@ -220,7 +223,16 @@ def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
     sigma = query.norm / math.sqrt(query.rounds * worth)
     final = meter(5e-3)
     return Requirement(
-        query, delta, lambda: meter(0.03), final, final, sigma, -2.0 * abs(math.log(delta)), epsilon, delta
+        query,
+        delta,
+        lambda: meter(0.03),
+        final,
+        final,
+        sigma,
+        -2.0 * abs(math.log(delta)),
+        epsilon,
+        delta,
+        tolerance=2e-3,
     )
 
 

@@ -83,6 +83,8 @@ def _same_law(result: Any) -> bool:
 
 def same(a: Any, b: Any) -> bool:
     """Whether two values are equal: numbers and arrays of numbers by value, all others by the text of their file."""
+    if a is b:  # also what no file can hold: a prior of a law that files cannot name
+        return True
     if isinstance(a, (Rational, float, np.number)) and isinstance(b, (Rational, float, np.number)):
         return bool(a == b)
     if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):

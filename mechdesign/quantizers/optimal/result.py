@@ -235,7 +235,7 @@ def _restated(
 ) -> tuple[QuantizerCertificate, float, float | None]:
     """Take value and bound back to what the certificate finds, where floats may have been too sure of them.
 
-    That is where e^ε multiplies their rounding, where integrals are quadratures, and on slivers of inputs; not where
+    That is where e^ε multiplies their rounding, where the prior's moments are not rational, and on slivers of inputs; not where
     verification would take longer than the design (many rows; beta laws, whose digits are dear).
     """
     duals = certificate.duals
@@ -248,7 +248,7 @@ def _restated(
         return certificate, value, bound
     widths = np.diff(parts[:, :2], axis=1)
     sliver = bool(((widths > 0) & (widths < 1e-7 * widths.max(initial=0.0))).any())
-    if design.privacy.epsilon < 7 and design.prior.closed_form and not sliver:
+    if design.privacy.epsilon < 7 and certificate.moments is None and not sliver:
         return certificate, value, bound
     for _ in range(2):
         failed = [(claim, margin) for claim, _, margin, holds in certificate.cost_checks() if not holds]

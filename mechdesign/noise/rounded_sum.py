@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import mpmath as mp
@@ -103,10 +104,8 @@ class RoundedSum:
             raise DesignError("values: must be finite numbers of steps")
         k, rows = self.dimension, max(1, _BLOCK // self._uniforms)
         centre, room = near.reshape(-1, k), error.reshape(-1, k)
-        steps = [
-            self._steps(centre[a : a + rows], room[a : a + rows], lambda i, a=a: exact(a * k + i))
-            for a in range(0, len(centre), rows)
-        ]
+        blocks = [slice(a, a + rows) for a in range(0, len(centre), rows)]
+        steps = [self._steps(centre[b], room[b], partial(_from, exact, b.start * k)) for b in blocks]
         released: Array = np.concatenate([np.zeros((0, k)), *steps]).ravel() * self.step
         return released
 
@@ -183,3 +182,7 @@ class RoundedSum:
             return normal, 1
         length = mp.sqrt(mp.fsum(v * v for v in normal))
         return [radius * v / length for v in normal], min(length, 1)
+
+
+def _from(exact: Callable[[int], Fraction], first: int, i: int) -> Fraction:
+    return exact(first + i)

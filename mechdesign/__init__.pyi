@@ -34,6 +34,7 @@ from .problem.privacy import ApproximateDP as ApproximateDP
 from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP
+from .problem.sensitivity import Sensitivity as Sensitivity
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
 from .quantizers.erm import ERM as ERM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer

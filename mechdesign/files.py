@@ -95,6 +95,7 @@ KINDS: dict[str, str] = {
     "sampling-reduction": "mechdesign.user_level.reduction",
     "selection": "mechdesign.quantizers.mechanism.selection",
     "selection-law": "mechdesign.quantizers.mechanism.exact_law",
+    "sensitivity": "mechdesign.problem.sensitivity",
     "solve-report": "mechdesign.evidence.results",
     "vector-quantizer": "mechdesign.quantizers.mechanism.vector",
     "zcdp": "mechdesign.problem.privacy",

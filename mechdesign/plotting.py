@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "STYLE", "figure", "write_figure"]
+__all__ = ["COLOURS", "STYLE", "figure", "legend_above", "plain", "write_figure"]
 
 # Okabe–Ito: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -47,6 +47,23 @@ def figure(
         for axis in made.axes:
             axis.set_prop_cycle(color=list(COLOURS))
     return made, axes
+
+
+def legend_above(axis: Any, columns: int = 4, **options: Any) -> None:
+    """Put the legend above the axes, where it hides nothing."""
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "columnspacing": 1.2}
+    axis.legend(ncols=columns, frameon=False, fontsize=8.5, **{**place, **options})
+
+
+def plain(text: Any) -> str:
+    """A name as a label that is not read as mathematics.
+
+    Examples
+    --------
+    >>> print(plain("cost in $"))
+    cost in \\$
+    """
+    return str(text).replace("$", r"\$")
 
 
 def write_figure(fig: Figure, stem: Any) -> list[str]:

@@ -16,14 +16,15 @@ import numpy as np
 
 from mechdesign.accounting.arguments import excess, inside
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.enclosure import Coordinates, enclosed_delta, enclosed_gaussian
 from mechdesign.accounting.grid import discretise
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of
+from mechdesign.accounting.law import AtomicLoss, NoiseLaw
+from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of, of_scipy
 from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, probability, whole
@@ -42,16 +43,19 @@ __all__ = [
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
 _FLOOR = 1e-300
+_NORMAL = {"norm": (), "gennorm": (2.0,)}
 
 
 @serializable("delta-interval")
 @dataclass(frozen=True)
 class DeltaInterval:
-    """A proved interval for δ: lower ≤ δ(ε) ≤ upper.
+    """An interval for δ: lower ≤ δ(ε) ≤ upper.
 
     Attributes
     ----------
     lower, upper : float
+    how : {"proved", "recomputed"}
+        From closed forms in high precision, rounded outwards; or in doubles, with estimates of their errors added.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class DeltaInterval:
 
     lower: float
     upper: float
+    how: str = RECOMPUTED
 
     @property
     def width(self) -> float:
@@ -121,6 +126,11 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     count = sum(c for _, c in losses)
     sizes = [_spread(loss) for loss, _ in losses]
     step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
+    if not step > 0:
+        least = min(t.sensitivity / float(t.law.std()) for t in terms)
+        raise DesignError.of(
+            "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"
+        )
     plan = GridPlan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)
@@ -175,12 +185,13 @@ def delta_interval(
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless rounds are sampled.
     points : int
-        Largest grid; refinement stops there, with an interval that is proved but wider.
+        Largest grid; refinement stops there, with an interval that is wider.
 
     Returns
     -------
     DeltaInterval
-        Proved bounds; wider than asked only where refinement would exceed `points`.
+        Proved for normal laws, and for one coordinate with a law that has closed forms in high precision; elsewhere in
+        doubles, rounding errors estimated. Wider than asked only where refinement would exceed `points`.
 
     Raises
     ------
@@ -205,11 +216,13 @@ def delta_interval(
     if sampling == 1.0:
         terms = tuple(NoiseTerm(t.law, t.sensitivity, t.count * rounds) for t in terms)
         if closed_form and all(is_gaussian(t.law) for t in terms):
-            mu = math.sqrt(sum(t.count * (t.sensitivity / t.law.std()) ** 2 for t in terms))
-            delta = gaussian_profile(epsilon, mu)
-            return DeltaInterval(delta * (1 - 1e-11), min(delta * (1 + 1e-11), 1.0))
+            return DeltaInterval(*enclosed_gaussian(epsilon, [_in_sigmas(t) for t in terms]), PROVED)
         if closed_form and len(terms) == 1 and terms[0].count == 1:
-            return DeltaInterval(*profile_interval(terms[0].law, terms[0].sensitivity, epsilon))
+            law, sensitivity = terms[0].law, terms[0].sensitivity
+            found = enclosed_delta(law, sensitivity, epsilon, loss_of(law, sensitivity))
+            if found is not None:
+                return DeltaInterval(*found, PROVED)
+            return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
         plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
@@ -226,8 +239,15 @@ def delta_interval(
 def is_gaussian(law: Any) -> bool:
     """Normal, or that member of a family that contains it (b = 0, β = 2)."""
     dist, shapes, loc, _ = frozen_parts(law)
-    member = {"norm": (), "flipped_huber": (0.0,), "osgt": (0.0,), "gennorm": (2.0,)}.get(dist.name)
-    return loc == 0 and shapes == member
+    ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")
+    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
+
+
+def _in_sigmas(term: NoiseTerm) -> Coordinates:
+    """(n, Δ, s, h) of n coordinates with normal noise of variance s²/h."""
+    dist, _, _, scale = frozen_parts(term.law)
+    # gennorm(2) is exp(-t²), of variance 1/2
+    return term.count, float(term.sensitivity), scale, 2 if dist.name == "gennorm" else 1
 
 
 def _refine(

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from mechdesign.typing import Array
 
-__all__ = ["AtomicLoss", "NoiseLaw", "UnitLoss"]
+__all__ = ["AtomicLoss", "NoiseLaw", "PreciseLoss", "TailForm", "UnitLoss"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,44 @@ class AtomicLoss:
         return self.infinity + -np.expm1(-gap) @ self.mass
 
 
+@dataclass(frozen=True)
+class TailForm:
+    """A symmetric law of unit scale in high precision, on u ≥ 0.
+
+    Attributes
+    ----------
+    log_density : callable
+        Up to a constant.
+    upper : callable
+        P(T > u).
+    end : number, optional
+        End of the support, where it is bounded.
+    slope : number, optional
+        Limit of the log density's slope, where it is finite: no loss exceeds that times the distance.
+    """
+
+    log_density: Callable[[Any], Any]
+    upper: Callable[[Any], Any]
+    end: Any = None
+    slope: Any = None
+
+
+@dataclass(frozen=True)
+class PreciseLoss:
+    """A privacy loss with countably many values, in high precision.
+
+    Attributes
+    ----------
+    delta : callable
+        (ratio, ε) → δ(ε), or None where that is not known or would take too long.
+    largest : callable
+        Fraction ratio → the largest loss, a Fraction or ``inf``; None where `delta` is not known.
+    """
+
+    delta: Callable[[Any, Any], Any]
+    largest: Callable[[Fraction], Fraction | float | None] = lambda ratio: math.inf
+
+
 @runtime_checkable
 class NoiseLaw(Protocol):
     """The generator of a law (a `scipy.stats` distribution, symmetric about zero) that knows its privacy loss."""
@@ -85,6 +124,9 @@ class NoiseLaw(Protocol):
         DesignError
             The law has no finite answer at this distance (a staircase beyond its step).
         """
+
+    def precise(self, context: Any, *shapes: Any) -> TailForm | PreciseLoss:
+        """The law with the functions of an mpmath `context`, its shapes being numbers of it."""
 
     def mean_absolute(self, *shapes: float) -> float:
         """E|T| at unit scale."""

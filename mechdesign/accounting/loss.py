@@ -30,7 +30,7 @@ from mechdesign.accounting.tail import Tail
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import positive
 
-__all__ = ["CentredLoss", "Loss", "centred_loss", "frozen_parts", "laplace_loss", "loss_of"]
+__all__ = ["CentredLoss", "Loss", "centred_loss", "frozen_parts", "laplace_loss", "loss_of", "of_scipy"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,13 @@ class CentredLoss:
     edge: float = math.inf
     kinks: tuple[float, ...] = ()
     reach: float = 1e7
+
+    @property
+    def end_error(self) -> float:
+        """Relative error of the mass beyond the edge, a piece as long as Δ of a support known to an ulp of its end."""
+        if math.isinf(self.edge) or self.edge <= 0:
+            return 0.0
+        return 1e-15 * (self.edge + self.sensitivity / 2) / self.sensitivity
 
     def masses(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
@@ -147,9 +154,6 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     if beta == 1:
         return laplace_loss(r)
 
-    if beta == 1:
-        return laplace_loss(r)
-
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)
         return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta
@@ -212,10 +216,14 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
     law, tail = dist(*shapes), _tail(dist, shapes)
     top = float(law.support()[1])
 
+    def log_density(t: Any) -> Any:
+        # what rounding has put a hair beyond the end of the support belongs to it
+        return law.logpdf(np.where(np.abs(t) <= top * (1 + 1e-15), np.clip(t, -top, top), t))
+
     def loss(t: Any) -> Any:
         t = np.asarray(t, dtype=float)
         with np.errstate(all="ignore"):
-            out = law.logpdf(t - r / 2) - law.logpdf(t + r / 2)
+            out = log_density(t - r / 2) - log_density(t + r / 2)
         return np.where(np.isnan(out), np.copysign(np.inf, t), out)
 
     reach = tail.reach if math.isinf(top) else math.inf
@@ -238,6 +246,12 @@ def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
         raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
 
 
+def of_scipy(dist: Any) -> str:
+    """The name of one of SciPy's own generators, else "": another law may have the same name."""
+    own = getattr(stats, str(dist.name), None)
+    return str(dist.name) if own is not None and type(dist) is type(own) else ""
+
+
 Loss = CentredLoss | AtomicLoss
 
 
@@ -251,7 +265,7 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
     top = float(law.support()[1])
     if isinstance(dist, NoiseLaw):
         unit = dist.privacy_loss(ratio, *shapes)
-    elif dist.name in _CLOSED:
+    elif of_scipy(dist) in _CLOSED:
         unit = _CLOSED[dist.name](ratio, *shapes)
     elif isinstance(dist, stats.rv_continuous):
         unit, tail = _numeric(dist, ratio, shapes)

@@ -23,7 +23,7 @@ try:
 except ImportError:
     raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
 
-__all__ = ["LawPrivacyLoss", "to_pld"]
+__all__ = ["LawPrivacyLoss", "terms_to_pld", "to_pld"]
 
 
 class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
@@ -144,3 +144,13 @@ def to_pld(
     if dimension == 1:
         return pld
     return pld.self_compose(dimension, tail_mass_truncation=1e-15 if pessimistic else 0.0)
+
+
+def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> Any:
+    """Return dp-accounting's distribution of several terms composed, on one step."""
+    steps = [2.0 ** math.floor(math.log2(max(plan_grid((t,), 1.0, 0.01).step / 4, 1e-9))) for t in terms]
+    parts = [to_pld(t.law, t.sensitivity, dimension=t.count, step=min(steps)) for t in terms]
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.compose(part)
+    return found

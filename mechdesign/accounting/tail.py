@@ -156,5 +156,10 @@ class Tail:
         held = self._beyond > 0
         logs = np.log(self._beyond[held])[::-1]
         with np.errstate(divide="ignore"):
-            u = np.interp(np.log(np.minimum(s, 1 - s)), logs, self._edges[held][::-1])
+            small = np.minimum(s, 1 - s)
+            u = np.interp(np.log(small), logs, self._edges[held][::-1])
+        # within the last panel the logarithm ends nowhere
+        left = self._beyond[held][-1]
+        last = self._edges[-1] - (self._edges[-1] - self._edges[held][-1]) * small / left
+        u = np.where(small < left, last, u)
         return np.where(s <= 0.5, u, -u)

@@ -56,8 +56,8 @@ class Section:
         Commands or code to copy.
     file : (str, str), optional
         Name and text of a file that the page carries; the reader can save it.
-    rows : int
-        The most rows of the table that are shown.
+    rows, digits : int
+        The most rows of the table that are shown, and the significant digits of its numbers.
     markdown : bool
         Whether `text` is Markdown (HTML in it stays text, pictures are left out).
 
@@ -76,6 +76,7 @@ class Section:
     code: str = ""
     file: tuple[str, str] | None = None
     rows: int = 200
+    digits: int = 6
     markdown: bool = False
 
     def __post_init__(self) -> None:
@@ -137,10 +138,10 @@ def page(
     parts = [DesignError.unless("sections", section, Section) for section in sections]
     style, script = _asset("page.css"), _asset("page.js")
     return _template().render(
-        title=title,
+        title=_together(title),
         subtitle=subtitle,
         kind=kind,
-        facts=[(str(label), str(value), str(remark)) for label, value, remark in facts],
+        facts=[(str(label), _together(str(value)), str(remark)) for label, value, remark in facts],
         sections=[_rendered(part, k) for k, part in enumerate(parts)],
         style=_safe(style),
         script=_safe(script),
@@ -188,6 +189,11 @@ def _rendered(section: Section, number: int) -> dict[str, Any]:
     }
 
 
+def _together(text: str) -> str:
+    """A text whose equations are not broken at the end of a line."""
+    return text.replace(" = ", "\u00a0=\u00a0")
+
+
 def _blocks(text: str) -> list[str | list[str]]:
     """Paragraphs as strings, lists as lists."""
     found: list[str | list[str]] = []
@@ -216,7 +222,10 @@ def _table(section: Section) -> dict[str, Any]:
     return {
         "caption": section.caption or section.title,
         "heads": [{"text": str(name), "kind": kind} for name, kind in zip(kept.columns, kinds)],
-        "rows": [[_cell(v, kind) for v, kind in zip(row, kinds)] for row in kept.itertuples(index=False)],
+        "rows": [
+            [_cell(v, kind, section.digits) for v, kind in zip(row, kinds)]
+            for row in kept.itertuples(index=False)
+        ],
         "left_out": len(frame) - len(kept),
     }
 
@@ -228,8 +237,8 @@ def _kind(column: pd.Series) -> str:
     return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
 
 
-def _cell(value: Any, kind: str) -> dict[str, Any]:
-    text = shown(value)
+def _cell(value: Any, kind: str, digits: int) -> dict[str, Any]:
+    text = shown(value, digits)
     if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
         kind = text
     number = kind == "number" and text != "–"

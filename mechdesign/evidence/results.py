@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import Certificate
-from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
+from mechdesign.evidence.digits import at_least, at_most, meaningful
+from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure, plain
 from mechdesign.typing import Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
 
@@ -93,7 +99,7 @@ class SolveReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Handed):
     """A mechanism with its evidence.
 
     Parameters
@@ -183,13 +189,20 @@ class Result:
         """Lines of the summary that only this kind of result has."""
         return []
 
+    def remarks(self) -> list[str]:
+        """What a reader of the mechanism should know that its numbers do not say: outputs that never come, …"""
+        return []
+
     def summary(self) -> str:
         """A short, proof-like account."""
-        lines = [type(self.design).__name__, *self.solver_report.lines(), f"value: {self.value:.9g}"]
+        digits = meaningful(self.gap)
+        value = f"value: {at_most(self.value, digits)}"
+        lines = [type(self.design).__name__, *self.solver_report.lines(), value]
         if self.lower_bound is not None:
-            lines.append(f"lower bound: {self.lower_bound:.9g} (proved), gap {self.gap:.2g}")
+            bound = at_least(self.lower_bound, digits)
+            lines.append(f"lower bound: {bound} (proved), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
-        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
 
     def __str__(self) -> str:
@@ -199,32 +212,34 @@ class Result:
         head = html.escape(self.summary())
         return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as versioned JSON; `mechdesign.load` reads it back."""
-        write_whole(path, dumps(self))
+    def account(self) -> Account:
+        """The question in words, what the value is and what the picture shows."""
+        return Account(
+            type(self.design).__name__,
+            "",
+            " ".join(str(self.design).split())[:2000],
+            "the design's own loss",
+            (str(getattr(self.design, "privacy", "")), ""),
+            "The least slack of each family of constraints.",
+        )
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_frame` as CSV, floats in full."""
-        self.to_frame().to_csv(file_path(path), index=False)
+    def alternatives(self) -> pd.DataFrame:
+        """What other mechanisms cost at the same privacy, where that is known and cheap; no rows where it is not."""
+        return pd.DataFrame(columns=["mechanism", "error", "relative"])
 
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
-        frame, file = self.to_frame(), file_path(path)
-        try:
-            frame.to_parquet(file, index=False)
-        except ImportError:
-            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
+    def plot(self, **options: Any) -> Figure:
+        table = self.audit().groupby("family", sort=False)["slack"].min()
+        fig, axis = figure(**{"width": 5.0, "height": 3.0, **options})
+        axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
+        axis.set(xlabel="least slack")
+        return fig
 
-    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return `to_frame` as a LaTeX table, and write it to `path` if given."""
-        return _written(self.to_frame().to_latex(index=False, escape=True, float_format="%.6g"), path)
-
-    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return `to_frame` as a Markdown table, and write it to `path` if given."""
-        return _written(self.to_frame().to_markdown(index=False, floatfmt=".6g"), path)
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        write_whole(path, text + ("" if text.endswith("\n") else "\n"))
-    return text
+    def _page(self) -> dict[str, Any]:
+        account, table = self.account(), self.checks()
+        return {
+            "title": account.title,
+            "subtitle": account.subtitle,
+            "kind": "mechdesign report",
+            "facts": headline(self, account, table),
+            "sections": tuple(result_sections(self, account, table)),
+        }

@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
+from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
 from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
+from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
 from mechdesign.problem.checks import array, generator, positive, settle, whole
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["AdditiveNoise"]
+__all__ = ["AdditiveNoise", "stated_parameters"]
 
 
 @serializable("additive-noise")
@@ -37,8 +40,8 @@ class AdditiveNoise:
     ----------
     law : frozen scipy.stats distribution
         Symmetric about zero; log-concave, or with finitely many loss values (staircase, discrete).
-    sensitivity : float
-        Δ > 0 per coordinate.
+    sensitivity : float or Sensitivity
+        Δ > 0 per coordinate, all of which may change at once; or several bounds together (`mechdesign.Sensitivity`).
     dimension : int
         K ≥ 1.
 
@@ -56,12 +59,15 @@ class AdditiveNoise:
     """
 
     law: Any
-    sensitivity: float
+    sensitivity: float | Sensitivity
     dimension: int = 1
 
     def __post_init__(self) -> None:
-        sensitivity = positive("sensitivity", self.sensitivity)
-        settle(self, sensitivity=sensitivity, dimension=whole("dimension", self.dimension, 1))
+        settle(self, dimension=whole("dimension", self.dimension, 1))
+        if isinstance(self.sensitivity, Sensitivity):
+            self.sensitivity.check(self.dimension)
+        else:
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
         frozen_parts(self.law)  # refuses anything else
         variance = float(self.law.var())
         if not (math.isfinite(variance) and variance > 0):
@@ -138,6 +144,8 @@ class AdditiveNoise:
     @cached_property
     def lattice(self) -> Lattice:
         """The lattice that `release` answers on, and the widened law; both cost next to nothing."""
+        if isinstance(self.sensitivity, Sensitivity):
+            return lattice_of(self.law, self.sensitivity.finest(self.dimension), several=True)
         return lattice_of(self.law, self.sensitivity)
 
     @cached_property
@@ -174,50 +182,57 @@ class AdditiveNoise:
 
     # Privacy.
 
+    @cached_property
+    def worst_cases(self) -> WorstCases:
+        """The changes that are worst for this law, of those the sensitivity allows."""
+        return worst_cases(self.law, self.sensitivity, self.dimension)
+
     def noise_terms(self) -> tuple[NoiseTerm, ...]:
-        """What `delta_interval` accounts for."""
-        return (NoiseTerm(self.law, self.sensitivity, self.dimension),)
+        """What `mechdesign.accounting.delta_interval` accounts for: the worst change, or a vector above all changes."""
+        return self.worst_cases.alternatives[0]
 
     def privacy_profile(self, epsilon: Any) -> Any:
-        """δ(ε): exact in one dimension, the upper end of the certified interval in several.
+        """δ(ε): exact where one coordinate matters, the upper end of the certified interval where several do.
 
         Parameters
         ----------
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        if self.dimension == 1:
-            return privacy_profile(self.law, self.sensitivity, epsilon)
+        if (shift := self.worst_cases.single) is not None:
+            return privacy_profile(self.law, shift, epsilon)
         values = array("epsilon", epsilon, ndim=None)
         out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
         return float(out) if out.ndim == 0 else out
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Proved interval for δ(ε); options as in `mechdesign.delta_interval` (width, rounds, sampling)."""
-        return delta_interval(self, epsilon, **options)
+        """Proved interval for δ(ε); options as in `mechdesign.accounting.delta_interval` (width, rounds, sampling)."""
+        return self.worst_cases.delta_interval(epsilon, **options)
 
     def epsilon(self, delta: float, **options: Any) -> float:
         """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
-        if self.dimension == 1 and not options:
-            return profile_epsilon(self.law, self.sensitivity, delta)
+        cases = self.worst_cases
+        if cases.single is not None and not options:
+            return profile_epsilon(self.law, cases.single, delta)
         if delta == 0:
-            return self.dimension * profile_epsilon(self.law, self.sensitivity, 0.0)
-        return epsilon_bound(self, delta, **options)
+            return amplified(cases.largest_loss(), **options)
+        return min(epsilon_bound(terms, delta, **options) for terms in cases.alternatives)
 
     def pld(self) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of this noise, to compose with any other mechanism."""
-        from mechdesign.accounting.pld import to_pld  # brings dp-accounting
+        from mechdesign.accounting.pld import terms_to_pld  # brings dp-accounting
 
-        return to_pld(self.law, self.sensitivity, dimension=self.dimension)
+        return terms_to_pld(self.noise_terms())
 
     # As text and file.
 
     def summary(self) -> str:
         """The law and what it costs."""
-        shown = ", ".join(f"{k} = {v:.6g}" for k, v in self.parameters.items())
+        several = isinstance(self.sensitivity, Sensitivity)
+        asked = str(self.sensitivity) if several else f"sensitivity {self.sensitivity:g} each"
         return (
-            f"{self.law.dist.name} noise ({shown}) on {self.dimension} coordinate(s), "
-            f"sensitivity {self.sensitivity:g} each, variance {self.variance:.6g} per coordinate"
+            f"{self.law.dist.name} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
+            f"variance {self.variance:.6g} per coordinate"
         )
 
     def __str__(self) -> str:
@@ -226,3 +241,22 @@ class AdditiveNoise:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
         write_whole(path, dumps(self))
+
+
+def stated_parameters(noise: AdditiveNoise) -> str:
+    """The parameters to six digits, each scale rounded to the side of more noise: what is copied from it stays private.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> stated_parameters(AdditiveNoise(stats.laplace(scale=1.00000001), 1.0))
+    'scale = 1.00001'
+    """
+    parts = []
+    for key, value in noise.parameters.items():
+        if key == "scale":
+            text = at_most(value)
+        else:
+            text = at_least(value) if (noise.law.dist.name, key) == ("dlaplace", "a") else f"{value:.6g}"
+        parts.append(f"{key} = {text}")
+    return ", ".join(parts)

@@ -89,8 +89,11 @@ class Lattice:
     cost: float
 
 
-def lattice_of(law: Any, sensitivity: float) -> Lattice:
+def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattice:
     """Return the lattice on which `law` is released for a query of this sensitivity.
+
+    Where `several` bounds state it, `sensitivity` is the smallest length among them (`Sensitivity.finest`), and rounding
+    adds up to a step to each coordinate that changes: the law is widened by a step in that length, whatever the bound.
 
     Examples
     --------
@@ -102,7 +105,7 @@ def lattice_of(law: Any, sensitivity: float) -> Lattice:
     if noise.discrete:
         return Lattice(1.0, math.ceil(sensitivity), law, 0.0)
     step = min(2 * noise.half_step, math.ldexp(1.0, math.frexp(sensitivity)[1] - 20))
-    shift = math.ceil(Fraction(sensitivity) / Fraction(step))
+    shift = math.ceil(Fraction(sensitivity) / Fraction(step)) + several
     dist, shapes, _, scale = frozen_parts(law)
     wider = round_up(Fraction(scale) * shift * Fraction(step) / Fraction(sensitivity))
     return Lattice(step, shift, dist(*shapes, scale=wider), wider / scale - 1)

@@ -7,3 +7,4 @@ from .privacy import ApproximateDP as ApproximateDP
 from .privacy import MetricDP as MetricDP
 from .privacy import PureDP as PureDP
 from .privacy import ZeroConcentratedDP as ZeroConcentratedDP
+from .sensitivity import Sensitivity as Sensitivity

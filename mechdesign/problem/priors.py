@@ -189,6 +189,8 @@ def _law(law: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _rescaled(law: Any, centre: float, unit: float) -> Any:
+    if (centre, unit) == (0.0, 1.0):
+        return law
     shapes, loc, scale = law_parameters(law)
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
@@ -244,8 +246,8 @@ class LawPrior(_Continuous):
     def _source(self) -> Any:
         return self.law
 
-    @property
-    def support(self) -> tuple[float, float]:
+    @cached_property
+    def support(self) -> tuple[float, float]:  # type: ignore[override]
         lower, upper = self.law.support()
         return float(lower), float(upper)
 

@@ -7,12 +7,12 @@ import hashlib
 import math
 import re
 from fractions import Fraction
-from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from outline import Outline
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_least, at_most, shown
@@ -21,36 +21,6 @@ from mechdesign.plotting import figure
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</style>'
 DRAWN = {"g", "text", "tspan", "use", "path", "rect", "defs", "clippath"}
-VOID = {"meta", "link", "img", "br", "input", "hr"}
-
-
-class Outline(HTMLParser):
-    """Every element with its attributes, in order; unbalanced tags fail."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def named(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def drawing(label: str = "error"):
@@ -87,6 +57,7 @@ def test_nothing_of_a_hostile_text_becomes_an_element() -> None:
         assert (attributes.get("href") or "#").startswith(("#", "data:", "http://a.b/"))  # a link in Markdown
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=30))
 def test_no_text_changes_the_elements(text: str) -> None:
     made = page(text, [Section(text, caption=text, code=text, table=pd.DataFrame({"a": [text, "b"]}))])

@@ -161,7 +161,7 @@ def test_derivatives(case, which, kind):
     size = np.abs(H).max() + 1
 
     def at(a):
-        return problem.continuum(problem.fill(a), hessian=False)
+        return problem.continuum(problem.fill(a))
 
     scale = 1 + np.abs(part.gradient).max()
     for e in np.random.default_rng(which).uniform(-step, step, (3, len(bins))):

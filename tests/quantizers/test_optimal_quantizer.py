@@ -188,7 +188,7 @@ def test_frontiers():
     assert math.isnan(table["value"][0]) and "smallest feasible" in table["note"][0]
     assert table["value"][2] < table["value"][1] and table["certified"][1:].all()
     assert (table["epsilon_upper"][1:] <= table["epsilon"][1:]).all()
-    assert curve.figure().axes
+    assert curve.plot().axes
     caps = frontier(design(), "max_mse")
     points = caps.table
     assert len(points) == 9 and points["value"].is_monotonic_decreasing

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.channels.channel import Channel
+from mechdesign.channels.optimal.account import channel_account, channel_alternatives, draw_channel
 from mechdesign.channels.optimal.certificate import ChannelCertificate
 from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, settle
+from mechdesign.problem.words import never_sent
 from mechdesign.typing import Array, Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["ChannelResult", "pair_duals"]
 
@@ -64,6 +70,20 @@ class ChannelResult(Result):
         inputs, reports = (None, None) if design.equalities is None else design.equalities
         stated = {"alpha": design.alpha, "distances": design.space.distances, "prior": design.weights}
         return {**stated, "loss": design.losses, "inputs": inputs, "reports": reports}
+
+    def account(self) -> Account:
+        return channel_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return channel_alternatives(self)
+
+    def remarks(self) -> list[str]:
+        most = self.channel.matrix.max(axis=0)
+        return never_sent([str(k) for k in range(len(most))], most, "reports")
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the matrix as shades."""
+        return draw_channel(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities.

@@ -6,19 +6,25 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.account import allocation_account, allocation_alternatives, draw_allocation
 from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import number
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["AllocationResult"]
 
@@ -112,6 +118,16 @@ class AllocationResult(Result):
 
     def _claims(self) -> AllocationCertificate:
         return self.certificate or AllocationCertificate(self.design, self.scales, self.value, 0.0, 0.0)
+
+    def account(self) -> Account:
+        return allocation_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return allocation_alternatives(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw scales and shares of the budget by coordinate."""
+        return draw_allocation(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         design, slack = self.design, self._claims().slack()

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, is_gaussian, upper_delta
-from mechdesign.accounting.profile import integrated_profile, profile_epsilon
+from mechdesign.accounting.interval import DeltaInterval, is_gaussian, upper_delta
+from mechdesign.accounting.profile import integrated_profile
 from mechdesign.errors import SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.renyi import concentrated_rho
-from mechdesign.problem.checks import instance, one_of, positive
+from mechdesign.noise.calibration.renyi import worst_rho
+from mechdesign.noise.worst_case import amplified
+from mechdesign.problem.checks import instance, one_of, positive, probability, whole
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 __all__ = ["CalibrationCertificate"]
@@ -39,6 +40,9 @@ class CalibrationCertificate(Certificate):
         The cost that is claimed.
     spent : DeltaInterval
         Encloses δ at ε; the largest privacy loss under pure privacy; ρ under zCDP.
+    rounds : int
+    sampling_rate : float
+        Of the Poisson sample that each round sees.
     """
 
     noise: AdditiveNoise
@@ -47,6 +51,8 @@ class CalibrationCertificate(Certificate):
     loss: str
     value: float
     spent: DeltaInterval
+    rounds: int = 1
+    sampling_rate: float = 1.0
 
     @classmethod
     def of(
@@ -56,6 +62,9 @@ class CalibrationCertificate(Certificate):
         accounting: str,
         loss: str,
         value: float,
+        *,
+        rounds: int = 1,
+        sampling_rate: float = 1.0,
     ) -> CalibrationCertificate:
         """Evaluate a law.
 
@@ -71,7 +80,10 @@ class CalibrationCertificate(Certificate):
         one_of("accounting", accounting, ("exact", "sufficient", "zcdp"))
         one_of("loss", loss, ("squared", "absolute"))
         positive("value", value)
-        found = cls(noise, privacy, accounting, loss, value, _spent(noise, privacy, accounting))
+        whole("rounds", rounds, 1)
+        probability("sampling_rate", sampling_rate)
+        blank = cls(noise, privacy, accounting, loss, value, DeltaInterval(0.0, 0.0), rounds, sampling_rate)
+        found = replace(blank, spent=_spent(blank))
         if not found._checked(found.spent)["holds"].all():
             low, high = found.lower, found.upper
             message = (
@@ -112,22 +124,30 @@ class CalibrationCertificate(Certificate):
             "law": self.noise.law,
             "loss": self.loss,
             "value": self.value,
+            "rounds": self.rounds,
+            "sampling_rate": self.sampling_rate,
         }
 
     def checks(self) -> pd.DataFrame:
         """Privacy, a second opinion where there is one, and the cost."""
-        return self._checked(_spent(self.noise, self.privacy, self.accounting))
+        return self._checked(_spent(self))
 
     def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
-        how = RECOMPUTED if isinstance(self.privacy, ZeroConcentratedDP) else PROVED
         margin = self.budget - spent.upper
         agree = spent.lower <= self.upper and self.lower <= spent.upper
         rows = [
-            (f"{self.privacy} is kept", how, margin, margin >= 0),
+            (f"{self.privacy} is kept", spent.how, margin, margin >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.lower, agree),
         ]
-        if isinstance(self.privacy, ApproximateDP) and self.privacy.delta and self.noise.dimension == 1:
-            second = integrated_profile(self.noise.law, self.noise.sensitivity, self.privacy.epsilon)
+        shift = self.noise.worst_cases.single if self.rounds == 1 and self.sampling_rate == 1 else None
+        normal = self.noise.dimension > 1 and is_gaussian(self.noise.law)
+        if (
+            isinstance(self.privacy, ApproximateDP)
+            and self.privacy.delta
+            and shift is not None
+            and not normal
+        ):
+            second = integrated_profile(self.noise.law, shift, self.privacy.epsilon)
             # near an atom's loss δ is only defined to the rounding of ε, and of log densities far out to that of theirs
             error = abs(second - spent.upper) if self.accounting == "exact" else 0.0
             room = 1e-5 * spent.upper + 3e-13 - error
@@ -137,29 +157,42 @@ class CalibrationCertificate(Certificate):
         return check_table(rows)
 
 
-def _spent(
-    noise: AdditiveNoise, privacy: PureDP | ApproximateDP | ZeroConcentratedDP, accounting: str
-) -> DeltaInterval:
+def _spent(c: CalibrationCertificate) -> DeltaInterval:
     """Enclose what a law spends: by closed forms, or on a grid that no search uses."""
-    term, k = noise.noise_terms()[0], noise.dimension
+    noise, privacy, cases = c.noise, c.privacy, c.noise.worst_cases
     if isinstance(privacy, ZeroConcentratedDP):
-        rho = concentrated_rho(noise.law, noise.sensitivity, k, privacy.xi)
+        rho = c.rounds * worst_rho(noise.law, noise.sensitivity, noise.dimension, privacy.xi / c.rounds)
         return DeltaInterval(rho * (1 - 3e-9), rho)
     delta = getattr(privacy, "delta", 0.0)
     if delta == 0:
-        loss = k * profile_epsilon(noise.law, noise.sensitivity, 0.0)
-        return DeltaInterval(loss * (1 - 1e-14), loss)
-    if k == 1 or is_gaussian(noise.law):
-        found = delta_interval(term, privacy.epsilon)
+        loss = amplified(cases.largest_loss(), rounds=c.rounds, sampling=c.sampling_rate)
+        closed = c.sampling_rate == 1 and cases.loss_is_closed
+        return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
+    if c.sampling_rate < 1:
+        sampled = {"rounds": c.rounds, "sampling": c.sampling_rate}
+        found = cases.delta_interval(privacy.epsilon, width=1.7e-2, **sampled)
+        if found.upper > delta:
+            found = _narrower(found, cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled))
+        return found
+    if (cases.single is not None and c.rounds == 1) or is_gaussian(noise.law):
+        found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)
     else:
-        found = delta_interval(term, privacy.epsilon, width=7.3e-3, closed_form=False, points=2**16)
-        upper = min(upper_delta(term, privacy.epsilon), found.upper)
+        found = cases.delta_interval(
+            privacy.epsilon, rounds=c.rounds, width=7.3e-3, closed_form=False, points=2**16
+        )
+        terms = [tuple(replace(t, count=t.count * c.rounds) for t in terms) for terms in cases.alternatives]
+        upper = min(found.upper, *(upper_delta(t, privacy.epsilon) for t in terms))
         if upper > delta:
-            upper = min(upper, delta_interval(term, privacy.epsilon, width=3e-3, points=2**17).upper)
-        found = DeltaInterval(min(found.lower, upper), upper)
-    if accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof
-        return DeltaInterval(found.lower, min(found.upper, delta))
+            tight = cases.delta_interval(privacy.epsilon, rounds=c.rounds, width=3e-3, points=2**17)
+            upper = min(upper, tight.upper)
+        found = DeltaInterval(min(found.lower, upper), upper, found.how)
+    if c.accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof
+        return DeltaInterval(found.lower, min(found.upper, delta), found.how)
     return found
+
+
+def _narrower(a: DeltaInterval, b: DeltaInterval) -> DeltaInterval:
+    return DeltaInterval(max(a.lower, b.lower), min(a.upper, b.upper), b.how)
 
 
 def _integrated_cost(law: Any, loss: str) -> float:

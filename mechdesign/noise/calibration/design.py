@@ -21,13 +21,14 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
-from mechdesign.noise.calibration.requirement import Requirement
+from mechdesign.noise.calibration.requirement import Query, Requirement
 from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.calibration.search import cost_of, least_noise
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
-from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.checks import one_of, positive, probability, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
@@ -46,8 +47,9 @@ class Calibration(Design):
         ``"truncated_laplace"``, ``"staircase"``, ``"discrete_laplace"``, ``"discrete_gaussian"``; or any symmetric
         log-concave law, of which the scale is chosen.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-    sensitivity : float
-        Δ > 0, the most any coordinate changes between neighbours; all K may change at once.
+    sensitivity : float or Sensitivity
+        Δ > 0, the most any coordinate changes between neighbours, where all K may change at once; or several bounds
+        together, ``Sensitivity(linf=1, changed=3)``.
     dimension : int
         K: the same law, independent, on every coordinate.
     loss : {"squared", "absolute"}
@@ -55,6 +57,11 @@ class Calibration(Design):
     accounting : {"exact", "sufficient", "zcdp"}
         ``"sufficient"`` (Theorem 8) and ``"zcdp"`` are closed forms for flipped Huber noise, more careful than
         needed.
+    rounds : int
+        How often the query is answered; `privacy` is for all answers together.
+    sampling_rate : float
+        q: each round sees a Poisson sample of the records. With the Gaussian, ε, δ, q and the number of steps this is
+        the noise multiplier of private stochastic gradients (`CalibrationResult.noise_multiplier`).
 
     Raises
     ------
@@ -72,14 +79,22 @@ class Calibration(Design):
     >>> result = Calibration("gaussian", ApproximateDP(0.3, 1e-6), sensitivity=1.0).solve()
     >>> round(result.variance, 2), result.status
     (168.8, <Status.FEASIBLE: 'feasible'>)
+
+    Twenty counts of which one person changes three by one:
+
+    >>> three = Sensitivity(linf=1, changed=3)
+    >>> round(Calibration("gaussian", ApproximateDP(1, 1e-6), three, dimension=20).solve().variance * 20, 2)
+    1070.87
     """
 
     noise: Any
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP
-    sensitivity: float
+    sensitivity: float | Sensitivity
     dimension: int = 1
     loss: str = "squared"
     accounting: str = "exact"
+    rounds: int = 1
+    sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
@@ -89,22 +104,57 @@ class Calibration(Design):
         family = self.family
         settle(
             self,
-            sensitivity=positive("sensitivity", self.sensitivity),
             dimension=whole("dimension", self.dimension, 1, 10**9),
+            rounds=whole("rounds", self.rounds, 1, 10**9),
+            sampling_rate=probability("sampling_rate", self.sampling_rate),
         )
-        if family.discrete and self.sensitivity != int(self.sensitivity):
-            raise DesignError.of("sensitivity", self.sensitivity, "must be a whole number for discrete noise")
+        if isinstance(self.sensitivity, Sensitivity):
+            self.sensitivity.check(self.dimension)
+        else:
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+            if family.discrete and self.sensitivity != int(self.sensitivity):
+                raise DesignError.of(
+                    "sensitivity", self.sensitivity, "must be a whole number for discrete noise"
+                )
         one_of("loss", self.loss, ("squared", "absolute"))
         exact = one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp")) == "exact"
         if not exact and family.name not in ("flipped_huber", "gaussian"):
             raise DesignError.of(
                 "accounting", self.accounting, 'only flipped Huber noise has it; use accounting="exact"'
             )
+        if not exact and (isinstance(self.sensitivity, Sensitivity) or not self.query.plain):
+            raise DesignError.of(
+                "accounting", self.accounting, 'is for one sensitivity and one round; use accounting="exact"'
+            )
+        self._check_sampling()
         if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)
             raise DesignError.of(
                 "delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
             )
+
+    def _check_sampling(self) -> None:
+        if self.sampling_rate == 0:
+            raise DesignError.of(
+                "sampling_rate", self.sampling_rate, "must be in (0, 1]; 1 samples everybody"
+            )
+        if self.sampling_rate == 1:
+            return
+        if isinstance(self.privacy, ZeroConcentratedDP):
+            raise DesignError.of(
+                "sampling_rate", self.sampling_rate, "is not accounted for under zCDP; ask for ApproximateDP"
+            )
+        if getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove":
+            raise DesignError.of(
+                "sampling_rate",
+                self.sampling_rate,
+                'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"',
+            )
+
+    @cached_property
+    def query(self) -> Query:
+        """Sensitivity, dimension, rounds and sampling."""
+        return Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     @cached_property
     def family(self) -> Family:
@@ -150,12 +200,20 @@ class Calibration(Design):
         one_of("certify", certify, (True, False))
         wanted_gap(gap, 0.1)
         started, deadline = time.perf_counter(), Deadline(time_limit)
-        requirement = Requirement.of(self.privacy, self.sensitivity, self.dimension, self.accounting)
+        requirement = Requirement.of(self.privacy, self.query, self.accounting)
         law = least_noise(self.family, requirement, self.loss, deadline)
         noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
         status = Status.LIMIT if deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
         certificate = (
-            CalibrationCertificate.of(noise, self.privacy, self.accounting, self.loss, value)
+            CalibrationCertificate.of(
+                noise,
+                self.privacy,
+                self.accounting,
+                self.loss,
+                value,
+                rounds=self.rounds,
+                sampling_rate=self.sampling_rate,
+            )
             if certify
             else None
         )
@@ -167,10 +225,12 @@ def calibrate(
     noise: Any,
     *,
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
-    sensitivity: float,
+    sensitivity: float | Sensitivity,
     dimension: int = 1,
     loss: str = "squared",
     accounting: str = "exact",
+    rounds: int = 1,
+    sampling_rate: float = 1.0,
 ) -> CalibrationResult:
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
 
@@ -180,4 +240,6 @@ def calibrate(
     >>> round(noise.variance, 6), round(noise.epsilon(0.0), 6)
     (2.0, 1.0)
     """
-    return Calibration(noise, privacy, sensitivity, dimension, loss, accounting).solve()
+    return Calibration(
+        noise, privacy, sensitivity, dimension, loss, accounting, rounds, sampling_rate
+    ).solve()

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
+from mechdesign.accounting.interval import is_gaussian
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, loss_of
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.errors import DesignError
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["concentrated_rho"]
+__all__ = ["concentrated_rho", "worst_rho"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _MARGIN = 1e-9
@@ -69,6 +71,30 @@ def concentrated_rho(law: Any, sensitivity: float, dimension: int = 1, xi: float
     first = dimension * float(np.sum(np.exp(log_mass) * values)) - xi  # order 1
     beyond = dimension * slope + max(dimension * offset - xi, 0.0) / (1 + last)
     return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + _MARGIN)
+
+
+def worst_rho(law: Any, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
+    """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
+
+    Normal noise, also the discrete one, spends by the ℓ₂ norm; any other log-concave law at most what it does with the
+    largest change on every coordinate that changes, or with the whole ℓ₁ norm on one.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(worst_rho(stats.norm(scale=2.0), Sensitivity(linf=1, changed=4), 20), 6)
+    0.5
+    """
+    if not isinstance(sensitivity, Sensitivity):
+        return concentrated_rho(law, sensitivity, dimension, xi)
+    if is_gaussian(law) or law.dist.name == "discrete_gaussian":
+        slope, _ = _tail(law, sensitivity.largest_l2(dimension))
+        return slope * (1 + 4e-15)
+    box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
+    total = sensitivity.largest_l1(dimension)
+    if law.dist.name == "staircase" or (not hasattr(law.dist, "_logpdf") and total != int(total)):
+        return box
+    return min(box, concentrated_rho(law, total, 1, xi))
 
 
 def _tail(law: Any, sensitivity: float) -> tuple[float, float]:

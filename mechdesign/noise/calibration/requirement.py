@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,25 +20,76 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile, profile_epsilon
+from mechdesign.accounting.profile import privacy_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
-from mechdesign.noise.calibration.renyi import concentrated_rho
+from mechdesign.noise.calibration.renyi import worst_rho
+from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 
-__all__ = ["Meter", "Requirement"]
+__all__ = ["Meter", "Query", "Requirement"]
 
 Meter = Callable[[Any], float]
 """What a law spends, from above; falls as the law's scale grows."""
 
 
 @dataclass(frozen=True)
-class Requirement:
-    """A privacy requirement on K coordinates of sensitivity Δ, as a budget that a law spends.
+class Query:
+    """What is asked, in numbers.
 
     Parameters
     ----------
+    sensitivity : float or Sensitivity
+    dimension : int
+    rounds : int
+    sampling : float
+    """
+
+    sensitivity: float | Sensitivity
+    dimension: int
+    rounds: int = 1
+    sampling: float = 1.0
+
+    def worst(self, law: Any) -> WorstCases:
+        """What the law must be private for, in one round."""
+        return worst_cases(law, self.sensitivity, self.dimension)
+
+    @property
+    def several(self) -> Sensitivity:
+        """The sensitivity as a set of bounds."""
+        return Sensitivity.of(self.sensitivity)
+
+    @property
+    def top(self) -> float:
+        """The most one coordinate changes."""
+        return self.several.largest_linf(self.dimension)
+
+    @property
+    def norm(self) -> float:
+        """Largest ℓ₂ norm, rounds included."""
+        if isinstance(self.sensitivity, Sensitivity):
+            return math.sqrt(self.rounds) * self.sensitivity.largest_l2(self.dimension)
+        return math.sqrt(self.dimension * self.rounds) * self.sensitivity
+
+    @property
+    def plain(self) -> bool:
+        """One round, not sampled."""
+        return self.rounds == 1 and self.sampling == 1.0
+
+    def in_rounds(self, terms: Terms) -> Terms:
+        """Terms of all rounds, which are not sampled."""
+        return tuple(NoiseTerm(t.law, t.sensitivity, t.count * self.rounds) for t in terms)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A privacy requirement on a query, as a budget that a law spends.
+
+    Parameters
+    ----------
+    query : Query
     target : float
         The budget: δ, the largest privacy loss, or ρ.
     meter : callable
@@ -57,10 +108,11 @@ class Requirement:
         (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
     far : tuple of float
         Shapes to try beyond a family's own starts.
+    tolerance : float
+        Share of the budget that may be left.
     """
 
-    sensitivity: float
-    dimension: int
+    query: Query
     target: float
     meter: Callable[[], Meter]
     final: Meter
@@ -71,14 +123,11 @@ class Requirement:
     delta: float
     sigma: float | None = None
     far: tuple[float, ...] = ()
+    tolerance: float = 1e-9
 
     @classmethod
     def of(
-        cls,
-        privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
-        sensitivity: float,
-        dimension: int,
-        accounting: str = "exact",
+        cls, privacy: PureDP | ApproximateDP | ZeroConcentratedDP, query: Query, accounting: str = "exact"
     ) -> Requirement:
         """Return the requirement in numbers.
 
@@ -88,29 +137,32 @@ class Requirement:
             δ is below what double precision certifies.
         """
         if isinstance(privacy, ZeroConcentratedDP):
-            return _concentrated(privacy, sensitivity, dimension)
+            return _concentrated(privacy, query)
         delta = getattr(privacy, "delta", 0.0)
         if delta == 0:
-            return _pure(privacy.epsilon, sensitivity, dimension)
+            return _pure(privacy.epsilon, query)
         if delta < SMALLEST_DELTA:
             raise DesignError.of(
                 "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
             )
-        return _approximate(privacy.epsilon, delta, sensitivity, dimension, accounting)
+        if query.sampling < 1:
+            return _sampled(privacy.epsilon, delta, query)
+        return _approximate(privacy.epsilon, delta, query, accounting)
 
 
-def _pure(epsilon: float, sensitivity: float, k: int) -> Requirement:
-    """The largest privacy loss, K times that of one coordinate."""
+def _pure(epsilon: float, query: Query) -> Requirement:
+    """The largest privacy loss: rounds add, sampling amplifies."""
 
     def largest(law: Any) -> float:
-        return k * profile_epsilon(law, sensitivity, 0.0)
+        return amplified(query.worst(law).largest_loss(), rounds=query.rounds, sampling=query.sampling)
 
-    guess = k * sensitivity / epsilon
-    return Requirement(sensitivity, k, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
+    guess = query.dimension * query.top * query.rounds / epsilon
+    return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
 
 
-def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accounting: str) -> Requirement:
+def _approximate(epsilon: float, delta: float, query: Query, accounting: str) -> Requirement:
     """δ at ε: exact, or from above by a closed form."""
+    sensitivity, k = query.top, query.dimension
 
     def sufficient(law: Any) -> float:
         return flipped_huber_sufficient(law, sensitivity, k, epsilon)
@@ -118,27 +170,33 @@ def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accou
     def concentrated(law: Any) -> float:
         return zcdp_delta(flipped_huber_zcdp(law, sensitivity, k), epsilon)
 
+    def one(terms: Terms) -> float:
+        if is_gaussian(terms[0].law):
+            return delta_interval(terms, epsilon).upper
+        if (
+            len(terms) == 1 and terms[0].count == 1
+        ):  # in doubles: the certificate proves the one law that is left
+            return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
+        return upper_delta(terms, epsilon, width=1e-3)
+
     def exact(law: Any) -> float:
-        term = NoiseTerm(law, sensitivity, k)
-        if k == 1 or is_gaussian(law):
-            return delta_interval(term, epsilon).upper
-        return upper_delta(term, epsilon, width=1e-3)
+        return min(one(query.in_rounds(terms)) for terms in query.worst(law).alternatives)
 
     def refined(law: Any) -> float:
-        term = NoiseTerm(law, sensitivity, k)
-        return min(exact(law), delta_interval(term, epsilon, width=3e-3, points=2**17).upper)
+        tight = query.worst(law).delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17).upper
+        return min(exact(law), tight)
 
     closed = {"sufficient": sufficient, "zcdp": concentrated}.get(accounting)
     # μ a hair inside the root, so that the profile's evaluation, which rounds up, stays within δ too
-    sigma = math.sqrt(k) * sensitivity / gaussian_mu(epsilon, delta * (1 - 1e-10))
+    sigma = query.norm / gaussian_mu(epsilon, delta * (1 - 1e-10))
+    lone = k == 1 and query.rounds == 1
     return Requirement(
-        sensitivity,
-        k,
+        query,
         delta,
-        (lambda: closed) if closed else (lambda: _Planned(epsilon, sensitivity, k)),
+        (lambda: closed) if closed else (lambda: _Planned(epsilon, query)),
         closed or exact,
-        closed or (refined if k > 1 else exact),
-        min(sigma, k * sensitivity / epsilon),
+        closed or (exact if lone else refined),
+        min(sigma, k * query.rounds * sensitivity / epsilon),
         -2.0 * max(abs(math.log(delta)), 1.0),
         epsilon,
         delta,
@@ -149,45 +207,73 @@ def _approximate(epsilon: float, delta: float, sensitivity: float, k: int, accou
     )
 
 
-def _concentrated(privacy: ZeroConcentratedDP, sensitivity: float, k: int) -> Requirement:
+def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
+    """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
+
+    def meter(width: float) -> Meter:
+        return lambda law: (
+            query.worst(law)
+            .delta_interval(epsilon, rounds=query.rounds, sampling=query.sampling, width=width)
+            .upper
+        )
+
+    # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
+    mu = float(gaussian_mu(epsilon, delta))
+    worth = math.log1p(mu**2 / (query.sampling**2 * query.rounds))
+    sigma = query.norm / math.sqrt(query.rounds * worth)
+    final = meter(5e-3)
+    return Requirement(
+        query,
+        delta,
+        lambda: meter(0.03),
+        final,
+        final,
+        sigma,
+        -2.0 * abs(math.log(delta)),
+        epsilon,
+        delta,
+        tolerance=2e-3,
+    )
+
+
+def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
     """The least ρ beside ξ, from Rényi divergences of every order."""
 
     def rho(law: Any) -> float:
-        return concentrated_rho(law, sensitivity, k, privacy.xi)
+        return query.rounds * worst_rho(law, query.sensitivity, query.dimension, privacy.xi / query.rounds)
 
-    sigma = sensitivity * math.sqrt(k / (2 * privacy.rho)) * (1 + 2e-15)
+    sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
     delta = 1e-6
     epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
-    return Requirement(
-        sensitivity, k, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma
-    )
+    return Requirement(query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma)
 
 
 class _Planned:
     """Upper bound on δ at a fixed ε, cheap enough for a search.
 
-    In one dimension the exact profile. In several, one gridded upper bound; its step, tails and tilt come from
-    a full plan made once and again only when shape or scale have changed by more than some percent.
+    Of one coordinate the exact profile. Of several, one gridded upper bound a worst case; its step, tails and tilt come
+    from a full plan made once and again only when shape or scale have changed by more than some percent.
     """
 
-    def __init__(self, epsilon: float, sensitivity: float, dimension: int) -> None:
-        self._epsilon, self._sensitivity, self._dimension = epsilon, sensitivity, dimension
-        self._plan: GridPlan | None = None
-        self._planned_at = np.zeros(0)
-        self._theta = 0.0
+    def __init__(self, epsilon: float, query: Query) -> None:
+        self._epsilon, self._query = epsilon, query
+        self._plans: dict[int, tuple[GridPlan, np.ndarray]] = {}
 
     def __call__(self, law: Any) -> float:
-        if self._dimension == 1:
-            return float(privacy_profile(law, self._sensitivity, self._epsilon))
+        cases = self._query.worst(law).alternatives
+        return min(self._one(i, self._query.in_rounds(terms)) for i, terms in enumerate(cases))
+
+    def _one(self, which: int, terms: Terms) -> float:
+        law = terms[0].law
+        if len(terms) == 1 and terms[0].count == 1:
+            return float(privacy_profile(law, terms[0].sensitivity, self._epsilon))
         # a shape may change much before the plan does, unless the loss turns into an atom
         kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
-        if self._plan is None or np.abs(kind - self._planned_at).max() > 0.18:
-            term = NoiseTerm(law, self._sensitivity, self._dimension)
-            self._plan, self._planned_at = plan_grid((term,), self._epsilon, 0.01), kind
-            self._theta = self._plan.theta
-        losses = ((loss_of(law, self._sensitivity), self._dimension),)
-        plan = GridPlan(losses, self._plan.step, self._theta, self._plan.upper_tail, self._plan.lower_tail)
+        plan, at = self._plans.get(which, (None, kind))
+        if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
+            plan, at = plan_grid(terms, self._epsilon, 0.01), kind
+        plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
-        value, tilt = composed_delta(parts, self._epsilon, guess=self._theta)
-        self._theta = tilt.theta
+        value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta)
+        self._plans[which] = replace(plan, theta=tilt.theta), at
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,21 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.account import (
+    calibration_account,
+    calibration_alternatives,
+    draw_calibration,
+)
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CalibrationResult"]
 
@@ -70,7 +80,12 @@ class CalibrationResult(Result):
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        found = self.noise.privacy_profile(epsilon)
+        if self._repeated:
+            values = np.asarray(epsilon, dtype=float)
+            each = [self.delta_interval(float(e)).upper for e in values.ravel()]
+            found = np.array(each).reshape(values.shape)[()]
+        else:
+            found = self.noise.privacy_profile(epsilon)
         if self.certificate is None or not isinstance(self.design.privacy, PureDP | ApproximateDP):
             return found
         proved = self.certificate.upper if getattr(self.design.privacy, "delta", 0.0) else 0.0
@@ -79,20 +94,49 @@ class CalibrationResult(Result):
         )[()]
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Proved interval for δ(ε); options as in `mechdesign.accounting.delta_interval`."""
-        return self.noise.delta_interval(epsilon, **options)
+        """Proved interval for δ(ε) of all rounds; options as in `mechdesign.accounting.delta_interval`."""
+        return self.noise.delta_interval(epsilon, **{**self._repeated, **options})
 
     def epsilon(self, delta: float, **options: Any) -> float:
-        """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
-        return self.noise.epsilon(delta, **options)
+        """The least ε certified at `delta` for all rounds, rounded up; ``inf`` if there is none."""
+        return self.noise.epsilon(delta, **{**self._repeated, **options})
+
+    @property
+    def _repeated(self) -> dict[str, Any]:
+        """Rounds and sampling, where there are any."""
+        given = {"rounds": self.design.rounds, "sampling": self.design.sampling_rate}
+        return given if given != {"rounds": 1, "sampling": 1.0} else {}
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation over the ℓ₂ sensitivity, as libraries for private training state noise."""
+        query = self.design.query
+        return self.standard_deviation / query.several.largest_l2(query.dimension)
 
     def noise_terms(self) -> tuple[NoiseTerm, ...]:
-        """What accounting composes."""
-        return self.noise.noise_terms()
+        """What accounting composes, of all rounds.
+
+        Raises
+        ------
+        DesignError
+            The rounds are sampled: terms know no sampling, `delta_interval` and `epsilon` do.
+        """
+        self._refuse_sampled("noise_terms")
+        return self.design.query.in_rounds(self.noise.noise_terms())
 
     def pld(self) -> Any:
-        """dp-accounting's `PrivacyLossDistribution` of this noise."""
-        return self.noise.pld()
+        """dp-accounting's `PrivacyLossDistribution` of all rounds; not of sampled ones, whose `epsilon` is here."""
+        self._refuse_sampled("pld")
+        found = self.noise.pld()
+        return found if self.design.rounds == 1 else found.self_compose(self.design.rounds)
+
+    def _refuse_sampled(self, name: str) -> None:
+        if self.design.sampling_rate < 1:
+            raise DesignError.of(
+                name,
+                f"sampling rate {self.design.sampling_rate:g}",
+                "knows no sampling: use epsilon or delta_interval",
+            )
 
     def release(self, x: Any) -> Any:
         """Return answers with noise, exactly, for deployment: `AdditiveNoise.release`."""
@@ -103,6 +147,16 @@ class CalibrationResult(Result):
         row = {"noise": self.law.dist.name, "dimension": self.noise.dimension, **self.parameters}
         return pd.DataFrame([{**row, "variance": self.variance, "absolute error": self.absolute_error}])
 
+    def account(self) -> Account:
+        return calibration_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return calibration_alternatives(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the law and its tail, with the usual laws at the same privacy."""
+        return draw_calibration(self, **options)
+
     def _audit(self) -> pd.DataFrame:
         if self.certificate is None:
             return super()._audit()
@@ -112,7 +166,17 @@ class CalibrationResult(Result):
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def _evidence(self) -> list[str]:
-        lines = [self.noise.summary(), f"meets {self.design.privacy} by {self.design.accounting} accounting"]
+        rounds, rate = self.design.rounds, self.design.sampling_rate
+        often = "" if rounds == 1 else f" in {rounds} rounds"
+        often += "" if rate == 1 else f", each on a Poisson sample at rate {rate:g}"
+        lines = [
+            self.noise.summary(),
+            f"meets {self.design.privacy}{often} by {self.design.accounting} accounting",
+        ]
+        if not self.noise.worst_cases.exact and getattr(self.design.privacy, "delta", True):
+            lines.append(
+                "the worst change is bounded from above: no exact one is proved for these bounds and this law"
+            )
         try:
             lattice = self.noise.lattice
             lines.append(f"released on multiples of {lattice.step:.6g}, wider by {lattice.cost:.2g}")
@@ -121,6 +185,6 @@ class CalibrationResult(Result):
         if self.certificate is not None:
             low, high = self.certificate.lower, self.certificate.upper
             lines.append(
-                f"enclosed apart from the search: [{low:.6g}, {high:.6g}] of {self.certificate.budget:.6g}"
+                f"enclosed apart from the search: [{at_least(low)}, {at_most(high)}] of {shown(self.certificate.budget)}"
             )
         return lines

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from scipy import optimize
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.requirement import Meter, Requirement
 from mechdesign.noise.laws.families import Family
@@ -36,10 +37,10 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
     """
     r = requirement
     if r.delta == 0 and family.closed_form is not None:
-        return family.closed_form(r.epsilon / r.dimension, r.sensitivity, loss)
+        return _pure_law(family, family.closed_form, r, loss)
 
     def make(shape: float, scale: float) -> Any:
-        return family.make(shape, scale, r.sensitivity)
+        return family.make(shape, scale, r.query.top)
 
     members = []
     if family.normal is not None and r.sigma is not None:
@@ -48,7 +49,9 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         members.append(make(shape, unit * r.sigma))
     if family.starts is not None or not members:
         search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
-        starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.dimension) + r.far
+        starts = (
+            (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
+        )
         shape, scale = search.best(starts)
         scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
         near = make(shape, scale * (1 - 1e-3))
@@ -58,6 +61,22 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
             scale = min(scale, refined)
         members.append(make(shape, scale))
     return min(members, key=lambda law: cost_of(law, loss))
+
+
+def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
+    """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
+    q = r.query
+    epsilon = r.epsilon / q.rounds
+    if q.sampling < 1:
+        epsilon = math.log1p(math.expm1(epsilon) / q.sampling)
+    if q.sampling < 1 or q.rounds > 1:
+        epsilon *= 1 - 1e-14
+    cases = q.worst(closed(1.0, q.top, loss)).alternatives
+    terms = min(cases, key=lambda terms: sum(t.sensitivity * t.count for t in terms))
+    if len(terms) == 1:
+        return closed(epsilon / terms[0].count, terms[0].sensitivity, loss)
+    total = sum(Fraction(t.sensitivity) * t.count for t in terms)
+    return closed(epsilon, round_up(total), loss)
 
 
 def scale_for(
@@ -98,7 +117,7 @@ def scale_for(
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
         return seen[u]
 
-    tolerance = 1e-9 if safe else 1e-5
+    tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
     u = math.log(guess)
     f = excess(u)
     if slope is None or not slope < 0:
@@ -119,7 +138,7 @@ def scale_for(
         _away(excess, u, -1, "every scale of this law meets"),
         _away(excess, u, 1, "no scale of this law meets"),
     )
-    return math.exp(safe_root(excess, low, high, xtol=1e-14 if safe else 1e-9)), slope
+    return math.exp(safe_root(excess, low, high, xtol=1e-5 * tolerance if safe else 1e-9)), slope
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:

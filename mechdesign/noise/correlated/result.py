@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.account import correlated_account, correlated_alternatives, draw_covariance
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CorrelatedGaussianResult"]
 
@@ -32,6 +38,16 @@ class CorrelatedGaussianResult(Result):
     def to_frame(self) -> pd.DataFrame:
         """A row per vector of the sensitivity set."""
         return pd.DataFrame({"vector": np.arange(len(self.design.vectors)), "spent": self.spent})
+
+    def account(self) -> Account:
+        return correlated_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return correlated_alternatives(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the correlations as shades."""
+        return draw_covariance(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         budget, used = self.design.budget, self.spent * self.design.budget

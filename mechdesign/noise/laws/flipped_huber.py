@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.law import UnitLoss
+from mechdesign.accounting.law import TailForm, UnitLoss
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import non_negative, positive
@@ -136,6 +136,16 @@ class FlippedHuber(SymmetricLaw):
         tails = -(b * b) / 2 + a * a / 2 + math.log(_ROOT)
         tails = tails + np.logaddexp(special.log_ndtr(a - b), special.log_ndtr(-a - b))
         return np.logaddexp(tails, log_b + np.logaddexp(log_rise, fall)) - np.log(_kappa(b))
+
+    def precise(self, context: Any, b: Any) -> TailForm:
+        def beyond(u: Any) -> Any:
+            """The unnormalised mass beyond u."""
+            c, outer = context, max(u, b)
+            tail = c.sqrt(c.pi / 2) * c.exp(-b * b / 2) * c.erfc(outer / c.sqrt(2))
+            return tail if u >= b else tail + (c.exp(-b * u) - c.exp(-b * b)) / b
+
+        whole = 2 * beyond(context.mpf(0))
+        return TailForm(lambda u: -b * u if u <= b else -(u * u + b * b) / 2, lambda u: beyond(u) / whole)
 
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r = ratio

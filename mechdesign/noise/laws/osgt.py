@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.law import UnitLoss
+from mechdesign.accounting.law import TailForm, UnitLoss
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 
@@ -67,6 +67,12 @@ class OffsetSymmetricGaussian(SymmetricLaw):
         far = np.maximum(b, 6.0)[..., None]
         quadrature = (np.exp(-((nodes / far) ** 2) / 2) @ weights) / far[..., 0] ** (p + 1)
         return np.where(b < 6, exact, quadrature) / _mills(b)
+
+    def precise(self, context: Any, b: Any) -> TailForm:
+        def beyond(u: Any) -> Any:
+            return context.erfc((u + b) / context.sqrt(2))
+
+        return TailForm(lambda u: -u * (u / 2 + b), lambda u: beyond(u) / (2 * beyond(0)))
 
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r, bend = ratio, (ratio + 2 * b) * ratio / 2

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import optimize, special
 
-from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.law import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
@@ -125,6 +126,17 @@ class Staircase(SymmetricLaw):
         # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
         steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
         return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
+
+    def precise(self, context: Any, epsilon0: Any, gamma: Any) -> PreciseLoss:
+        def delta(r: Any, epsilon: Any) -> Any:
+            if r > 1:  # by rounding: `privacy_loss` lets a hair pass
+                return None
+            b = context.exp(-epsilon0)
+            level = (1 - b) / (2 * (gamma + b * (1 - gamma)))
+            high = level * (min(gamma, r) + r * b / (1 - b) + max(0, min(gamma, r - gamma)))
+            return high * max(0, 1 - context.exp(epsilon - epsilon0))
+
+        return PreciseLoss(delta, lambda r: Fraction(float(epsilon0)) if r <= 1 else None)
 
     def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
         """Losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""

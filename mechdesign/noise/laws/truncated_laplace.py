@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.law import UnitLoss
+from mechdesign.accounting.law import TailForm, UnitLoss
 from mechdesign.accounting.loss import laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
@@ -53,6 +53,10 @@ class TruncatedLaplace(SymmetricLaw):
 
     def _entropy(self, c: Any) -> Any:
         return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
+
+    def precise(self, context: Any, c: Any) -> TailForm:
+        end = context.exp(-c)
+        return TailForm(lambda u: -u, lambda u: (context.exp(-u) - end) / (1 - end) / 2, end=c)
 
     def privacy_loss(self, ratio: float, c: float) -> UnitLoss:
         atoms = (ratio,) if c > ratio else ()

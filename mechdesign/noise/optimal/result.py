@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.account import (
+    draw_optimal_noise,
+    optimal_noise_account,
+    optimal_noise_alternatives,
+)
 from mechdesign.problem.checks import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["OptimalNoiseResult"]
 
@@ -38,6 +48,16 @@ class OptimalNoiseResult(Result):
         cost = number("cost", cost)
         low, high = self.lower_bound or 0.0, self.value
         return 100 * (cost - high) / max(high, 1.0), 100 * (cost - low) / max(low, 1.0)
+
+    def account(self) -> Account:
+        return optimal_noise_account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        return optimal_noise_alternatives(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the law and its tail, with the usual laws at the same privacy."""
+        return draw_optimal_noise(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         law, design = self.law, self.design

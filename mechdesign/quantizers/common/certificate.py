@@ -189,12 +189,12 @@ class QuantizerCertificate(Certificate):
             yield iter([(claim, how, near - apart, apart <= near)])
             if not math.isfinite(apart):  # nothing can be integrated
                 return
-        yield self._value_checks()
-        yield self._bound_checks()
+        yield self.cost_checks()
 
-    def lawful(self) -> bool:
-        """Whether the law is one, and keeps budget and bias: value and lower bound are not looked at."""
-        return all(holds for *_, holds in self._law_checks())
+    def cost_checks(self) -> Iterator[Check]:
+        """The claims on value and lower bound, from what is stated of the prior."""
+        yield from self._value_checks()
+        yield from self._bound_checks()
 
     @cached_property
     def _prior(self) -> Moments:
@@ -229,9 +229,13 @@ class QuantizerCertificate(Certificate):
         bins = [int(b * unit) for b in law.bins]
         least = total = bias = Fraction(0)
         for x, weights, common in law.limits():
-            total = max(total, abs(Fraction(sum(weights), common) - 1))
-            least = min(least, Fraction(min(weights), common))
-            bias = max(bias, abs(Fraction(sum(map(mul, bins, weights)), common * unit) - x))
+            # in whole numbers first: of a sound law nothing is left to divide
+            over, low = sum(weights) - common, min(weights)
+            scale = common * unit * x.denominator
+            off = sum(map(mul, bins, weights)) * x.denominator - common * unit * x.numerator
+            total = max(total, Fraction(abs(over), common)) if over else total
+            least = min(least, Fraction(low, common)) if low < 0 else least
+            bias = max(bias, Fraction(abs(off), scale)) if off else bias
         ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
         slack = Fraction(self.max_bias) - bias
         yield "knots and outputs increase", PROVED, 0.0, ordered

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
 from mechdesign.quantizers.optimal.proof import Chords, Lines, Proof
@@ -231,9 +230,7 @@ def minimise(
     deadline: Deadline | None,
 ) -> FloorSolution:
     """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
-    best = (
-        interior_floors(problem.bins, problem.rho, *problem.reach) if start is None else problem.inside(start)
-    )
+    best = problem.centre if start is None else problem.inside(start)
     found = oracle(best)
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
     bundle.add(best, found)

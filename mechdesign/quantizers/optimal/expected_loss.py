@@ -123,6 +123,11 @@ class FloorProblem:
         return range_constraints(self.bins, self.rho, *self.reach)
 
     @cached_property
+    def centre(self) -> Array:
+        """Floors well inside the polytope."""
+        return interior_floors(self.bins, self.rho, *self.reach)
+
+    @cached_property
     def masses(self) -> tuple[Array, Array]:
         """Point masses and their weights, but for those that weigh nothing: leaving out a cost lowers a bound."""
         points, weights = self.prior.atoms
@@ -155,13 +160,12 @@ class FloorProblem:
         miss = C @ floors - b
         if miss.min() >= 0:
             return floors
-        centre = interior_floors(self.bins, self.rho, *self.reach)
-        room = C @ centre - b
+        room = C @ self.centre - b
         bad = miss < 0
         if room[bad].min() <= 0:
             return floors
         share = min(1.0, 1.01 * float((-miss[bad] / (room[bad] - miss[bad])).max()))
-        return (1 - share) * floors + share * centre
+        return (1 - share) * floors + share * self.centre
 
     def fill(self, floors: Array) -> BlockFill:
         """The best mechanism with these floors."""
@@ -179,11 +183,10 @@ class FloorProblem:
         c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
         return np.minimum(c, self.rho * c)
 
-    def continuum(self, fill: BlockFill, *, hessian: bool = True) -> Continuum:
+    def continuum(self, fill: BlockFill) -> Continuum:
         """Constant, gradient and Hessian factors of the density's part of F."""
-        nothing = np.zeros((0, len(self.bins))), np.zeros(0)
         if not self.has_density:
-            return Continuum(0.0, np.zeros(len(self.bins)), *nothing)
+            return Continuum(0.0, np.zeros(m := len(self.bins)), np.zeros((0, m)), np.zeros(0))
         # Knots strictly inside the input range, and the outputs (i, j) of the segments between them.
         first = int(np.clip(np.searchsorted(fill.means, self.lower, side="right"), 1, len(fill.left)))
         stop = int(np.searchsorted(fill.means, self.upper, side="left"))
@@ -193,8 +196,6 @@ class FloorProblem:
             constant, gradient = self._by_moments(knots, i, j)
         else:
             constant, gradient = self._by_quadrature(knots, i, j)
-        if not hessian:
-            return Continuum(constant, gradient, *nothing)
         return Continuum(constant, gradient, *self._hessian(knots, i, j))
 
     def _hessian(self, knots: Array, i: Indices, j: Indices) -> tuple[Array, Array]:

@@ -195,9 +195,10 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     C, b = range_constraints(bins, rho, lower, upper)
     best, best_slack = two, -math.inf
     flat = np.full(m, ends.sum() / m)
+    outer, inner = C @ two - b, C @ flat - b
     for share in (0.9, 0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
         a = (1 - share) * two + share * flat
-        slack = min(float((C @ a - b).min()), float(a.min()))
+        slack = min(float(((1 - share) * outer + share * inner).min()), float(a.min()))
         if slack > best_slack:
             best, best_slack = a, slack
     # Next to the edge of what is feasible nothing can be mixed in.

@@ -14,10 +14,15 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.account import versions
+from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.page import Section
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, one_of
 from mechdesign.problem.design import wanted_gap
 from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
@@ -29,12 +34,12 @@ __all__ = ["Frontier", "frontier"]
 
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
-AXES = {"epsilon": "privacy budget ε", "bits": "bits", "max_mse": "expected squared error"}
+AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
 
 
 @serializable("frontier")
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class Frontier(Handed):
     """A certified curve.
 
     Parameters
@@ -56,21 +61,62 @@ class Frontier:
         """The table."""
         return self.table.copy()
 
-    def figure(self, **options: Any) -> Figure:
+    def plot(self, **options: Any) -> Figure:
         """Draw value and lower bound against the axis (absolute against squared error for "max_mse")."""
-        from mechdesign.plotting import COLOURS, figure
+        from mechdesign.plotting import COLOURS, figure, plain
 
-        fig, axis = figure(width=5.2, height=3.6, **options)
+        fig, axis = figure(**{"width": 5.2, "height": 3.6, **options})
         table = self.table[self.table["value"].notna()]
-        kind = "worst-case" if self.design.objective == "worst" else "expected"
         x = "squared" if self.over == "max_mse" else self.over
         axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
         axis.plot(table[x], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
-        axis.set(xlabel=AXES[self.over], ylabel=f"{kind} {self.design.loss.name} error")
+        axis.set(xlabel=AXES[self.over], ylabel=plain(self._measure))
         if self.over == "bits":
             axis.set_xticks(table["bits"].tolist())
-        axis.legend()
+        axis.legend(frameon=False)
         return fig
+
+    @property
+    def _measure(self) -> str:
+        kind = "largest" if self.design.objective == "worst" else "expected"
+        return f"{kind} {loss_words(self.design.loss)}"
+
+    def _page(self) -> dict[str, Any]:
+        solved = self.table[self.table["value"].notna()]
+        question = (
+            f"How the least possible {self._measure} moves with the {AXES[self.over]}. Every point is a quantizer of its own, "
+            "with a proved lower bound: the curve runs between what a mechanism that can be deployed reaches and what none "
+            "can beat.\n\n"
+            f"Inputs follow {prior_words(self.design.prior)}. The unit of privacy is one report of one person, "
+            "randomized before it leaves the device."
+        )
+        certified = int(solved["certified"].astype(bool).sum())
+        facts = [
+            ("Points", str(len(self.table)), f"{len(solved)} feasible"),
+            ("Certified", f"{certified} of {len(solved)}", "law checked in exact arithmetic"),
+            (
+                "Largest gap",
+                at_most(float(solved["gap"].max()), 2) if len(solved) else "–",
+                "relative, proved",
+            ),
+        ]
+        columns = [c for c in self.table.columns if c != "seconds"]
+        return {
+            "title": f"{self._measure[0].upper()}{self._measure[1:]} against the {AXES[self.over]}",
+            "subtitle": "A certified frontier of optimal quantizers.",
+            "kind": "mechdesign frontier",
+            "facts": facts,
+            "sections": (
+                Section("What was asked", question),
+                Section(
+                    "The frontier",
+                    figure=self.plot,
+                    caption="Certified mechanisms, and the bound that none can beat.",
+                ),
+                Section("Point by point", table=self.table[columns], caption="Every point of the curve"),
+                Section("Versions", table=versions(), caption="What computed this"),
+            ),
+        }
 
     def __str__(self) -> str:
         return f"frontier over {self.over}\n{self.table.to_string(index=False)}"

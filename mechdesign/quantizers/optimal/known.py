@@ -43,7 +43,7 @@ def known_loss(problem: FloorProblem) -> float:
     """Return the loss of a mechanism that is feasible for certain; infinite where a cap on the squared error forbids."""
     if problem.max_mse is not None:
         return math.inf
-    known = [_loss(problem, interior_floors(problem.bins, problem.rho, *problem.reach))]
+    known = [_loss(problem, problem.centre)]
     low, high = problem.reach[1], problem.reach[0]
     for k in np.flatnonzero((problem.bins >= low) & (problem.bins <= high)):
         # The bias budget allows to answer this output always.

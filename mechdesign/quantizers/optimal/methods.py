@@ -9,7 +9,7 @@ import numpy as np
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import interior_floors, smallest_epsilon
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.quantizers.optimal.pieces import pieces
@@ -130,7 +130,7 @@ def _exchange(problem: FloorProblem, gap: float, start: Array | None, deadline: 
 
 def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
     """Two outputs and a given mean leave no choice."""
-    floors = interior_floors(problem.bins, problem.rho, *problem.reach)
+    floors = problem.centre
     value = pieces(problem, floors).expected_loss(problem)
     margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
     nothing = np.zeros(len(problem.constraints[1]))

@@ -32,7 +32,6 @@ from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
-from mechdesign.quantizers.optimal.floors import interior_floors
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
 from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.quantizers.optimal.proof import fill_proof
@@ -193,9 +192,11 @@ class _Path:
         row = start * (1 + min(max(share, 1e-3), 1 - 1e-3) * (problem.rho - 1.0))
         self.v = np.concatenate([self.folding.restrict(start), np.tile(row, count)])
         self.s = self.rows.times(self.v) - self.rows.b
-        self.z = 0.02 * self.scale / math.sqrt(problem.rho) / m / self.s
+        # Eight times more or less costs one to three more steps, over designs of 3 to 1,024 outputs.
+        self.z = 0.16 * self.scale / math.sqrt(problem.rho) / m / self.s
         self.y = np.zeros(2 * count)
         self.n = n
+        self._last: tuple[Array, Continuum] | None = None
 
     @property
     def floors(self) -> Array:
@@ -212,10 +213,16 @@ class _Path:
         lam, mu = self.y.reshape(2, -1) / self.problem.atoms[1]
         return lam, mu
 
+    def _density(self, v: Array) -> Continuum:
+        """The density's part at some variables. The last is remembered: the step tried last is the step taken."""
+        at = v[: self.n]
+        if self._last is None or not np.array_equal(self._last[0], at):
+            self._last = at.copy(), self.problem.continuum(self.problem.fill(at[self.folding.index]))
+        return self._last[1]
+
     def assess(self) -> tuple[float, float, Continuum]:
         """Value of the fill of the current floors, bound from the current duals, and the density's part."""
-        problem, a = self.problem, self.floors
-        part = problem.continuum(problem.fill(a))
+        problem, a, part = self.problem, self.floors, self._density(self.v)
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
         points, weights = problem.atoms
@@ -288,8 +295,8 @@ class _Path:
         linear = float(rows.cost @ step.v)
         here = part.constant + float(self.floors @ part.gradient)
         for _ in range(tries):
-            trial = (self.v + reach * step.v)[: self.n][self.folding.index]
-            there = problem.continuum(problem.fill(trial), hessian=False)
+            there = self._density(ahead := self.v + reach * step.v)
+            trial = ahead[: self.n][self.folding.index]
             gain = there.constant + float(trial @ there.gradient) - here + reach * linear
             gain -= goal * float(np.log1p(reach * relative).sum())
             if gain <= 1e-4 * reach * min(promised, 0.0) + 1e-14 * self.scale:
@@ -333,7 +340,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     (1.7005, True)
     """
     deadline = deadline or Deadline(None)
-    start = interior_floors(problem.bins, problem.rho, *problem.reach)
+    start = problem.centre
     C, b = problem.constraints
     none, slopes = np.zeros(len(b)), np.zeros(len(problem.atoms[0]))
     if (C @ start - b).min() <= 0 or start.min() <= 0:

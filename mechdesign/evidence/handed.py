@@ -1,0 +1,99 @@
+"""The ways out of whatever a user is handed: a table in the usual formats, a file, a page."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mechdesign.errors import MissingExtra
+from mechdesign.evidence.page import Section, write_page
+from mechdesign.evidence.serialize import dumps, file_path, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Handed"]
+
+
+class Handed(ABC):
+    """What has a table, a picture and a page: results, frontiers, comparisons.
+
+    A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
+    `mechdesign.evidence.page.write_page`); the rest follows.
+    """
+
+    @abstractmethod
+    def to_frame(self) -> pd.DataFrame:
+        """The main table, tidy."""
+
+    @abstractmethod
+    def plot(self, **options: Any) -> Figure:
+        """Draw it.
+
+        Parameters
+        ----------
+        **options
+            Of `mechdesign.plotting.figure`: width and height in inches, …
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+
+    @abstractmethod
+    def _page(self) -> dict[str, Any]:
+        """Title, sections, subtitle, kind and facts of the page."""
+
+    def sections(self) -> tuple[Section, ...]:
+        """The parts of the page that `report` writes."""
+        return tuple(self._page()["sections"])
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained HTML page, to read, print and hand over.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.html``, by custom.
+
+        Examples
+        --------
+        >>> import mechdesign as md, tempfile, pathlib
+        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.report(pathlib.Path(folder) / "report.html")
+        """
+        write_page(path, **self._page())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as versioned JSON; `mechdesign.load` reads it back."""
+        write_whole(path, dumps(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as CSV, floats in full."""
+        self.to_frame().to_csv(file_path(path), index=False)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
+        frame, file = self.to_frame(), file_path(path)
+        try:
+            frame.to_parquet(file, index=False)
+        except ImportError:
+            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
+
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return `to_frame` as a LaTeX table, and write it to `path` if given."""
+        return _written(self.to_frame().to_latex(index=False, escape=True, float_format="%.6g"), path)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return `to_frame` as a Markdown table, and write it to `path` if given."""
+        return _written(self.to_frame().to_markdown(index=False, floatfmt=".6g"), path)
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        write_whole(path, text + ("" if text.endswith("\n") else "\n"))
+    return text

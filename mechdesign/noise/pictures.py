@@ -1,0 +1,83 @@
+"""Noise laws drawn, and what the usual laws cost at the same privacy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.plotting import COLOURS, figure, legend_above, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_laws", "half_width", "relative_table"]
+
+_RARE = 1e-6  # how improbable the errors are at which the picture ends
+
+
+def draw_laws(laws: dict[str, Any], **options: Any) -> Figure:
+    """Draw density (or probabilities) and the probability that the error exceeds t; the first law is the mechanism.
+
+    Parameters
+    ----------
+    laws : dict of str to a law with ``pdf`` or ``pmf``, ``cdf``, ``sf`` and ``std``
+    """
+    fig, (above, below) = figure(2, 1, **{"width": 5.0, "height": 5.2, **options})
+    first = next(iter(laws.values()))
+    discrete = not _continuous(first)
+    far = max(_quantile(law, _RARE) for law in laws.values())
+    near = max(_quantile(law, 2e-3) for law in laws.values())
+    for k, (name, law) in enumerate(laws.items()):
+        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
+        x, y = _density(law, near)
+        above.plot(x, y, label=plain(name), drawstyle="steps-mid" if discrete else "default", **style)
+        t = np.linspace(0, far, 241)
+        if not _continuous(law):
+            t = np.unique(np.floor(t))
+        tail = np.asarray(law.sf(t), dtype=float) + np.asarray(law.cdf(-t), dtype=float)
+        keep = tail > _RARE / 10
+        below.plot(t[keep], tail[keep], **style)
+    above.set(xlabel="noise", ylabel="probability" if discrete else "density", ylim=(0, None))
+    legend_above(above)
+    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(_RARE, 1.3))
+    return fig
+
+
+def _continuous(law: Any) -> bool:
+    return hasattr(law, "pdf") and not hasattr(getattr(law, "dist", None), "pmf")
+
+
+def _density(law: Any, reach: float) -> tuple[Any, Any]:
+    if not _continuous(law):
+        x = np.arange(-np.ceil(reach), np.ceil(reach) + 1)
+        x = x[:: max(1, len(x) // 400)]
+        return x, law.pmf(x)
+    x = np.linspace(-reach, reach, 481)
+    return x, law.pdf(x)
+
+
+def _quantile(law: Any, tail: float) -> float:
+    """Where P[T > t] falls to `tail`, by doubling and bisection: laws need no ``isf``."""
+    low, high = 0.0, float(law.std()) or 1.0
+    while float(law.sf(high)) > tail and high < 1e300:
+        low, high = high, 2 * high
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(law.sf(middle)) > tail else (low, middle)
+    return high
+
+
+def half_width(law: Any) -> float:
+    """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up by the bisection."""
+    return _quantile(law, 0.025)
+
+
+def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:
+    """Errors by mechanism, and relative to the first."""
+    own = rows[0][1] if rows else 0.0
+    return pd.DataFrame(
+        [(name, error, error / own if own else np.nan) for name, error in rows],
+        columns=["mechanism", "error", "relative"],
+    )

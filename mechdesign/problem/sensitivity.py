@@ -1,0 +1,374 @@
+r"""How much one person changes an answer, as people know it: several bounds at once.
+
+The change v of a K-dimensional answer between neighbours lies in the intersection
+
+.. math:: S = \{v : |v_i| \le b_i,\ \lVert v\rVert_1 \le L_1,\ \lVert v\rVert_2 \le L_2,\ \lVert v\rVert_0 \le c\}.
+
+What a law needs of it differs. Order the c largest bounds, :math:`b_1 \ge b_2 \ge \dots`.
+
+- *Gaussian noise* needs :math:`\max_S \lVert v\rVert_2`. Without L₂ the vector that fills the largest bounds until L₁ is
+  used up majorises weakly every other of S (its partial sums are :math:`\min(\sum_{k \le j} b_k, L_1)`, above which none
+  can be), so it has the largest norm; S is star-shaped, so the answer is the smaller of that and L₂. Exact.
+- *Pure privacy* of a log-concave law needs :math:`\max_S \lVert v\rVert_1`: the largest loss is linear in a shift. Exact,
+  by the same argument; under L₂ it fills water: :math:`v_i = \min(b_i, t)`.
+- *Any symmetric log-concave law* loses at most what a vector does that is at least |v| coordinate by coordinate, sorted:
+  :math:`u_k = \min(b_k, L_1/k, L_2/\sqrt k)`, the `envelope`. It is exact where u lies in S, as without L₁ and L₂ it does.
+- *The same laws* lose more when two shifts are put on one coordinate: the trade-off functions of a translated log-concave
+  law are a semigroup, :math:`T_{s+t} = T_t \circ (1 - T_s)`, and group privacy bounds :math:`T_s \otimes T_t` by that. So
+  shifts may be `packed` until any two sum to more than the largest: fewer than 2L₁/b₁ are left. Safe, seldom exact.
+  (A greedy vector would not do: uniform noise prefers equal shifts to unequal ones.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, one_of, positive, settle, whole
+from mechdesign.typing import Array
+
+__all__ = ["NEIGHBOURS", "Sensitivity", "Shifts"]
+
+NEIGHBOURS = ("add-remove", "replace")
+Shifts = tuple[tuple[float, int], ...]
+"""A vector of changes, largest first: (size, how many coordinates)."""
+
+_GROUPS = 12
+"""Different shifts in an envelope, at most: each is accounted for on its own."""
+_EXACT = 64
+"""Different bounds up to which sums are rational numbers."""
+
+
+@serializable("sensitivity")
+@dataclass(frozen=True)
+class Sensitivity:
+    r"""What neighbouring answers may differ by: any of these bounds, all of which hold.
+
+    Parameters
+    ----------
+    linf : float, optional
+        The most any coordinate changes.
+    l1, l2 : float, optional
+        The most the changes sum to: :math:`\sum|v_i|` and :math:`\sqrt{\sum v_i^2}`.
+    changed : int, optional
+        How many coordinates change, at most.
+    each : array_like, shape (K,), optional
+        A bound for each coordinate; 0 where nothing changes.
+    neighbours : {"add-remove", "replace"}
+        The neighbours for which the bounds hold: one person more or less, or one person's data replaced. Poisson
+        sampling is accounted for under the first only. `of_contribution` derives the bounds for either.
+
+    Raises
+    ------
+    DesignError
+        No bound on how much changes; a bound that is not positive; an unknown relation.
+
+    Examples
+    --------
+    Three of twenty counts change by one; the box alone would say :math:`\sqrt{20}`:
+
+    >>> counts = Sensitivity(linf=1, changed=3)
+    >>> round(counts.largest_l2(20), 6), counts.largest_l1(20)
+    (1.732051, 3.0)
+    >>> print(counts)
+    at most 3 coordinates change, each by at most 1 (add-remove neighbours)
+    """
+
+    linf: float | None = None
+    l1: float | None = None
+    l2: float | None = None
+    changed: int | None = None
+    each: Any = None
+    neighbours: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        for name in ("linf", "l1", "l2"):
+            if getattr(self, name) is not None:
+                settle(self, **{name: positive(name, getattr(self, name))})
+        if self.changed is not None:
+            settle(self, changed=whole("changed", self.changed, 1))
+        if self.each is not None:
+            bounds = array("each", self.each)
+            if bounds.min() < 0 or not bounds.any():
+                raise DesignError.of(
+                    "each", self.each, "must be bounds of at least 0, one a coordinate, not all 0"
+                )
+            settle(self, each=tuple(bounds.tolist()))
+        elif self.linf is None and self.l1 is None and self.l2 is None:
+            raise DesignError.of(
+                "changed",
+                self.changed,
+                "says how many coordinates change, not by how much: give linf, l1 or l2",
+            )
+        one_of("neighbours", self.neighbours, NEIGHBOURS)
+
+    @classmethod
+    def of(cls, value: Any) -> Sensitivity:
+        """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
+        return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value))
+
+    @classmethod
+    def of_contribution(
+        cls,
+        *,
+        linf: float | None = None,
+        l1: float | None = None,
+        l2: float | None = None,
+        changed: int | None = None,
+        each: Any = None,
+        signed: bool = False,
+        neighbours: str = "replace",
+    ) -> Sensitivity:
+        r"""Return the sensitivity of a sum of contributions, one a person, that keep these bounds.
+
+        One person more or less changes the sum by one contribution, x. A replaced person changes it by x − y: by
+        2L₁ in ℓ₁, in 2c coordinates; by b_i in a coordinate and :math:`\sqrt2 L_2` in ℓ₂ where contributions are
+        never negative, by twice as much where they may be (`signed`).
+
+        Examples
+        --------
+        >>> print(Sensitivity.of_contribution(linf=1, changed=3))
+        at most 6 coordinates change, each by at most 1 (replace neighbours)
+        """
+        one_of("signed", signed, (True, False))
+        own = cls(linf, l1, l2, changed, each, one_of("neighbours", neighbours, NEIGHBOURS))
+        if neighbours == "add-remove":
+            return own
+        if signed:
+            size = len(own.each) if own.each is not None else own.changed
+            l1, l2 = (own.l1, own.l2) if size is None else (own.largest_l1(size), own.largest_l2(size))
+        else:
+            l1, l2 = own.l1, own.l2
+        times = 2 if signed else 1
+        return cls(
+            linf=None if own.linf is None else times * own.linf,
+            l1=None if l1 is None else 2 * l1,
+            l2=None if l2 is None else (2 * l2 if signed else round_up(Fraction(l2) * Fraction(_ROOT_TWO))),
+            changed=None if own.changed is None else 2 * own.changed,
+            each=None if own.each is None else tuple(times * b for b in own.each),
+            neighbours=neighbours,
+        )
+
+    def __str__(self) -> str:
+        parts = [] if self.changed is None else [f"at most {self.changed} coordinates change"]
+        if self.linf is not None:
+            parts.append(f"each by at most {self.linf:g}")
+        if self.each is not None:
+            parts.append(f"coordinate by coordinate by at most {_shown(self.each)}")
+        parts += [
+            f"ℓ{order} norm of the change at most {bound:g}"
+            for order, bound in (("₁", self.l1), ("₂", self.l2))
+            if bound is not None
+        ]
+        return f"{', '.join(parts)} ({self.neighbours} neighbours)"
+
+    def check(self, dimension: int) -> None:
+        """Raise DesignError unless the bounds fit an answer of this many coordinates."""
+        if self.each is not None and len(self.each) != dimension:
+            raise DesignError.of(
+                "each", _shown(self.each), f"must have one bound for each of {dimension} coordinates"
+            )
+
+    def bounds(self, dimension: int) -> Shifts:
+        """The c largest bounds of single coordinates, grouped."""
+        self.check(whole("dimension", dimension, 1))
+        most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
+        count = min(dimension, self.changed or dimension)
+        if self.each is None:
+            return ((most, count),)
+        values = np.sort(np.minimum(np.array(self.each), most))[::-1][:count]
+        sizes, counts = np.unique(values[values > 0], return_counts=True)
+        return tuple(zip(sizes[::-1].tolist(), counts[::-1].tolist()))
+
+    def count(self, dimension: int) -> int:
+        """How many coordinates change, at most."""
+        return sum(count for _, count in self.bounds(dimension))
+
+    def largest_linf(self, dimension: int) -> float:
+        """The most a single coordinate changes."""
+        return self.bounds(dimension)[0][0]
+
+    def largest_l1(self, dimension: int) -> float:
+        """Largest :math:`\\lVert v\\rVert_1`, rounded up: the sum of the bounds, L₁, or water filled up to L₂."""
+        bounds = self.bounds(dimension)
+        total = _sum(bounds, 1) if self.l2 is None else min(_sum(bounds, 1), _water(bounds, self.l2))
+        return total if self.l1 is None else min(total, self.l1)
+
+    def largest_l2(self, dimension: int) -> float:
+        """Largest :math:`\\lVert v\\rVert_2`, rounded up: the norm of the bounds filled up to L₁, or L₂."""
+        found = _norm_up(_filled(self.bounds(dimension), self.l1))
+        return found if self.l2 is None else min(found, self.l2)
+
+    def envelope(self, dimension: int) -> tuple[Shifts, bool]:
+        """A vector above every change of the set, sorted, and whether it is one of them."""
+        bounds = self.bounds(dimension)
+        if self.l1 is not None or self.l2 is not None:
+            bounds = _capped(bounds, self.l1 or math.inf, self.l2 or math.inf)
+        grouped = _grouped(bounds)
+        return grouped, grouped == bounds and self.allows(grouped)
+
+    def packed(self, dimension: int) -> tuple[tuple[Shifts, bool], ...]:
+        """Vectors above every change after shifts have been put on one coordinate: log-concave laws only."""
+        bounds, total = self.bounds(dimension), self.largest_l1(dimension)
+        top, count = bounds[0][0], sum(c for _, c in bounds)
+        found: list[Shifts] = [((total, 1),)]
+        left = math.ceil(2 * Fraction(total) / Fraction(top)) - 1
+        if 1 < left < count:
+            found.append(_grouped(_capped(((top, left),), total, math.inf)))
+        return tuple((vector, self.allows(vector) and total <= top) for vector in found)
+
+    def attained(self, dimension: int) -> tuple[Shifts, ...]:
+        """Changes that are in the set, rounded down: the worst case is at least as bad."""
+        bounds = self.bounds(dimension)
+        count = sum(c for _, c in bounds)
+        flat = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
+        filled = _filled(bounds, self.l1)
+        if self.l2 is not None and (norm := _norm_up(filled)) > self.l2:
+            filled = tuple((v * (self.l2 / norm) * _DOWN, c) for v, c in filled)
+        if self.l1 is not None:
+            filled = tuple((v * _DOWN, c) for v, c in filled)
+        exact = flat == bounds[-1][0]
+        return (_grouped(filled, up=False), ((flat if exact else flat * _DOWN, count),))
+
+    def finest(self, dimension: int) -> float:
+        """The length that a lattice step must be small against: rounding adds a step to each changed coordinate."""
+        bounds = self.bounds(dimension)
+        count = sum(c for _, c in bounds)
+        unit = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
+        return unit * _DOWN
+
+    def allows(self, vector: Shifts) -> bool:
+        """Whether a vector within the bounds of single coordinates keeps L₁ and L₂, in rational numbers."""
+        exact = [(Fraction(v), c) for v, c in vector]
+        within_l1 = self.l1 is None or sum(v * c for v, c in exact) <= Fraction(self.l1)
+        within_l2 = self.l2 is None or sum(v * v * c for v, c in exact) <= Fraction(self.l2) ** 2
+        return within_l1 and within_l2
+
+
+_ROOT_TWO = math.nextafter(math.sqrt(2.0), 2.0)
+_DOWN = 1 - 4e-15
+
+
+def _shown(bounds: tuple[float, ...]) -> str:
+    head = ", ".join(f"{b:g}" for b in bounds[:6])
+    return f"({head}{', …' if len(bounds) > 6 else ''})"
+
+
+def _sum(groups: Shifts, power: int) -> float:
+    """Σ count·size^power, rounded up."""
+    if len(groups) <= _EXACT:
+        return round_up(sum((Fraction(v) ** power * c for v, c in groups), Fraction(0)))
+    return math.nextafter(math.fsum(v**power * c for v, c in groups) * (1 + 4e-16), math.inf)
+
+
+def _norm_up(groups: Shifts) -> float:
+    """Euclidean norm, rounded up; of a single coordinate its size."""
+    if len(groups) == 1 and groups[0][1] == 1:
+        return groups[0][0]
+    top = groups[0][0]
+    unit = 2.0 ** math.frexp(top)[1]  # so that no square overflows or underflows
+    return math.nextafter(math.sqrt(_sum(tuple((v / unit, c) for v, c in groups), 2)), math.inf) * unit
+
+
+def _filled(bounds: Shifts, total: float | None) -> Shifts:
+    """The largest bounds, until they sum to `total`; the last one is what is left of it."""
+    if total is None:
+        return bounds
+    found, left = [], Fraction(total)
+    for size, count in bounds:
+        size_exact = Fraction(size)
+        take = min(count, int(left / size_exact))
+        if take:
+            found.append((size, take))
+            left -= size_exact * take
+        if take < count:
+            if left > 0:
+                found.append((round_up(left), 1))
+            break
+    return tuple(found)
+
+
+def _water(bounds: Shifts, norm: float) -> float:
+    """Upper bound of Σ v over v ≤ b, ‖v‖₂ ≤ norm, by weak duality at the level t where v = min(b, t) has the norm."""
+    sizes, counts = np.array([v for v, _ in bounds]), np.array([c for _, c in bounds], dtype=float)
+    if float((counts * sizes**2).sum()) <= norm * norm * (1 - 1e-12):
+        return math.inf
+    below = np.append(np.cumsum((counts * sizes**2)[::-1])[::-1][1:], 0.0)
+    level = np.sqrt(np.maximum(norm * norm - below, 0.0) / np.cumsum(counts))
+    j = int(np.argmax(level >= np.append(sizes[1:], 0.0)))
+    t = max(float(level[j]), 1e-300)
+    gains = np.where(sizes > t, t / 2, sizes - sizes**2 / (2 * t))
+    return (math.fsum((counts * gains).tolist()) + norm * norm / (2 * t)) * (1 + 1e-13)
+
+
+def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
+    """min(b_k, L₁/k, L₂/√k), rounded up: one k at a time, then blocks that grow by a sixteenth."""
+    found: list[tuple[float, int]] = []
+    start = 1
+    for size, count in bounds:
+        end = start + count
+        while start < end:
+            cap = size
+            if math.isfinite(l1):
+                cap = min(cap, round_up(Fraction(l1) / start))
+            if math.isfinite(l2):
+                cap = min(
+                    cap, math.nextafter(l2 / math.sqrt(start), math.inf) * (1 + 3e-16) if start > 1 else l2
+                )
+            # as long as the size is the smallest, nothing changes
+            flat = end - start
+            if math.isfinite(l1):
+                flat = min(flat, int(Fraction(l1) / Fraction(cap)) - start + 1)
+            if math.isfinite(l2):
+                flat = min(flat, int(Fraction(l2) ** 2 / Fraction(cap) ** 2) - start + 1)
+            take = min(max(flat, 1, start // 16), end - start)
+            found.append((cap, take))
+            start += take
+    return _merged(tuple(found))
+
+
+def _merged(groups: Shifts) -> Shifts:
+    """Neighbours of one size as one group."""
+    found: list[tuple[float, int]] = []
+    for size, count in groups:
+        if found and found[-1][0] == size:
+            count += found.pop()[1]
+        found.append((size, count))
+    return tuple(found)
+
+
+def _grouped(vector: Shifts, *, up: bool = True) -> Shifts:
+    """At most `_GROUPS` sizes, each rounded to the largest (smallest) of its group: split where the most is saved."""
+    if len(vector) <= _GROUPS:
+        return vector
+    sizes, counts = np.array([v for v, _ in vector]), np.array([c for _, c in vector])
+    sums: Array = np.append(0.0, np.cumsum(counts.astype(float)))
+    cuts = [0, len(sizes)]
+    while len(cuts) <= _GROUPS:
+        best = max(_best_cut(sizes, sums, a, b, up) for a, b in zip(cuts[:-1], cuts[1:]))
+        if best[0] <= 0:
+            break
+        cuts = sorted([*cuts, best[1]])
+    return tuple(
+        (float(sizes[a] if up else sizes[b - 1]), int(counts[a:b].sum())) for a, b in zip(cuts[:-1], cuts[1:])
+    )
+
+
+def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[float, int]:
+    """What a cut of the group [a, b) saves in squares, at best, and where."""
+    if b - a < 2:
+        return 0.0, a
+    inner = np.arange(a + 1, b)
+    if up:
+        saved = (sizes[a] ** 2 - sizes[inner] ** 2) * (sums[b] - sums[inner])
+    else:
+        saved = (sizes[inner - 1] ** 2 - sizes[b - 1] ** 2) * (sums[inner] - sums[a])
+    k = int(np.argmax(saved))
+    return float(saved[k]), int(inner[k])

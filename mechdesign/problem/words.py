@@ -1,0 +1,130 @@
+"""What is asked, in words: privacy requirements, priors and losses as the pages of results say them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mechdesign.evidence.digits import at_most, shown
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.typing import Array
+
+__all__ = ["LOCAL", "NEIGHBOURS", "guarantee", "loss_words", "never_sent", "prior_words", "privacy_words"]
+
+NEGLIGIBLE = 1e-6
+LOCAL = "any two inputs that a person might have"
+NEIGHBOURS = "any two neighbouring data sets"
+
+
+def guarantee(privacy: Any) -> str:
+    """The requirement in symbols.
+
+    Examples
+    --------
+    >>> guarantee(ApproximateDP(1.0, 1e-6)), guarantee(PureDP(0.5))
+    ('ε = 1, δ = 1e-06', 'ε = 0.5')
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        return f"ρ = {shown(privacy.rho)}" + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
+    delta = getattr(privacy, "delta", 0.0)
+    unit = " per unit of distance" if isinstance(privacy, MetricDP) else ""
+    return f"ε = {shown(privacy.epsilon)}{unit}" + (f", δ = {shown(delta)}" if delta else "")
+
+
+def privacy_words(privacy: Any, pair: str) -> str:
+    """The requirement as a sentence about `pair`, the inputs that must look alike.
+
+    Examples
+    --------
+    >>> privacy_words(PureDP(1.0), LOCAL)[:62]
+    'ε-differential privacy with ε = 1: for any two inputs that a p'
+    """
+    if isinstance(privacy, PureDP):
+        return (
+            f"ε-differential privacy with ε = {shown(privacy.epsilon)}: for {pair}, no answer is more than "
+            f"e^ε = {_factor(privacy.epsilon)} times likelier under one than under the other."
+        )
+    if isinstance(privacy, ApproximateDP):
+        return (
+            f"(ε, δ)-differential privacy with ε = {shown(privacy.epsilon)}, δ = {shown(privacy.delta)}: for {pair}, no set "
+            f"of answers is likelier under one than e^ε = {_factor(privacy.epsilon)} times under the other plus δ."
+        )
+    if isinstance(privacy, ZeroConcentratedDP):
+        return (
+            f"zero-concentrated differential privacy with ρ = {shown(privacy.rho)}"
+            + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
+            + f": for {pair}, the Rényi divergence of order α between the answers is at most "
+            f"{'ξ + ' if privacy.xi else ''}ρα, for all α > 1."
+        )
+    metric = privacy.metric if isinstance(privacy.metric, str) else "a given"
+    return (
+        f"metric differential privacy with ε = {shown(privacy.epsilon)} per unit of distance: for {pair}, no answer is more "
+        f"than e^(ε d) times likelier under one than under the other, where d is {metric} distance between them."
+    )
+
+
+def _factor(epsilon: float) -> str:
+    return at_most(math.exp(epsilon), 4) if epsilon < 700 else f"e^{epsilon:g}"
+
+
+def prior_words(spec: Any) -> str:
+    """What is known of the inputs, as a phrase.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> prior_words(stats.uniform(-1, 2))
+    'the law uniform(-1, 2) on [-1, 1]'
+    """
+    prior = Prior.of(spec)
+    low, high = (shown(v) for v in prior.support)
+    law, samples = getattr(prior, "law", None), getattr(prior, "samples", None)
+    if samples is not None:
+        return f"{len(samples)} samples in [{low}, {high}]"
+    frozen = getattr(law, "dist", None)
+    if law is None or frozen is None:
+        return f"a law on [{low}, {high}]"
+    given = [*map(shown, law.args), *(f"{key} = {shown(value)}" for key, value in law.kwds.items())]
+    cut = type(prior).__name__.removesuffix("Prior").lower()
+    cut = f", {cut} to" if cut in ("clipped", "truncated") else " on"
+    return f"the law {frozen.name}({', '.join(given)}){cut} [{low}, {high}]"
+
+
+def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
+    """Tell the outputs whose probability is negligible whatever the input, from their largest probabilities.
+
+    Examples
+    --------
+    >>> never_sent(["-1", "0", "1"], np.array([0.5, 1e-9, 0.5]), "outputs")
+    ['outputs that practically never come, of probability at most 1e-09 for every input: 0']
+    """
+    rare = np.flatnonzero(most < NEGLIGIBLE)
+    if not len(rare):
+        return []
+    listed = ", ".join(names[i] for i in rare[:8])
+    if len(rare) > 8:
+        listed += f", … ({len(rare)} of {len(names)})"
+    top = float(most[rare].max())
+    often = (
+        f"practically never come, of probability at most {shown(top, 2)} for every input"
+        if top
+        else "never come"
+    )
+    return [f"{what} that {often}: {listed}"]
+
+
+def loss_words(spec: Any) -> str:
+    """What an error costs, as a phrase to follow "expected".
+
+    Examples
+    --------
+    >>> loss_words("absolute"), loss_words({"absolute": 1, "squared": 2})
+    ('absolute error', 'loss 1*absolute + 2*squared of the error')
+    """
+    name = Loss.of(spec).name
+    return f"{name} error" if name in ("absolute", "squared") else f"loss {name} of the error"

@@ -1,0 +1,161 @@
+"""Pages in a real browser: nothing complains, everything is seen, tables sort by mouse and keyboard, paper works.
+
+Where there is no Chromium these tests say that they checked nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from browser import CHROMIUM, Browser, browser
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.page import Section, write_page
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="NOT CHECKED: there is no Chromium here, so no page was shown in a browser"
+)
+WIDE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+BOXES = """JSON.stringify([...document.querySelectorAll('figure svg, figure img')].map(e => {
+    const b = e.getBoundingClientRect(); return [b.width, b.height, e.querySelectorAll('path').length]}))"""
+CONTRAST = """(() => {
+    const parse = c => c.match(/[\\d.]+/g).slice(0, 3).map(v => { v /= 255;
+        return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 });
+    const light = c => { const [r, g, b] = parse(c); return .2126 * r + .7152 * g + .0722 * b };
+    const ground = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+        if (!/, 0\\)$/.test(c)) return c } return 'rgb(255, 255, 255)' };
+    const bad = [];
+    for (const e of document.body.querySelectorAll('*')) {
+        if (e.closest('svg, script') || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+        const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+        if ((a + .05) / (b + .05) < 4.5) bad.push(e.tagName + ' ' + e.textContent.slice(0, 30));
+    }
+    return JSON.stringify(bad) })()"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    uniform, folder = stats.uniform(-1, 2), tmp_path_factory.mktemp("pages")
+    results = {
+        "quantizer": md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), uniform).solve(),
+        "many": md.OptimalQuantizer(np.linspace(-2, 2, 17), md.PureDP(2.0), uniform).solve(),
+        "noise": md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
+        "channel": md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+    }
+    for name, result in results.items():
+        result.report(folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in results}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("name", ["quantizer", "many", "noise", "channel"])
+def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+    tab.open(pages[name], width=width, scheme=scheme)
+    assert tab.complaints() == []
+    asked = [url for url in tab.requests() if not url.startswith("data:")]
+    assert asked == [pages[name].as_uri()]
+    assert tab.run(WIDE), "the page is wider than the screen"
+    boxes = json.loads(tab.run(BOXES))
+    assert len(boxes) == 1
+    for across, high, paths in boxes:
+        assert across > 250 and high > 150 and (paths > 5 or paths == 0)
+    assert json.loads(tab.run(CONTRAST)) == []
+
+
+def test_tables_are_sorted_by_mouse_and_keyboard(tab: Browser, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"law": ["b", "c", "a"], "error": [10.0, 9.0, float("nan")]})
+    write_page(tmp_path / "t.html", "t", [Section("s", table=frame)])
+    tab.open(tmp_path / "t.html")
+    rows = "JSON.stringify([...document.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent))"
+    heads = "JSON.stringify([...document.querySelectorAll('thead th')].map(h => h.getAttribute('aria-sort')))"
+    tab.run("document.querySelectorAll('thead button')[1].click()")
+    assert json.loads(tab.run(rows)) == ["c", "b", "a"]  # as numbers, and what is missing last
+    assert json.loads(tab.run(heads)) == ["none", "ascending"]
+    tab.run("document.querySelectorAll('thead button')[1].click()")
+    assert json.loads(tab.run(rows)) == ["b", "c", "a"]
+    assert json.loads(tab.run(heads)) == ["none", "descending"]
+    tab.run("document.querySelectorAll('thead button')[0].focus()")
+    for kind in ("rawKeyDown", "char", "keyUp"):
+        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        tab.call("Input.dispatchKeyEvent", type=kind, **key)
+    assert json.loads(tab.run(rows)) == ["a", "b", "c"]
+    assert tab.complaints() == []
+
+
+def test_everything_is_reached_by_keyboard_and_seen_there(tab: Browser, pages: dict[str, Path]) -> None:
+    tab.open(pages["quantizer"])
+    seen = []
+    for _ in range(80):
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+        tab.call("Input.dispatchKeyEvent", type="rawKeyDown", **key)
+        tab.call("Input.dispatchKeyEvent", type="keyUp", **key)
+        where = tab.run("(e => e === document.body ? '' : e.tagName + ' ' + getComputedStyle(e).outlineStyle)"
+                        "(document.activeElement)")  # fmt: skip
+        if not where:
+            break
+        seen.append(where)
+    assert {place.split()[0] for place in seen} == {"A", "DIV", "BUTTON", "PRE"}
+    assert all(place.endswith("solid") for place in seen), seen
+
+
+def test_the_accessibility_tree_names_figures_and_tables(tab: Browser, pages: dict[str, Path]) -> None:
+    tab.open(pages["quantizer"])
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    roles: dict[str, list[str]] = {}
+    for node in nodes:
+        if not node.get("ignored"):
+            role = node["role"]["value"]
+            roles.setdefault(role, []).append(node.get("name", {}).get("value", ""))
+    pictures = [n for role in ("image", "img", "SvgRoot") for n in roles.get(role, [])]
+    assert pictures and all(pictures)
+    assert all(roles["table"]) and all(roles["heading"]) and roles["main"] is not None
+    assert "columnheader" in roles and "rowheader" in roles
+
+
+def test_a_hostile_page_runs_nothing(tab: Browser, tmp_path: Path) -> None:
+    evil = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+    frame = pd.DataFrame({evil: [evil, "b"]})
+    write_page(
+        tmp_path / "t.html", "safe", [Section(evil, f"{evil}\n\n- {evil}", frame, caption=evil, code=evil)]
+    )
+    tab.open(tmp_path / "t.html")
+    assert tab.run("document.title") == "safe" and tab.complaints() == []
+    # And were one to get in, the page's own policy would stop it.
+    text = (tmp_path / "t.html").read_text()
+    (tmp_path / "u.html").write_text(text.replace("</main>", f"{evil}</main>"))
+    tab.open(tmp_path / "u.html")
+    assert tab.run("document.title") == "safe"
+    assert any("Content Security Policy" in line for line in tab.complaints())
+
+
+def test_it_prints(tab: Browser, pages: dict[str, Path]) -> None:
+    tab.open(pages["quantizer"])
+    data = tab.pdf()
+    assert data.startswith(b"%PDF-")
+    assert 2 <= data.count(b"/Type /Page\n") + data.count(b"/Type /Page ") <= 8
+    streams = data.split(b"stream\n")[1::2]
+    assert any(_holds_drawing(stream) for stream in streams)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    assert tab.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert tab.run("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+
+
+def _holds_drawing(stream: bytes) -> bool:
+    try:
+        return zlib.decompress(stream.rsplit(b"\nendstream", 1)[0]).count(b" l\n") > 50
+    except zlib.error:
+        return False

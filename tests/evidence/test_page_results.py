@@ -1,0 +1,139 @@
+"""The page of every kind of result: complete, light, correct to read aloud, and true to its result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from outline import Outline
+from scipy import stats
+
+import mechdesign as md
+
+UNIFORM = stats.uniform(-1, 2)
+GRID = md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
+MAKES: dict[str, Callable[[], Any]] = {
+    "optimal quantizer": lambda: md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
+    "many outputs": lambda: md.OptimalQuantizer(np.linspace(-2, 2, 33), md.PureDP(3.0), UNIFORM).solve(),
+    "optm": lambda: md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
+    "rqm": lambda: md.RQM(4, md.PureDP(1.0), UNIFORM).solve(zoom=0, starts=1),
+    "metric quantizer": lambda: md.MetricQuantizer([-3, -0.5, 0.5, 3], md.MetricDP(2.0), UNIFORM).solve(
+        gap=0.02
+    ),
+    "biased": lambda: md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=GRID).solve(),
+    "search": lambda: md.OPTMSearch(
+        md.PureDP(1.0),
+        UNIFORM,
+        bins=md.Grid(delta=[1.9, 2.0], inner=[0.5]),
+        levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
+    ).solve(progress=False),
+    "calibration": lambda: md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
+    "discrete": lambda: md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1.0),
+    "optimal noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1)).solve(gap=0.02),
+    "allocation": lambda: md.NoiseAllocation("laplace", [1.0, 8.0, 3.0], md.PureDP(1.0)).solve(),
+    "large allocation": lambda: md.NoiseAllocation("laplace", np.linspace(1, 9, 500), md.PureDP(1.0)).solve(),
+    "correlated": lambda: md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve(),
+    "channel": lambda: md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+}
+kinds = pytest.mark.parametrize("name", MAKES)
+
+
+@cache
+def made(name: str) -> Any:
+    return MAKES[name]()
+
+
+@kinds
+def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
+    result = made(name)
+    result.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    found = Outline(text)
+    assert len(text.encode()) < 500_000
+    words = "".join(found.texts)
+    assert len(found.named("svg")) + len(found.named("img")) == 1
+    for claim in result.checks()["claim"]:
+        assert claim in words
+    titles = [s.title for s in result.sections()]
+    assert titles[:2] == ["What was asked", "The mechanism"] and "Check it yourself" in titles
+    assert "unit of privacy" in words and "verify.py" in words and "scipy" in words
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+@kinds
+def test_the_alternatives_are_no_better_than_what_is_proved(name: str) -> None:
+    """A rival below the proved least of what contains it would be a contradiction on one page."""
+    result = made(name)
+    table = result.alternatives()
+    assert list(table.columns) == ["mechanism", "error", "relative"]
+    if len(table):
+        assert table["error"].iloc[0] == pytest.approx(result.value) and (table["error"] > 0).all()
+    if name in ("optimal noise", "allocation", "large allocation", "correlated", "channel"):
+        assert result.lower_bound is not None
+        assert (table["error"] >= result.lower_bound * (1 - 1e-12)).all() and len(table) >= 2
+
+
+@kinds
+def test_plots_are_figures_without_global_state(name: str) -> None:
+    import matplotlib.pyplot as plt
+
+    fig = made(name).plot(width=4.0)
+    assert isinstance(fig, Figure) and fig.get_size_inches()[0] == 4.0
+    assert plt.get_fignums() == []
+
+
+def test_a_frontier_has_a_page(tmp_path: Path) -> None:
+    design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
+    curve = md.frontier(design, "epsilon", [0.1, 1.0, 2.0])
+    curve.report(tmp_path / "a.html")
+    curve.to_csv(tmp_path / "a.csv")
+    found = Outline((tmp_path / "a.html").read_text())
+    assert len(found.named("svg")) == 1 and "none can beat" in "".join(found.texts)
+    assert (tmp_path / "a.csv").read_text().count("\n") == 4
+
+
+def test_a_result_without_a_certificate_says_so(tmp_path: Path) -> None:
+    result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(certify=False)
+    result.report(tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    assert 'class="no"' in text and "a certificate is there" in text
+
+
+def test_a_claim_that_fails_is_seen(tmp_path: Path) -> None:
+    result = made("allocation")
+    replace(result, value=result.value / 2).report(tmp_path / "a.html")
+    text = "".join(Outline((tmp_path / "a.html").read_text()).texts)
+    held = re.search(r"Claims that hold(\d+) of (\d+)", text)
+    assert held is not None and int(held[1]) < int(held[2])
+
+
+def test_a_hostile_file_injects_nothing(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    result = made("channel")
+    space = replace(result.design.space, unit=evil)
+    notes = (evil, f'"><img src=x onerror="{evil}">')
+    doctored = replace(result, notes=notes)
+    doctored.save(tmp_path / "r.json")
+    md.load(tmp_path / "r.json").report(tmp_path / "a.html")
+    found = Outline((tmp_path / "a.html").read_text())
+    assert len(found.named("script")) == 1 and evil in "".join(found.texts)
+    md.MetricChannel(space, alpha=0.7).solve().report(tmp_path / "b.html")
+    found = Outline((tmp_path / "b.html").read_text())
+    assert len(found.named("script")) == 1 and evil in "".join(found.texts)
+
+
+def test_outputs_that_never_come_are_told() -> None:
+    result = md.OptimalQuantizer([-30, -3, -0.5, 0.5, 3, 30], md.PureDP(3.0), UNIFORM).solve()
+    most = result.mechanism.extremes()[1]
+    rare = [b for b, p in zip(result.bins, most) if p < 1e-6]
+    assert bool(rare) == ("practically never" in str(result))
+    channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
+    assert "reports that never come: 0, 1" in str(channel)

@@ -20,7 +20,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile
+from mechdesign.accounting.profile import privacy_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -171,8 +171,12 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
         return zcdp_delta(flipped_huber_zcdp(law, sensitivity, k), epsilon)
 
     def one(terms: Terms) -> float:
-        if is_gaussian(terms[0].law) or (len(terms) == 1 and terms[0].count == 1):
+        if is_gaussian(terms[0].law):
             return delta_interval(terms, epsilon).upper
+        if (
+            len(terms) == 1 and terms[0].count == 1
+        ):  # in doubles: the certificate proves the one law that is left
+            return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
         return upper_delta(terms, epsilon, width=1e-3)
 
     def exact(law: Any) -> float:

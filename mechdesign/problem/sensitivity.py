@@ -40,7 +40,7 @@ NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
 """A vector of changes, largest first: (size, how many coordinates)."""
 
-_GROUPS = 16
+_GROUPS = 12
 """Different shifts in an envelope, at most: each is accounted for on its own."""
 _EXACT = 64
 """Different bounds up to which sums are rational numbers."""

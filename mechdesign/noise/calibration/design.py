@@ -84,7 +84,7 @@ class Calibration(Design):
 
     >>> three = Sensitivity(linf=1, changed=3)
     >>> round(Calibration("gaussian", ApproximateDP(1, 1e-6), three, dimension=20).solve().variance * 20, 2)
-    21417.49
+    1070.87
     """
 
     noise: Any

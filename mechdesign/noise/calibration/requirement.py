@@ -173,7 +173,9 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
     def one(terms: Terms) -> float:
         if is_gaussian(terms[0].law):
             return delta_interval(terms, epsilon).upper
-        if len(terms) == 1 and terms[0].count == 1:  # in doubles: the certificate proves the one law that is left
+        if (
+            len(terms) == 1 and terms[0].count == 1
+        ):  # in doubles: the certificate proves the one law that is left
             return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
         return upper_delta(terms, epsilon, width=1e-3)
 

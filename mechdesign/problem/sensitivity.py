@@ -40,7 +40,7 @@ NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
 """A vector of changes, largest first: (size, how many coordinates)."""
 
-_GROUPS = 16
+_GROUPS = 12
 """Different shifts in an envelope, at most: each is accounted for on its own."""
 _EXACT = 64
 """Different bounds up to which sums are rational numbers."""
@@ -218,7 +218,7 @@ class Sensitivity:
         """Vectors above every change after shifts have been put on one coordinate: log-concave laws only."""
         bounds, total = self.bounds(dimension), self.largest_l1(dimension)
         top, count = bounds[0][0], sum(c for _, c in bounds)
-        found = [((total, 1),)]
+        found: list[Shifts] = [((total, 1),)]
         left = math.ceil(2 * Fraction(total) / Fraction(top)) - 1
         if 1 < left < count:
             found.append(_grouped(_capped(((top, left),), total, math.inf)))

@@ -207,11 +207,8 @@ def gaussian_delta(epsilon: float, squares: Any) -> Any:
     """δ(ε) of Gaussian noise, from the sum of (Δ/σ)², to sixty digits."""
     with mp.workdps(60):
         mu, e = mp.sqrt(squares), mp.mpf(epsilon)
-
-        def q(x):
-            return mp.erfc(x / mp.sqrt(2)) / 2
-
-        return q(e / mu - mu / 2) - mp.exp(e) * q(e / mu + mu / 2)
+        first, second = (mp.erfc((e / mu + sign * mu / 2) / mp.sqrt(2)) / 2 for sign in (-1, 1))
+        return first - mp.exp(e) * second
 
 
 def exactly(value: Fraction) -> Any:

@@ -136,4 +136,4 @@ def test_outputs_that_never_come_are_told() -> None:
     rare = [b for b, p in zip(result.bins, most) if p < 1e-6]
     assert bool(rare) == ("practically never" in str(result))
     channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
-    assert "reports that practically never come" in str(channel)
+    assert "reports that never come: 0, 1" in str(channel)

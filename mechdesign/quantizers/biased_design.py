@@ -95,6 +95,9 @@ class BiasedResult(Result):
         """Exact privacy loss, rounded up."""
         return self.mechanism.privacy_loss()
 
+    def tried(self) -> pd.DataFrame:
+        return self.to_frame()
+
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table
 

@@ -72,6 +72,8 @@ def _same_law(result: Any) -> bool:
         both = hasattr(mechanism, name) and hasattr(design, name)
         if both and not same(getattr(mechanism, name), getattr(design, name)):
             return False
+    if hasattr(mechanism, "bins") and not _outputs_as_asked(design, mechanism.bins):
+        return False
     for field in dataclasses.fields(result.certificate):
         part = getattr(result.certificate, field.name)
         if type(part) is type(mechanism):
@@ -79,6 +81,14 @@ def _same_law(result: Any) -> bool:
         elif field.name in ("law", "weights", "scales", "covariance") and hasattr(mechanism, field.name):
             found.append(same(part, getattr(mechanism, field.name)))
     return bool(found) and all(found)
+
+
+def _outputs_as_asked(design: Any, outputs: Any) -> bool:
+    """Whether there are as many outputs as a design asks for, within the range that its search was given."""
+    search = getattr(design, "bins", None)
+    few = getattr(design, "m", len(outputs)) == len(outputs) <= getattr(search, "m", len(outputs))
+    furthest = float(np.abs(outputs).max())
+    return bool(few and furthest <= getattr(search, "max_abs", furthest) * (1 + _NEAR))
 
 
 def same(a: Any, b: Any) -> bool:

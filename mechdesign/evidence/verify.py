@@ -108,7 +108,7 @@ def exp_bounds(x, bits=320):
     """Rationals below and above e^x: a Taylor interval of x / 2^k, squared k times with outward rounding."""
     x = Fraction(x)
     if abs(x) > 2**14:
-        raise Refused("an exponent is too large")
+        raise NotCovered("an exponent beyond 16384")
     if x < 0:
         low, high = exp_bounds(-x, bits)
         return 1 / high, 1 / low

@@ -48,7 +48,9 @@ def test_a_false_claim_is_seen(name: str, changes: dict[str, float]) -> None:
     oracle = oracles.ORACLES[type(result.design)]
     assert next(oracle(result.design, result), None) is None
     parts = ("mechanism", "value", "lower_bound", "status")
-    shown = {part: getattr(result, part) for part in parts} | {"scales": getattr(result.mechanism, "scales", None)}
+    shown = {part: getattr(result, part) for part in parts} | {
+        "scales": getattr(result.mechanism, "scales", None)
+    }
     doctored = types.SimpleNamespace(**{**shown, **changes})
     assert next(oracle(result.design, doctored), None) is not None
 

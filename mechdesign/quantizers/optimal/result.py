@@ -108,7 +108,7 @@ class OptimalQuantizerResult(QuantizerResult):
         if self.any_outputs_bound is None:
             return table
         least = self.any_outputs_bound
-        row = ["proved least with any outputs in the range", least, least / self.value]
+        row = ["claimed least with any outputs in the range", least, least / self.value]
         return pd.concat([table, pd.DataFrame([row], columns=table.columns)], ignore_index=True)
 
     def tried(self) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class OptimalQuantizerResult(QuantizerResult):
         ]
         if self.any_outputs_bound is not None:
             lines.append(
-                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (proved), "
+                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (claimed), "
                 f"{100 * (self.alphabet_gap or 0):.3g}% lower"
             )
         return lines + super()._evidence()

@@ -83,7 +83,7 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
             k += words[::2] < t
             k *= m
             v = words[1::2] * unit
-            k += v.astype(np.int32)
+            k += v.astype(np.intp)
             passed = v >= keep_below.take(k)
             k += k
             k += passed
@@ -100,21 +100,23 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
     return out.reshape(np.shape(x))
 
 
-def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.int32]]:
+def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
     """Return what finds the segments of inputs by a uniform grid: at once where no knot is in the grid cell."""
     cells = 8 * len(knots) + 1
     scale = cells / (knots[-1] - knots[0])
     edges = np.linspace(knots[0], knots[-1], cells + 1)
     first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
     # A cell before and after covers the rounding of the index computation.
-    low = first[np.maximum(np.arange(cells + 1) - 1, 0)].astype(np.int32)
+    low = first[np.maximum(np.arange(cells + 1) - 1, 0)].astype(
+        np.intp
+    )  # other integers are copied by every look-up
     steps = int((first[np.minimum(np.arange(cells + 1) + 2, cells)] - low).max())
     next_knot = np.append(knots[1:-1], np.inf)
 
-    def segment(x: Array) -> npt.NDArray[np.int32]:
+    def segment(x: Array) -> npt.NDArray[np.intp]:
         if steps > 4:
-            return np.searchsorted(next_knot[:-1], x, side="right").astype(np.int32)
-        k = low.take(((x - knots[0]) * scale).astype(np.int32))
+            return np.searchsorted(next_knot[:-1], x, side="right")
+        k = low.take(((x - knots[0]) * scale).astype(np.intp))
         for _ in range(steps):
             k += x >= next_knot.take(k)
         return k

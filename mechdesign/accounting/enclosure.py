@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from mpmath import MPContext
 
-from mechdesign.accounting.law import NoiseLaw, TailForm
+from mechdesign.accounting.law import NoiseLaw, PreciseLoss, TailForm
 from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, of_scipy
+from mechdesign.evidence.rounding import round_up
 
-__all__ = ["Coordinates", "enclosed_delta", "enclosed_gaussian"]
+__all__ = ["Coordinates", "enclosed_delta", "enclosed_gaussian", "largest_loss"]
 
 _GUARD = 15  # digits that mpmath's functions and our sums may lose
 _KEPT = 20  # digits of δ that must be left
+_SHIFTS = 10_000  # values of a discrete loss that are summed
 
 
 @lru_cache(maxsize=8)
@@ -44,7 +47,7 @@ def _half_erfc(c: Any, x: Any) -> Any:
 
 def _gennorm(c: Any, p: Any) -> TailForm:
     if p == 1:
-        return _SCIPY["laplace"](c)
+        return TailForm(lambda u: -u, lambda u: c.exp(-u) / 2, slope=1)
     return TailForm(lambda u: -(u**p), lambda u: c.gammainc(1 / p, u**p, c.inf, regularized=True) / 2)
 
 
@@ -55,9 +58,28 @@ def _truncnorm(c: Any, low: Any, high: Any) -> TailForm | None:
     return TailForm(lambda u: -u * u / 2, lambda u: (_half_erfc(c, u) - beyond) / (1 - 2 * beyond), end=high)
 
 
-_SCIPY: dict[str, Callable[..., TailForm | None]] = {
+def _discrete_laplace(c: Any, rate: Any) -> PreciseLoss:
+    """Loss rate·(Δ + 2k) where −Δ < k < 0, and rate·Δ from k = 0 on."""
+
+    def delta(ratio: Any, epsilon: Any) -> Any:
+        shift = int(ratio)
+        if shift > _SHIFTS:
+            return None
+        total = max(0, 1 - c.exp(epsilon - rate * shift)) / (1 + c.exp(-rate))
+        for k in range(1, shift):
+            value = rate * (shift - 2 * k)
+            if value <= epsilon:
+                break
+            total += c.tanh(rate / 2) * c.exp(-rate * k) * (1 - c.exp(epsilon - value))
+        return total
+
+    return PreciseLoss(delta, lambda ratio: Fraction(float(rate)) * ratio)
+
+
+Form = TailForm | PreciseLoss | None
+_SCIPY: dict[str, Callable[..., Form]] = {
     "norm": lambda c: TailForm(lambda u: -u * u / 2, lambda u: _half_erfc(c, u)),
-    "laplace": lambda c: TailForm(lambda u: -u, lambda u: c.exp(-u) / 2, slope=1),
+    "laplace": lambda c: _gennorm(c, 1),
     "logistic": lambda c: TailForm(
         lambda u: -u - 2 * c.log1p(c.exp(-u)), lambda u: 1 / (1 + c.exp(u)), slope=1
     ),
@@ -66,20 +88,16 @@ _SCIPY: dict[str, Callable[..., TailForm | None]] = {
     ),
     "gennorm": _gennorm,
     "truncnorm": _truncnorm,
+    "dlaplace": _discrete_laplace,
 }
 
 
-def _discrete_laplace(c: Any, ratio: Any, epsilon: Any, rate: Any) -> Any:
-    """Σ over the loss values rate·(Δ + 2k), −Δ < k < 0, and rate·Δ from k = 0 on."""
-    shift = int(ratio)
-    total = max(0, 1 - c.exp(epsilon - rate * shift)) / (1 + c.exp(-rate))
-    peak = c.tanh(rate / 2)
-    for k in range(1, shift):
-        value = rate * (shift - 2 * k)
-        if value <= epsilon:
-            break
-        total += peak * c.exp(-rate * k) * (1 - c.exp(epsilon - value))
-    return total
+def _form_of(dist: Any, shapes: tuple[float, ...]) -> Callable[[Any], Form]:
+    """The form of a law in a given precision."""
+    make: Callable[..., Form] = (
+        dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda c, *_: None)
+    )
+    return lambda c: make(c, *map(c.mpf, shapes))
 
 
 Coordinates = tuple[int, float, float, int]
@@ -118,33 +136,44 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
     (True, True)
     """
     dist, shapes, _, scale = frozen_parts(law)
+    form_in, few = _form_of(dist, shapes), _digits(30)
 
     def ratio(c: Any) -> Any:
         return c.mpf(float(sensitivity)) / c.mpf(scale)
 
-    def parameters(c: Any) -> list[Any]:
-        return [c.mpf(s) for s in shapes]
+    def terms(c: Any) -> tuple[Any, Any, Any]:
+        form = form_in(c)
+        if isinstance(form, TailForm):
+            return _tail_terms(c, form, ratio(c), c.mpf(epsilon), start)
+        assert form is not None
+        return form.delta(ratio(c), c.mpf(epsilon)), c.mpf(0), c.mpf(0)
 
-    if of_scipy(dist) == "dlaplace" and 1 <= sensitivity <= 10_000:
-        return _enclosed(lambda c: (_discrete_laplace(c, ratio(c), c.mpf(epsilon), *parameters(c)), 0, 0))
-    if isinstance(dist, NoiseLaw):
-        known = dist.precise
-    elif of_scipy(dist) in _SCIPY:
-        known = _SCIPY[of_scipy(dist)]
+    known = form_in(few)
+    if known is None or (
+        isinstance(known, PreciseLoss) and known.delta(ratio(few), few.mpf(epsilon)) is None
+    ):
+        return None
+    start = float(loss.inverse(epsilon)) / scale if isinstance(loss, CentredLoss) else math.nan
+    return _enclosed(terms)
+
+
+def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
+    """The supremum of the privacy loss over `count` coordinates, rounded up; None where no closed form says it.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> largest_loss(stats.laplace(scale=3.0), 1.0) >= Fraction(1, 3)
+    True
+    """
+    dist, shapes, _, scale = frozen_parts(law)
+    distance = Fraction(float(sensitivity)) / Fraction(scale)
+    form = _form_of(dist, shapes)(_digits(30))
+    if isinstance(form, TailForm):
+        largest: Any = math.inf if form.slope is None else form.slope * distance
     else:
-        return None
-    form = known(_digits(30), *parameters(_digits(30)))
-    if form is None:
-        return None
-    if not isinstance(form, TailForm):
-        found = form(ratio(_digits(30)), _digits(30).mpf(epsilon))
-        if found is None:
-            return None
-        return _enclosed(lambda c: (known(c, *parameters(c))(ratio(c), c.mpf(epsilon)), 0, 0))
-    start = math.nan
-    if isinstance(loss, CentredLoss):
-        start = float(loss.inverse(epsilon)) / scale
-    return _enclosed(lambda c: _tail_terms(c, known(c, *parameters(c)), ratio(c), c.mpf(epsilon), start))
+        largest = None if form is None else form.largest(distance)
+    return largest if largest in (None, math.inf) else round_up(count * largest)
 
 
 def _tail_terms(c: Any, form: TailForm, ratio: Any, epsilon: Any, start: float) -> tuple[Any, Any, Any]:

@@ -117,7 +117,7 @@ def discretise(
         slop = float(np.max(np.abs(loss.loss(x[inside]) - grid[inside]), initial=0.0)) + evaluation
         low, mass = spread(*loss.masses(x), grid)
         mass[0] += float(loss.sf(-(x_low - half))) * (1 + 1e-12)
-        return GridLoss(step, first + low, mass, beyond * (1 + 1e-12), slop, True)
+        return GridLoss(step, first + low, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
     centres = step * np.arange(first, last + 1)
     bounds = step * (np.arange(first, last + 2) - 0.5)
 
@@ -145,7 +145,12 @@ def discretise(
     infinite = beyond if x_high == loss.edge else 0.0
     grid_loss = contract(np.maximum(p - p_error, 0), q + q_error, step, theta=theta, exact=exact)
     return GridLoss(
-        step, grid_loss.start, grid_loss.mass, infinite * (1 - 1e-12), grid_loss.slop + evaluation, False
+        step,
+        grid_loss.start,
+        grid_loss.mass,
+        infinite * max(1 - 1e-12 - loss.end_error, 0.0),
+        grid_loss.slop + evaluation,
+        False,
     )
 
 

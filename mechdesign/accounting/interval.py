@@ -239,8 +239,8 @@ def delta_interval(
 def is_gaussian(law: Any) -> bool:
     """Normal, or that member of a family that contains it (b = 0, β = 2)."""
     dist, shapes, loc, _ = frozen_parts(law)
-    members = {"flipped_huber": (0.0,), "osgt": (0.0,)} if isinstance(dist, NoiseLaw) else _NORMAL
-    return loc == 0 and shapes == members.get(dist.name if isinstance(dist, NoiseLaw) else of_scipy(dist))
+    ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")
+    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
 
 
 def _in_sigmas(term: NoiseTerm) -> Coordinates:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,8 +96,20 @@ class TailForm:
     slope: Any = None
 
 
-PreciseLoss = Callable[[Any, Any], Any]
-"""(ratio, ε) → δ(ε) in high precision, or None where it would take too long."""
+@dataclass(frozen=True)
+class PreciseLoss:
+    """A privacy loss with countably many values, in high precision.
+
+    Attributes
+    ----------
+    delta : callable
+        (ratio, ε) → δ(ε), or None where that is not known or would take too long.
+    largest : callable
+        Fraction ratio → the largest loss, a Fraction or ``inf``; None where `delta` is not known.
+    """
+
+    delta: Callable[[Any, Any], Any]
+    largest: Callable[[Fraction], Fraction | float | None] = lambda ratio: math.inf
 
 
 @runtime_checkable

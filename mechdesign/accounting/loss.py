@@ -69,6 +69,13 @@ class CentredLoss:
     kinks: tuple[float, ...] = ()
     reach: float = 1e7
 
+    @property
+    def end_error(self) -> float:
+        """Relative error of the mass beyond the edge, a piece as long as Δ of a support known to an ulp of its end."""
+        if math.isinf(self.edge) or self.edge <= 0:
+            return 0.0
+        return 1e-15 * (self.edge + self.sensitivity / 2) / self.sensitivity
+
     def masses(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
 

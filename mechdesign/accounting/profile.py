@@ -19,6 +19,7 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.arguments import excess, levels
+from mechdesign.accounting.enclosure import largest_loss
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, loss_of
@@ -84,7 +85,8 @@ def profile_interval(law: Any, sensitivity: float, epsilon: float) -> tuple[floa
         lower, upper = np.asarray(loss.delta(around)).tolist()
     else:
         lower, upper = _log_concave(loss, around, cancelled=1e-3).tolist()
-    return max(lower * (1 - _RELATIVE) - 1e-290, 0.0), min(upper * (1 + _RELATIVE) + 1e-290, 1.0)
+    error = _RELATIVE + (loss.end_error if isinstance(loss, CentredLoss) else 0.0)
+    return max(lower * (1 - error) - 1e-290, 0.0), min(upper * (1 + error) + 1e-290, 1.0)
 
 
 def privacy_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
@@ -225,6 +227,8 @@ def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
 def _largest_loss(law: Any, sensitivity: float) -> float:
     """The supremum of the privacy loss (δ = 0), infinite for Gaussian-like or bounded noise."""
     loss = loss_of(law, sensitivity)
+    if (known := largest_loss(law, sensitivity)) is not None:
+        return known
     if isinstance(loss, AtomicLoss):
         return math.inf if loss.infinity > 0 else float(loss.values.max())
     if math.isfinite(loss.edge):

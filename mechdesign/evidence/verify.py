@@ -5,8 +5,8 @@
 
 Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: this kind of result is not
-covered. Covered are quantizers (pure local privacy, and metric privacy with the absolute metric), metric-private channels,
-optimal lattice noise and noise allocations. Nothing here is shared with the package: it is a second opinion. What the
+covered. Covered are quantizers (pure local privacy, and metric privacy with the absolute or the squared metric),
+metric-private channels, optimal lattice noise and noise allocations. Nothing here is shared with the package: it is a second opinion. What the
 fields of a file are is in docs/format.md; the arguments behind the two lower bounds are in the modules
 mechdesign.quantizers.common.dual_pieces and mechdesign.noise.optimal.lower_bound.
 """
@@ -187,15 +187,14 @@ def block_segments(law):
 
 LAWS = {"block-fill-law": block_segments, "selection-law": selection_segments}
 LAWS["rational-table"] = table_segments
+METRICS = {("metric-dp", "absolute"): 1, ("metric-dp", "squared"): 2}
 
 
 def quantizer(result, account):
     design, mechanism, stated = result["design"], result["mechanism"], result["certificate"]
-    law, privacy, metric = mechanism["law"], design["privacy"], result[""] == "metric-quantizer-result"
-    if privacy[""] != ("metric-dp" if metric else "pure-dp"):
+    law, privacy = mechanism["law"], design["privacy"]
+    if privacy[""] != "pure-dp" and (privacy[""], privacy.get("metric")) not in METRICS:
         raise NotCovered(f"quantizers with {privacy['']}")
-    if metric and (privacy["metric"] != "absolute" or design["inputs"] is not None):
-        raise NotCovered("metric privacy other than with the absolute metric on a continuum")
     if law is None or law[""] not in LAWS:
         raise Refused("no exact law")
     asked = {"objective": "mean", "max_mse": None, "max_bias": 0.0}
@@ -219,14 +218,22 @@ def quantizer(result, account):
     bias = max(abs(Fraction(sum(map(mul, places, p)), common * unit) - x) for x, p in zip(at, rows))
     account.proved(f"bias at most {stated['max_bias']!r}", bias <= Fraction(stated["max_bias"]))
     epsilon = Fraction(privacy["epsilon"])
-    rho = exp_bounds(min(epsilon, 700))[0], exp_bounds(epsilon)[1]
-    if metric:  # an affine p is steepest, relative to itself, where it is smallest: neighbouring knots decide all pairs
+    least = exp_bounds(min(epsilon, 700))[0]
+    if privacy[""] == "pure-dp":
+        holds = all(max(column) <= least * min(column) for column in zip(*rows))
+    elif design["inputs"] is None:  # an affine p is steepest, relative to itself, where it is smallest
         steps = [(epsilon * (b - a), P, Q) for (a, b), P, Q in zip(pairwise(knots), rows[::2], rows[1::2])]
         holds = all(abs(p - q) <= power * min(p, q) for power, P, Q in steps for p, q in zip(P, Q))
-        holds = holds and rows[1:-1:2] == rows[2::2]
+        holds = holds and rows[1:-1:2] == rows[2::2] and privacy["metric"] == "absolute"
     else:
-        holds = all(max(column) <= rho[0] * min(column) for column in zip(*rows))
-    account.proved(f"privacy loss at most {float(epsilon)!r}{metric * ' a unit of distance'}", holds)
+        power, points = METRICS[privacy[""], privacy["metric"]], list(zip(knots, [rows[0], *rows[1::2]]))
+        pairs = [(exp_bounds(epsilon * abs(x - y) ** power)[0], P, Q) for x, P in points for y, Q in points]
+        holds = (
+            all(p <= most * q for most, P, Q in pairs for p, q in zip(P, Q)) and rows[1:-1:2] == rows[2::2]
+        )
+    account.proved(
+        f"privacy loss at most {float(epsilon)!r}{' d(x, y)' * (privacy[''] == 'metric-dp')}", holds
+    )
     shown = [row for pair in zip(mechanism["starts"], mechanism["ends"]) for row in pair]
     near = all(abs(n / common - p) <= NEAR for row, table in zip(rows, shown) for n, p in zip(row, table))
     far = max(abs(b) for b in mechanism["bins"])
@@ -235,7 +242,7 @@ def quantizer(result, account):
     account.proved(
         "the table shown is the law", near and sizes and list(map(float, bins)) == mechanism["bins"]
     )
-    costs(result, account, (knots, rows, common), rho[1])
+    costs(result, account, (knots, rows, common), exp_bounds(epsilon)[1])
 
 
 # Quantizers: value and lower bound ----------------------------------------------------------------------------------
@@ -351,7 +358,9 @@ def costs(result, account, segments, rho):
     worst, least = stated["objective"] == "worst", f"no mechanism does better than {bound!r}"
     if value is None or loss["function"] is not None:
         account.claimed(f"the value is {result['value']:.12g}")
-        account.claimed(least, bound is None or bound <= result["value"])
+    if bound is not None and (value is None or stated["duals"] is None or loss["function"] is not None):
+        account.claimed(least, bound <= result["value"])
+    if value is None or loss["function"] is not None:
         return
     moments = None if worst and cap is None else Moments(stated["prior"], stated["moments"], account)
     floats = 0 if moments is None or moments.exact is not None else NEAR
@@ -364,9 +373,7 @@ def costs(result, account, segments, rho):
     if cap is not None:
         square = expected(list(quadratics(segments, bins, {"absolute": 0, "squared": 1})), moments)
         account.bounds(f"mean squared error at most {cap!r}", square, cap, floats * cap)
-    if stated["duals"] is None:
-        account.claimed(least, bound is None or bound <= value)
-    elif bound is not None:
+    if bound is not None and stated["duals"] is not None:
         bias, moments = Fraction(stated["max_bias"]), None if worst else moments
         ends = segments[0][0] + bias, segments[0][-1] - bias
         found = dual_bound(stated["duals"], bins, ends, bias, rho, loss, moments)
@@ -453,7 +460,7 @@ def channel(result, account):
     account.proved("the matrix shown is the channel", shown and len(mechanism["matrix"]) == len(weights))
     account.proved("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
     given, points = design["space"]["matrix"], design["space"]["points"]
-    if given is None and design["space"]["kind"] in ("grid", "euclidean") and points is not None:
+    if given is None and design["space"]["kind"] in ("grid", "euclidean", "line") and points is not None:
         given = [[math.dist(p, q) for q in points] for p in points]
     if given is None:
         account.claimed("the distances are those of the space")
@@ -469,10 +476,9 @@ def channel(result, account):
     prior, asked = [p / sum(prior) for p in prior], [p / sum(asked) for p in asked]
     near = len(asked) == len(prior) and all(abs(p - a) <= NEAR / 1000 for p, a in zip(prior, asked))
     account.proved("the prior is the design's", near and min(prior) >= 0)
-    if design["loss"] == "metric" or isinstance(design["loss"], list):
-        account.same(stated, loss=distances if design["loss"] == "metric" else design["loss"])
-    else:
-        account.claimed("the loss is the design's")
+    losses = {"metric": distances, "squared": [[d * d for d in r] for r in distances]}
+    losses["error"] = [[float(x != y) for y in items] for x in items]
+    account.same(stated, loss=losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"])
     reduced = [[p * Fraction(c) for c in r] for p, r in zip(prior, stated["loss"])]
     value = sum(sum(map(mul, w, r)) for w, r in zip(weights, reduced)) / total
     account.proved(
@@ -492,9 +498,16 @@ def channel(result, account):
         means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
         off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g))
         account.proved(f"equalities within {stated['bias']!r}", off <= stated["bias"])
-        account.claimed("the equalities are the design's")
+        identity = [[float(x == y) for y in items] for x in items]
+        asked = design["unbiased"] or (identity, design["decoder"])
+        parts = list(zip((stated["inputs"], stated["reports"]), asked))
+        account.proved("the equalities are the design's", all(flat(a) == flat(b) for a, b in parts))
     bound = result["lower_bound"]
     account.proved(f"no private channel below {bound!r}", Fraction(bound) <= offset + sum(map(min, reduced)))
+
+
+def flat(nested):
+    return [x for part in nested for x in flat(part)] if isinstance(nested, list) else [nested]
 
 
 # Lattice noise -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
@@ -24,7 +25,7 @@ from mechdesign.problem.checks import array, generator, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["AdditiveNoise"]
+__all__ = ["AdditiveNoise", "stated_parameters"]
 
 
 @serializable("additive-noise")
@@ -227,11 +228,10 @@ class AdditiveNoise:
 
     def summary(self) -> str:
         """The law and what it costs."""
-        shown = ", ".join(f"{k} = {v:.6g}" for k, v in self.parameters.items())
         several = isinstance(self.sensitivity, Sensitivity)
         asked = str(self.sensitivity) if several else f"sensitivity {self.sensitivity:g} each"
         return (
-            f"{self.law.dist.name} noise ({shown}) on {self.dimension} coordinate(s), {asked}, "
+            f"{self.law.dist.name} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
             f"variance {self.variance:.6g} per coordinate"
         )
 
@@ -241,3 +241,22 @@ class AdditiveNoise:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
         write_whole(path, dumps(self))
+
+
+def stated_parameters(noise: AdditiveNoise) -> str:
+    """The parameters to six digits, each scale rounded to the side of more noise: what is copied from it stays private.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> stated_parameters(AdditiveNoise(stats.laplace(scale=1.00000001), 1.0))
+    'scale = 1.00001'
+    """
+    parts = []
+    for key, value in noise.parameters.items():
+        if key == "scale":
+            text = at_most(value)
+        else:
+            text = at_least(value) if (noise.law.dist.name, key) == ("dlaplace", "a") else f"{value:.6g}"
+        parts.append(f"{key} = {text}")
+    return ", ".join(parts)

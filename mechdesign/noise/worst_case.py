@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from mechdesign.accounting.enclosure import largest_loss
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, is_gaussian
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import loss_of
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import round_up
 from mechdesign.problem.sensitivity import Sensitivity, Shifts
 
 __all__ = ["Terms", "WorstCases", "amplified", "worst_cases"]
@@ -63,14 +66,23 @@ class WorstCases:
         if self.exact and len(found) == 1:
             return upper
         below = [delta_interval(terms, epsilon, **options).lower for terms in self.attained]
-        return DeltaInterval(min(max([*below, 0.0]), upper.upper), upper.upper)
+        return DeltaInterval(min(max([*below, 0.0]), upper.upper), upper.upper, upper.how)
+
+    @property
+    def loss_is_closed(self) -> bool:
+        """Whether a closed form says the largest loss."""
+        return all(largest_loss(self.law, t.sensitivity) is not None for t in self.alternatives[0])
 
     def largest_loss(self) -> float:
         """The largest privacy loss, rounded up; inf where there is none."""
-        return min(
-            sum(t.count * profile_epsilon(self.law, t.sensitivity, 0.0) for t in terms)
-            for terms in self.alternatives
-        )
+        return min(_summed(self.law, terms) for terms in self.alternatives)
+
+
+def _summed(law: Any, terms: Terms) -> float:
+    losses = [(t.count, profile_epsilon(law, t.sensitivity, 0.0)) for t in terms]
+    if any(math.isinf(loss) for _, loss in losses):
+        return math.inf
+    return round_up(sum(count * Fraction(loss) for count, loss in losses))
 
 
 def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> WorstCases:
@@ -105,6 +117,8 @@ def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> W
         box = ((top, count),)
         return WorstCases(law, (terms(box),), s.bounds(dimension) == box == s.envelope(dimension)[0], ())
     found = [s.envelope(dimension), *s.packed(dimension)]
+    if len(found) == 3 and s.l2 is None and s.each is None and not found[0][1]:
+        found = found[1:]  # packed, the same vector is shorter
     best = next((vector for vector, exact in found if exact), None)
     if best is not None:
         return WorstCases(law, (terms(best),), True, attained)
@@ -140,8 +154,8 @@ def amplified(loss: float, *, rounds: int = 1, sampling: float = 1.0, **options:
     >>> amplified(1.0, rounds=3), round(amplified(1.0, sampling=0.01), 6)
     (3.0, 0.017037)
     """
-    if sampling == 1.0 or math.isinf(loss):
-        return rounds * loss
-    if loss > 700:
-        return rounds * loss
+    if math.isinf(loss):
+        return loss
+    if sampling == 1.0 or loss > 700:
+        return round_up(rounds * Fraction(loss))
     return rounds * math.log1p(sampling * math.expm1(loss)) * (1 + 1e-15)

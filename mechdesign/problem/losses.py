@@ -106,7 +106,12 @@ class Loss:
         error = np.asarray(error, dtype=float)
         value = self.absolute * np.abs(error) + self.squared * error * error
         if self.function is not None:
-            given = np.asarray(self.function(error), dtype=float)
+            try:
+                given = np.asarray(self.function(error), dtype=float)
+            except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
+                if isinstance(reason, DesignError):
+                    raise
+                raise DesignError.of("loss", self.name, f"fails on an array of errors: {reason}") from reason
             if given.shape != error.shape:
                 raise DesignError.of(
                     "loss", self.name, f"must map an array of errors to one of its shape, not {given.shape}"
@@ -126,13 +131,8 @@ class Loss:
         errors = errors[
             np.concatenate([[True], np.diff(errors) > 1e-9 * max(1.0, float(np.abs(errors).max()))])
         ]
-        try:
-            with np.errstate(all="ignore"):
-                values = self(errors)
-        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-            if isinstance(error, DesignError):
-                raise
-            raise DesignError.of("loss", self.name, f"fails on an array of errors: {error}") from error
+        with np.errstate(all="ignore"):
+            values = self(errors)
         if not np.all(np.isfinite(values)):
             where = errors[~np.isfinite(values)][0]
             raise DesignError(

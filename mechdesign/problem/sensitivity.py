@@ -16,7 +16,7 @@ What a law needs of it differs. Order the c largest bounds, :math:`b_1 \ge b_2 \
 - *The same laws* lose more when two shifts are put on one coordinate: the trade-off functions of a translated log-concave
   law are a semigroup, :math:`T_{s+t} = T_t \circ (1 - T_s)`, and group privacy bounds :math:`T_s \otimes T_t` by that. So
   shifts may be `packed` until any two sum to more than the largest: fewer than 2L₁/b₁ are left. Safe, seldom exact.
-  (A greedy vector would not do: uniform noise prefers equal shifts to unequal ones.)
+  (The vector that fills the largest bounds would be tighter; we know no proof that it is the worst for every such law.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
 """A vector of changes, largest first: (size, how many coordinates)."""
 
-_GROUPS = 16
+_GROUPS = 12
 """Different shifts in an envelope, at most: each is accounted for on its own."""
 _EXACT = 64
 """Different bounds up to which sums are rational numbers."""
@@ -218,7 +218,7 @@ class Sensitivity:
         """Vectors above every change after shifts have been put on one coordinate: log-concave laws only."""
         bounds, total = self.bounds(dimension), self.largest_l1(dimension)
         top, count = bounds[0][0], sum(c for _, c in bounds)
-        found = [((total, 1),)]
+        found: list[Shifts] = [((total, 1),)]
         left = math.ceil(2 * Fraction(total) / Fraction(top)) - 1
         if 1 < left < count:
             found.append(_grouped(_capped(((top, left),), total, math.inf)))

@@ -106,12 +106,16 @@ def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
     rare = np.flatnonzero(most < NEGLIGIBLE)
     if not len(rare):
         return []
-    listed = ", ".join(names[i] for i in rare[:8]) + (
-        f", … ({len(rare)} of {len(names)})" if len(rare) > 8 else ""
+    listed = ", ".join(names[i] for i in rare[:8])
+    if len(rare) > 8:
+        listed += f", … ({len(rare)} of {len(names)})"
+    top = float(most[rare].max())
+    often = (
+        f"practically never come, of probability at most {shown(top, 2)} for every input"
+        if top
+        else "never come"
     )
-    return [
-        f"{what} that practically never come, of probability at most {shown(float(most[rare].max()), 2)} for every input: {listed}"
-    ]
+    return [f"{what} that {often}: {listed}"]
 
 
 def loss_words(spec: Any) -> str:

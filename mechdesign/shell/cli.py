@@ -9,27 +9,56 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.errors import MechdesignError
+from mechdesign.runs.progress import progress_bar
+from mechdesign.shell.design_commands import calibrate, solve
+from mechdesign.shell.result_commands import audit, report, verify
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
+from mechdesign.shell.show import console, show
 from mechdesign.shell.studykit import Study
 
 __all__ = ["app", "main"]
 
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "Examples:\n\n" + "\n\n".join(f"  mechdesign {line}" for line in lines)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import mechdesign
+
+        typer.echo(f"mechdesign {mechdesign.__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Design differential-privacy mechanisms, and prove what they deliver.",
+    epilog=examples(
+        "calibrate gaussian --epsilon 1 --delta 1e-6 --sensitivity 1 --report report.html",
+        "solve design.toml -o result.json",
+        "verify result.json",
+    ),
 )
 study_app = typer.Typer(no_args_is_help=True, help="Regenerate published tables and figures.")
-app.add_typer(study_app, name="study")
+app.add_typer(study_app, name="study", epilog=examples("study list", "study run optimal-noise -q"))
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Design differential-privacy mechanisms, and prove what they deliver."""
+
 
 DataDir = Annotated[
     Path | None,
@@ -41,46 +70,41 @@ Out = Annotated[Path, typer.Option("--out", help="Folder that gets <study>/.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Worker processes a study may use.")]
 
 
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False)
-
-
-def _show(columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str | None = None) -> None:
-    def cell(value: Any) -> str:
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-    table = Table(*map(str, columns), title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*map(cell, row))
-    _console().print(table)
-
-
 def _chosen(names: list[str]) -> list[Study]:
     return list(all_studies().values()) if names == ["all"] else [get_study(n) for n in names]
 
 
-@study_app.command("list")
+@study_app.command("list", epilog=examples("study list"))
 def study_list() -> None:
     """List the studies."""
-    _show(("study", "title", "regenerates"), ((s.name, s.title, s.paper) for s in all_studies().values()))
+    show(("study", "title", "regenerates"), ((s.name, s.title, s.paper) for s in all_studies().values()))
 
 
-@study_app.command("run")
+@study_app.command("run", epilog=examples("study run location", "study run all -q --out results"))
 def study_run(
     names: Annotated[list[str], typer.Argument(help="Studies to run, or 'all'.")],
     out: Out = Path("results"),
     data_dir: DataDir = None,
     jobs: Jobs = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show tables.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show a bar instead of tables.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
-    for study in _chosen(names):
-        run_study(study, out, data_dir=data_dir, console=None if quiet else _console(), jobs=jobs)
+    chosen = _chosen(names)
+    if not quiet or len(chosen) == 1:
+        for study in chosen:
+            run_study(
+                study, out, data_dir=data_dir, console=None if quiet else console(), jobs=jobs, bars=True
+            )
+        return
+    with progress_bar("studies", len(chosen)) as step:  # two bars cannot stand on one terminal
+        for study in chosen:
+            run_study(study, out, data_dir=data_dir, jobs=jobs)
+            step()
 
 
-@study_app.command("check")
+@study_app.command(
+    "check", epilog=examples("study check location", "study check all --kept results --jobs 2")
+)
 def study_check(
     names: Annotated[list[str], typer.Argument(help="Studies to check, or 'all'.")],
     kept: Annotated[Path, typer.Option(help="Folder with the committed results.")] = Path("results"),
@@ -107,64 +131,28 @@ def study_check(
         raise typer.Exit(1)
 
 
-@app.command()
-def solve(
-    spec: Annotated[Path, typer.Argument(help="TOML file that describes a design.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Result file to write (JSON).")] = None,
-) -> None:
-    """Solve the design described in a TOML file."""
-    from mechdesign.shell.spec_file import design_from_toml
-
-    design, options = design_from_toml(spec)
-    result = design.solve(**options)
-    typer.echo(str(result))
-    if out is not None:
-        result.save(out)
-        typer.echo(f"written to {out}")
-
-
-@app.command()
-def audit(
-    result: Annotated[Path, typer.Argument(help="Result file.")],
-    rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
-    csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
-) -> None:
-    """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss."""
-    from mechdesign.evidence.audit import audited, tightest
-    from mechdesign.evidence.results import Result
-    from mechdesign.files import load
-
-    loaded = load(result)
-    if not isinstance(loaded, Result):
-        raise DesignError(f"{result}: holds a {type(loaded).__name__}, not a result")
-    claims, table, summary = audited(loaded, str(result))
-    typer.echo(summary)
-    if csv is not None:
-        table.to_csv(csv, index=False)
-    least = tightest(table, rows).itertuples(index=False)
-    _show(table.columns, least, f"least slack of {len(table)} constraints, the tightest of each family first")
-    _show(claims.columns, claims.itertuples(index=False), "claim by claim")
-    amiss = [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
-    # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
-    definition = table[~table["family"].astype(str).str.startswith("model:")]
-    over = definition[~(definition["slack"] >= -1e-9)]
-    amiss += [
-        f"violated: {r.family} {r.index}, slack {r.slack:.3g}" for r in over.head(1).itertuples(index=False)
-    ]
-    if amiss:
-        raise DesignError(f"{result}: {'; '.join(amiss)}")
-    counts = claims["how"].value_counts()
-    words = ", ".join(f"{counts.get(how, 0)} {how}" for how in ("proved", "recomputed", "claimed"))
-    typer.echo(f"every constraint of the definition holds; claims: {words}")
+app.command(epilog=examples("solve design.toml -o result.json", "solve design.toml --report report.html"))(
+    solve
+)
+app.command(
+    epilog=examples(
+        "calibrate laplace --epsilon 1 --sensitivity 1",
+        "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 --report report.html",
+        "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
+    )
+)(calibrate)
+app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
+app.command(epilog=examples("verify result.json"))(verify)
+app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv"))(audit)
 
 
-@app.command("solvers")
+@app.command("solvers", epilog=examples("solvers"))
 def list_solvers() -> None:
     """Show the solver backends and what each can do."""
     from mechdesign.solvers.registry import available
 
     frame = available()
-    _show(frame.columns, frame.itertuples(index=False))
+    show(frame.columns, frame.itertuples(index=False))
 
 
 def main() -> None:
@@ -178,6 +166,12 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         line = " ".join(str(error).split()) or type(error).__name__
         typer.echo(f"error: {line}", err=True)
+        sys.exit(1)
+    except Exception as error:  # a defect of the package: said in one line too
+        if os.environ.get("MECHDESIGN_DEBUG"):
+            raise
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        typer.echo(f"internal error: {line} (MECHDESIGN_DEBUG=1 shows where)", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("interrupted; a search with a store continues where it was", err=True)

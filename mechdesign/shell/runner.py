@@ -42,6 +42,7 @@ def run_study(
     data_dir: Path | None = None,
     console: Console | None = None,
     jobs: int = 1,
+    bars: bool = False,
 ) -> Path:
     """Run one study into ``out/<name>`` and return that folder.
 
@@ -57,12 +58,19 @@ def run_study(
     out.mkdir(parents=True, exist_ok=True)
     if before.exists() and not folder.exists():  # killed between the two renames below
         before.rename(folder)
-    _refuse(folder, _foreign(folder) & {"README.md", "manifest.json"})
+    _refuse(folder, _foreign(folder) & {"README.md", "manifest.json", "report.html"})
     fresh = Path(tempfile.mkdtemp(prefix=f".{chosen.name}.", dir=out))
     try:
         fresh.chmod(0o755)
         report = Report(
-            chosen.name, chosen.title, chosen.paper, fresh, data_dir=data_dir, console=console, jobs=jobs
+            chosen.name,
+            chosen.title,
+            chosen.paper,
+            fresh,
+            data_dir=data_dir,
+            console=console,
+            jobs=jobs,
+            bars=bars,
         )
         import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
 
@@ -92,7 +100,7 @@ def _foreign(folder: Path) -> set[str]:
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
         tables = {f"{name}.{end}" for name in manifest["tables"] for end in ("csv", "md", "tex")}
-        return present - tables - set(manifest["figures"]) - {"README.md", "manifest.json"}
+        return present - tables - set(manifest["figures"]) - {"README.md", "manifest.json", "report.html"}
     except (OSError, ValueError, KeyError, TypeError):
         return present
 

@@ -1,4 +1,4 @@
-"""Designs from TOML files.
+"""Designs from TOML files: the name of any design of the package, its arguments as keys, options of ``solve``.
 
 .. code-block:: toml
 
@@ -7,7 +7,7 @@
     loss = "absolute"
 
     [privacy]
-    kind = "PureDP"
+    kind = "PureDP"            # ApproximateDP, ZeroConcentratedDP, MetricDP
     epsilon = 1.0
 
     [prior]
@@ -18,29 +18,31 @@
 
     [solve]                    # options of design.solve
     solver = "highs"
+
+Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
+(``levels = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
+matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, changed = 3}``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
+import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
-
 import mechdesign
 from mechdesign.errors import DesignError
-from mechdesign.problem import privacy
-from mechdesign.problem.checks import interval, number, one_of
 from mechdesign.problem.design import Design
-from mechdesign.problem.priors import clipped, truncated
+from mechdesign.shell.spec_values import PARSERS, bound, table
 
 __all__ = ["design_from_toml"]
 
-_PRIVACY = ("PureDP", "ApproximateDP", "ZeroConcentratedDP", "MetricDP")
+_HEADER, _KEY = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]"), re.compile(r"\s*([\w.\"'-]+)\s*=")
 
 
 def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
@@ -49,25 +51,31 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]
     Raises
     ------
     DesignError
-        Not TOML, an unknown design, law or argument; the message names the key and says what is allowed.
+        Not TOML, an unknown design, law or argument; the message names file, line and key, and says what is allowed.
     """
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        given = tomllib.loads(text)
     except FileNotFoundError:
         raise DesignError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DesignError(f"{path}: not a readable TOML file ({error})") from None
-    name, options = table.pop("design", None), _table("solve", table.pop("solve", {}), 'solver = "highs"')
+    with _located(path, text):
+        return _read(given)
+
+
+def _read(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    name, options = given.pop("design", None), table("solve", given.pop("solve", {}), 'solver = "highs"')
     design = _design(name)
     fields = {f.name: f for f in dataclasses.fields(design) if f.init}
-    for key in table:
+    for key in given:
         if key not in fields:
-            raise DesignError.of("argument", key, f"{name} takes {list(fields)}")
+            raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
     needed = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
-    if missing := sorted(needed - set(table)):
-        raise DesignError(f"{path}: {name} needs {', '.join(missing)}")
-    made = design(**{key: _PARSERS.get(key, lambda v: v)(value) for key, value in table.items()})
-    _bind("solve", design.solve, options, made)
+    if missing := sorted(needed - set(given)):
+        raise DesignError(f"design: {name} needs {', '.join(missing)}")
+    made = design(**{key: PARSERS.get(key, lambda v: v)(value) for key, value in given.items()})
+    bound("solve", design.solve, options, made)
     return made, options
 
 
@@ -83,46 +91,31 @@ def _design(name: Any) -> Any:
     raise DesignError.of("design", name, f"must be one of {[n for n in dir(mechdesign) if is_design(n)]}")
 
 
-def _table(key: str, value: Any, example: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DesignError.of(key, value, f"must be a table such as {{{example}}}")
-    return dict(value)
-
-
-def _bind(key: str, function: Any, arguments: dict[str, Any], *first: Any) -> None:
+@contextmanager
+def _located(path: str | os.PathLike[str], text: str) -> Iterator[None]:
+    """Put file and line before the message of an error that names a key of the file."""
     try:
-        inspect.signature(function).bind(*first, **arguments)
-    except TypeError as error:
-        raise DesignError(f"{key}: {error}") from None
+        yield
+    except DesignError as error:
+        lines, message = _lines(text), str(error)
+        key = re.match(r"[\w.]+", message)
+        named = [k for k in lines if key and (k == key[0] or k.endswith(f".{key[0]}"))]
+        # Of a key that is written in an inline table the line of the table is known.
+        whole = lines.get(named[0]) if named else lines.get(key[0].partition(".")[0]) if key else None
+        place = f"{path}, line {whole}" if whole else str(path)
+        raise DesignError(f"{place}: {message}") from None
 
 
-def _privacy(value: Any) -> Any:
-    fields = _table("privacy", value, 'kind = "PureDP", epsilon = 1.0')
-    notion = getattr(privacy, one_of("privacy.kind", fields.pop("kind", "PureDP"), _PRIVACY))
-    _bind("privacy", notion, fields)
-    return notion(**fields)
-
-
-def _prior(value: Any) -> Any:
-    if isinstance(value, list):
-        return value
-    fields = _table("prior", value, 'law = "uniform", loc = -1, scale = 2')
-    if set(fields) == {"samples"}:
-        return fields["samples"]
-    name = fields.pop("law", None)
-    law = getattr(stats, name, None) if isinstance(name, str) else None
-    if not isinstance(law, stats.rv_continuous):
-        raise DesignError.of("prior.law", name, "must be the name of a continuous law of scipy.stats")
-    cuts = [(make, interval(f"prior.{key}", fields.pop(key))) for key, make in _CUTS.items() if key in fields]
-    if len(cuts) > 1:
-        raise DesignError("prior: clip or truncate, not both")
-    numbers = {key: number(f"prior.{key}", v) for key, v in fields.items()}
-    try:
-        frozen = law(**numbers)
-    except TypeError as error:
-        raise DesignError(f"prior: {error}") from None
-    return cuts[0][0](frozen, *cuts[0][1]) if cuts else frozen
-
-
-_CUTS = {"clip": clipped, "truncate": truncated}
-_PARSERS = {"privacy": _privacy, "prior": _prior}
+def _lines(text: str) -> dict[str, int]:
+    """The line on which each key stands, by its dotted name; good enough to point at it."""
+    found: dict[str, int] = {}
+    above = ""
+    for place, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            above = header[1] + "."
+            found.setdefault(header[1], place)
+        elif key := _KEY.match(line):
+            found.setdefault(above + key[1].strip("\"'"), place)
+            for inner in re.findall(r"[{,]\s*([\w-]+)\s*=", line):
+                found.setdefault(f"{above}{key[1]}.{inner}", place)
+    return found

@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # a table of studies is listed without them
     from rich.console import Console
     from rich.table import Table
 
+    from mechdesign.evidence.page import Section
+
 __all__ = ["Report", "Study"]
 
 _LIBRARIES = (
@@ -83,6 +85,8 @@ class Report:
         Shows texts and tables as they come; silent when None.
     jobs : int
         Processes a study may use.
+    bars : bool
+        Show bars of progress where there is a terminal.
     """
 
     def __init__(
@@ -95,14 +99,18 @@ class Report:
         data_dir: Path | None = None,
         console: Console | None = None,
         jobs: int = 1,
+        bars: bool = False,
     ) -> None:
         self.name, self.folder, self.data_dir, self.jobs = name, folder, data_dir, jobs
-        self._console = console
+        self._console, self._bars = console, bars
         self._title = title
         self._lines = [f"# {title}", ""] + ([f"*{paper}*", ""] if paper else [])
         self._tables: dict[str, dict[str, Any]] = {}
         self._figures: list[str] = []
         self._records: dict[str, Any] = {}
+        self._paper = paper
+        self._said: list[str] = []
+        self._sections: list[Section] = []
         self._started = time.perf_counter()
         if console is not None:
             console.rule(title)
@@ -122,6 +130,7 @@ class Report:
     def text(self, markdown: str) -> None:
         """Add a paragraph."""
         self._lines += [markdown.strip(), ""]
+        self._said.append(markdown.strip())
         if self._console is not None:
             from rich.markdown import Markdown
 
@@ -163,6 +172,7 @@ class Report:
         (self.folder / f"{name}.tex").write_text(latex)
         self._tables[name] = {"rows": len(frame), "rtol": rtol, "atol": atol, "volatile": list(volatile)}
         self._lines += [f"## {caption or name}", ""]
+        self._section(caption or name, table=frame, rows=inline, digits=digits, caption=f"{name}.csv")
         if len(frame) <= inline:
             self._lines += [frame.to_markdown(index=False, floatfmt=pattern), ""]
         self._lines += [
@@ -179,21 +189,40 @@ class Report:
         from mechdesign.plotting import write_figure
 
         self._figures += write_figure(fig, self.folder / name)
+        self._section(caption or name, figure=lambda: fig, alt=caption or name)
         self._lines += [f"![{caption or name}]({name}.png)", "", caption, ""]
         if self._console is not None:
             self._console.print(f"figure: {name}.png" + (f"  {caption}" if caption else ""))
 
+    def _section(self, title: str, **parts: Any) -> None:
+        """What was said since the last table or figure stands before this one on the page."""
+        from mechdesign.evidence.page import Section
+
+        self._sections.append(Section(title, "\n\n".join(self._said), markdown=True, **parts))
+        self._said.clear()
+
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[], None]]:
         """Progress bar on a terminal, nothing elsewhere."""
-        if self._console is None:
+        if not self._bars:
             yield lambda: None
             return
         with progress_bar(label, total) as step:
             yield step
 
     def close(self) -> None:
-        """Write README.md and the manifest."""
+        """Write README.md, the manifest, and all of it as one page, report.html."""
+        from mechdesign.evidence.page import write_page
+
+        if self._said:
+            self._section("Remarks")
+        write_page(
+            self.folder / "report.html",
+            self._title,
+            self._sections,
+            subtitle=self._paper,
+            kind="mechdesign study",
+        )
         (self.folder / "README.md").write_text("\n".join(self._lines).rstrip() + "\n")
         manifest = {
             "study": self.name,

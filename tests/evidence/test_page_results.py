@@ -90,6 +90,15 @@ def test_plots_are_figures_without_global_state(name: str) -> None:
     assert plt.get_fignums() == []
 
 
+def test_a_search_shows_what_it_tried() -> None:
+    for name in ("search", "biased"):
+        assert "What the search tried" in [s.title for s in made(name).sections()]
+        assert made(name).tried()["value"].dropna().is_monotonic_increasing
+    bins = md.BinSearch(3, 3.0, starts=1, exhaustive=False)
+    result = md.OptimalQuantizer(bins, md.PureDP(1.0), UNIFORM).solve()
+    assert len(result.tried()) and "any outputs" in result.alternatives()["mechanism"].iloc[-1]
+
+
 def test_a_frontier_has_a_page(tmp_path: Path) -> None:
     design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
     curve = md.frontier(design, "epsilon", [0.1, 1.0, 2.0])
@@ -136,4 +145,4 @@ def test_outputs_that_never_come_are_told() -> None:
     rare = [b for b, p in zip(result.bins, most) if p < 1e-6]
     assert bool(rare) == ("practically never" in str(result))
     channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
-    assert "reports that practically never come" in str(channel)
+    assert "reports that never come: 0, 1" in str(channel)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.noise.cell_noise import CellNoise
 
@@ -151,3 +152,20 @@ def test_bad_input_is_named(change, message) -> None:
 def test_negative_epsilon_is_refused() -> None:
     with pytest.raises(DesignError, match="epsilon"):
         PLAIN.privacy_profile(-1.0)
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda: 1, lambda t: "a", lambda t: t[0], lambda t: None, lambda t: {}[1], lambda t: 1 / 0]
+)
+def test_a_loss_that_fails_is_named(loss) -> None:
+    """`expected_loss` let a callable loss's own TypeError, KeyError and ZeroDivisionError out."""
+    law = CellNoise(weights=(1, 3, 3, 1), width=0.5, start=-1.0, cells_per_shift=2)
+    with pytest.raises(DesignError, match="loss"):
+        law.expected_loss(loss)
+
+
+@pytest.mark.parametrize("gap", [1e-320, 1e-15])
+def test_a_gap_that_doubles_cannot_prove(gap) -> None:
+    """The lattice was refined for minutes; the programs leave rows open by 2e-9."""
+    with pytest.raises(DesignError, match="at least 1e-08"):
+        md.OptimalNoise(md.ApproximateDP(1.0, 0.2)).solve(gap=gap)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import ended
 from scipy import stats
 
 import mechdesign as md
@@ -81,10 +82,10 @@ def test_every_kind_of_result_is_audited(tmp_path: Path, result, capsys) -> None
     ("change", "message"),
     [
         (('design = "OPTM"', 'design = "OPT"'), "design = 'OPT': must be one of"),
-        (("epsilon = 1.0", "epsilon = -1.0"), "epsilon = -1.0: must be"),
-        (('law = "uniform"', 'law = "unifrom"'), "prior.law = 'unifrom'"),
+        (("epsilon = 1.0", "epsilon = -1.0"), "line 7: epsilon = -1.0: must be"),
+        (('law = "uniform"', 'law = "unifrom"'), "line 9: prior.law = 'unifrom'"),
         (("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [3.0, 1.0]"), "out of order"),
-        (("bins =", "binz ="), "argument = 'binz'"),
+        (("bins =", "binz ="), "line 3: binz: OPTM has no such argument"),
         (("bins = [-3.0, -0.5, 0.5, 3.0]", ""), "needs bins"),
         (('kind = "PureDP"', 'kind = "DP"'), "privacy.kind = 'DP'"),
         (("[prior]", "[prior"), "not a readable TOML"),
@@ -176,6 +177,28 @@ WRONG = [
     ["study", "run", "location", "--jobs", "x"],
     ["study", "check", "nonsense"],
     ["solvers", "x"],
+    ["report"],
+    ["report", "missing.json"],
+    ["report", "law.json"],
+    ["report", "binary.toml"],
+    ["report", "result.json", "--out", "."],
+    ["report", "result.json", "--out", "nowhere/report.html"],
+    ["verify"],
+    ["verify", "missing.json"],
+    ["verify", "law.json"],
+    ["verify", "spec.toml"],
+    ["calibrate"],
+    ["calibrate", "laplace"],
+    ["calibrate", "nonsense", "--epsilon", "1", "--sensitivity", "1"],
+    ["calibrate", "laplace", "--epsilon", "1"],
+    ["calibrate", "laplace", "--epsilon", "-1", "--sensitivity", "1"],
+    ["calibrate", "laplace", "--epsilon", "x", "--sensitivity", "1"],
+    ["calibrate", "laplace", "--epsilon", "1", "--rho", "1", "--sensitivity", "1"],
+    ["calibrate", "gaussian", "--rho", "1", "--delta", "0.1", "--sensitivity", "1"],
+    ["calibrate", "gaussian", "--epsilon", "1", "--sensitivity", "1"],
+    ["calibrate", "laplace", "--epsilon", "1", "--changed", "3", "-k", "20"],
+    ["calibrate", "laplace", "--epsilon", "1", "-s", "1", "--report", "nowhere/report.html"],
+    ["calibrate", "laplace", "--epsilon", "1", "-s", "nan"],
 ]
 
 SPECS = [
@@ -220,19 +243,6 @@ SPECS = [
 ]
 
 
-def ended(
-    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[int, str]:
-    """Exit code and what was written to standard error."""
-    from mechdesign.shell.cli import main
-
-    monkeypatch.setattr(sys, "argv", ["mechdesign", *words])
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return int(stop.value.code or 0), capsys.readouterr().err
-
-
 def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
     """15 of 53 wrong command lines ended in a traceback."""
     monkeypatch.chdir(tmp_path)
@@ -243,7 +253,7 @@ def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
         "result.json"
     )
     for words in WRONG:
-        code, error = ended(words, capsys, monkeypatch)
+        code, _, error = ended(words, capsys, monkeypatch)
         assert code in (1, 2), words
         assert code == 2 or (error.startswith("error: ") and error.count("\n") == 1), (words, error)
 
@@ -251,5 +261,5 @@ def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=range(len(SPECS)))
 def test_wrong_specifications(tmp_path: Path, capsys, monkeypatch, spec: str) -> None:
     (tmp_path / "spec.toml").write_text(spec)
-    code, error = ended(["solve", str(tmp_path / "spec.toml")], capsys, monkeypatch)
+    code, _, error = ended(["solve", str(tmp_path / "spec.toml")], capsys, monkeypatch)
     assert code == 1 and error.startswith("error: ") and error.count("\n") == 1

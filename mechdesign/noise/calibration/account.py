@@ -10,7 +10,9 @@ import pandas as pd
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
+from mechdesign.noise.additive import stated_parameters
 from mechdesign.noise.pictures import draw_laws, half_width, relative_table
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
 
 if TYPE_CHECKING:
@@ -38,16 +40,21 @@ def calibration_account(result: Any) -> Account:
     value = (
         "variance of one coordinate" if design.loss == "squared" else "mean absolute error of one coordinate"
     )
-    parameters = ", ".join(f"{k} {shown(v)}" for k, v in noise.parameters.items())
     each = "it" if size == 1 else "each of them"
+    changes = _changes(design.sensitivity, size)
+    rounds = (
+        ""
+        if design.rounds == 1
+        else f" It is answered {design.rounds} times; the requirement is for all answers together."
+    )
+    if design.sampling_rate < 1:
+        rounds += f" Each time it sees a Poisson sample, every record with probability {shown(design.sampling_rate)}."
     question = [
-        f"A query returns {what} about a data set. Between neighbouring data sets {each} changes by at most "
-        f"{shown(design.sensitivity)}{'' if size == 1 else ', all of them at once'}. Noise is added to {each}.",
+        f"A query returns {what} about a data set. Between neighbouring data sets {changes}. "
+        f"Noise is added to {each}.{rounds}",
         privacy_words(design.privacy, NEIGHBOURS),
-        "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
-        "is one record or all records of one person, added, removed or replaced. The guarantee is for one release; "
-        "further releases spend more.",
-        f"Chosen is the {family} law ({parameters}) of least {value} that meets the requirement. Its standard deviation is "
+        _unit(design.sensitivity),
+        f"Chosen is the {family} law ({stated_parameters(noise)}) of least {value} that meets the requirement. Its standard deviation is "
         f"{shown(noise.standard_deviation)}, its mean absolute error {shown(noise.absolute_error)}; 19 times out of 20 an "
         f"answer is off by at most {at_most(half_width(noise.law), 4)}.",
     ]
@@ -58,7 +65,7 @@ def calibration_account(result: Any) -> Account:
     )
     return Account(
         f"{family[0].upper()}{family[1:]} noise at {guarantee(design.privacy)}",
-        f"For {what}, sensitivity {shown(design.sensitivity)}.",
+        f"For {what}: {changes}.",
         "\n\n".join(question),
         value,
         (guarantee(design.privacy), spent),
@@ -67,10 +74,35 @@ def calibration_account(result: Any) -> Account:
     )
 
 
+def _changes(sensitivity: Any, size: int) -> str:
+    if isinstance(sensitivity, Sensitivity):
+        return str(sensitivity).partition(" (")[0]
+    return f"{'it changes' if size == 1 else 'every number changes'} by at most {shown(sensitivity)}" + (
+        "" if size == 1 else ", all of them at once"
+    )
+
+
+def _unit(sensitivity: Any) -> str:
+    if isinstance(sensitivity, Sensitivity):
+        who = {
+            "add-remove": "has the data of one person more",
+            "replace": "has the data of one person replaced",
+        }
+        return (
+            f"The unit of privacy is one person: data sets are neighbours when one {who[sensitivity.neighbours]}. "
+            "Further releases spend more."
+        )
+    return (
+        "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
+        "is one record or all records of one person, added, removed or replaced. Further releases spend more."
+    )
+
+
 def _rivals(result: Any) -> dict[str, Any]:
     """The usual laws calibrated to the same requirement; in several dimensions those that have a formula."""
     design, found = result.design, {}
-    names = _RIVALS if result.noise.dimension == 1 else _RIVALS[:1]
+    quick = result.noise.dimension * design.rounds == 1 and design.sampling_rate == 1
+    names = _RIVALS if quick else _RIVALS[:1]
     for name in names:
         if name != result.law.dist.name and not (name == "gaussian" and result.law.dist.name == "norm"):
             try:

@@ -133,11 +133,10 @@ class CalibrationCertificate(Certificate):
         return self._checked(_spent(self))
 
     def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
-        how = RECOMPUTED if isinstance(self.privacy, ZeroConcentratedDP) else PROVED
         margin = self.budget - spent.upper
         agree = spent.lower <= self.upper and self.lower <= spent.upper
         rows = [
-            (f"{self.privacy} is kept", how, margin, margin >= 0),
+            (f"{self.privacy} is kept", spent.how, margin, margin >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.lower, agree),
         ]
         shift = self.noise.worst_cases.single if self.rounds == 1 and self.sampling_rate == 1 else None
@@ -167,7 +166,8 @@ def _spent(c: CalibrationCertificate) -> DeltaInterval:
     delta = getattr(privacy, "delta", 0.0)
     if delta == 0:
         loss = amplified(cases.largest_loss(), rounds=c.rounds, sampling=c.sampling_rate)
-        return DeltaInterval(loss * (1 - 1e-14), loss)
+        closed = c.sampling_rate == 1 and cases.loss_is_closed
+        return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
     if c.sampling_rate < 1:
         sampled = {"rounds": c.rounds, "sampling": c.sampling_rate}
         found = cases.delta_interval(privacy.epsilon, width=1.7e-2, **sampled)
@@ -185,14 +185,14 @@ def _spent(c: CalibrationCertificate) -> DeltaInterval:
         if upper > delta:
             tight = cases.delta_interval(privacy.epsilon, rounds=c.rounds, width=3e-3, points=2**17)
             upper = min(upper, tight.upper)
-        found = DeltaInterval(min(found.lower, upper), upper)
+        found = DeltaInterval(min(found.lower, upper), upper, found.how)
     if c.accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof
-        return DeltaInterval(found.lower, min(found.upper, delta))
+        return DeltaInterval(found.lower, min(found.upper, delta), found.how)
     return found
 
 
 def _narrower(a: DeltaInterval, b: DeltaInterval) -> DeltaInterval:
-    return DeltaInterval(max(a.lower, b.lower), min(a.upper, b.upper))
+    return DeltaInterval(max(a.lower, b.lower), min(a.upper, b.upper), b.how)
 
 
 def _integrated_cost(law: Any, loss: str) -> float:

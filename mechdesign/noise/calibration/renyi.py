@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
+from mechdesign.accounting.interval import is_gaussian
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, loss_of
 from mechdesign.accounting.profile import profile_epsilon
@@ -86,7 +87,7 @@ def worst_rho(law: Any, sensitivity: float | Sensitivity, dimension: int = 1, xi
     """
     if not isinstance(sensitivity, Sensitivity):
         return concentrated_rho(law, sensitivity, dimension, xi)
-    if law.dist.name in ("norm", "discrete_gaussian"):
+    if is_gaussian(law) or law.dist.name == "discrete_gaussian":
         slope, _ = _tail(law, sensitivity.largest_l2(dimension))
         return slope * (1 + 4e-15)
     box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)

@@ -20,7 +20,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile
+from mechdesign.accounting.profile import privacy_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -108,6 +108,8 @@ class Requirement:
         (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
     far : tuple of float
         Shapes to try beyond a family's own starts.
+    tolerance : float
+        Share of the budget that may be left.
     """
 
     query: Query
@@ -121,6 +123,7 @@ class Requirement:
     delta: float
     sigma: float | None = None
     far: tuple[float, ...] = ()
+    tolerance: float = 1e-9
 
     @classmethod
     def of(
@@ -168,8 +171,12 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
         return zcdp_delta(flipped_huber_zcdp(law, sensitivity, k), epsilon)
 
     def one(terms: Terms) -> float:
-        if is_gaussian(terms[0].law) or (len(terms) == 1 and terms[0].count == 1):
+        if is_gaussian(terms[0].law):
             return delta_interval(terms, epsilon).upper
+        if (
+            len(terms) == 1 and terms[0].count == 1
+        ):  # in doubles: the certificate proves the one law that is left
+            return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
         return upper_delta(terms, epsilon, width=1e-3)
 
     def exact(law: Any) -> float:
@@ -216,7 +223,16 @@ def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
     sigma = query.norm / math.sqrt(query.rounds * worth)
     final = meter(5e-3)
     return Requirement(
-        query, delta, lambda: meter(0.03), final, final, sigma, -2.0 * abs(math.log(delta)), epsilon, delta
+        query,
+        delta,
+        lambda: meter(0.03),
+        final,
+        final,
+        sigma,
+        -2.0 * abs(math.log(delta)),
+        epsilon,
+        delta,
+        tolerance=2e-3,
     )
 
 

@@ -12,6 +12,7 @@ from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
+from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
@@ -172,7 +173,7 @@ class CalibrationResult(Result):
             self.noise.summary(),
             f"meets {self.design.privacy}{often} by {self.design.accounting} accounting",
         ]
-        if not self.noise.worst_cases.exact and getattr(self.design.privacy, "delta", 1.0):
+        if not self.noise.worst_cases.exact and not isinstance(self.design.privacy, PureDP):
             lines.append(
                 "the worst change is bounded from above: no exact one is proved for these bounds and this law"
             )
@@ -184,6 +185,6 @@ class CalibrationResult(Result):
         if self.certificate is not None:
             low, high = self.certificate.lower, self.certificate.upper
             lines.append(
-                f"enclosed apart from the search: [{low:.6g}, {high:.6g}] of {self.certificate.budget:.6g}"
+                f"enclosed apart from the search: [{at_least(low)}, {at_most(high)}] of {shown(self.certificate.budget)}"
             )
         return lines

@@ -117,7 +117,7 @@ def scale_for(
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
         return seen[u]
 
-    tolerance = 1e-9 if safe else 1e-5
+    tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
     u = math.log(guess)
     f = excess(u)
     if slope is None or not slope < 0:
@@ -138,7 +138,7 @@ def scale_for(
         _away(excess, u, -1, "every scale of this law meets"),
         _away(excess, u, 1, "no scale of this law meets"),
     )
-    return math.exp(safe_root(excess, low, high, xtol=1e-14 if safe else 1e-9)), slope
+    return math.exp(safe_root(excess, low, high, xtol=1e-5 * tolerance if safe else 1e-9)), slope
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:

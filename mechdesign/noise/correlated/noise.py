@@ -145,15 +145,30 @@ class CorrelatedGaussianNoise:
         if answers.ndim != 2 or answers.shape[1] != len(self.covariance):
             raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
         step, noise = self._exact
-        r, r_unit = integers(np.asarray(self.whitening))
-        v, v_unit = integers(answers[:, self.span.coordinates])
-        image, unit = v @ r.T, r_unit * v_unit / Fraction(step)
-        half, whole = unit.denominator, unit.numerator
-        steps = (2 * image * whole + half) // (2 * half) + noise.draw(image.size).reshape(image.shape)
-        released = (steps.astype(float) * step) @ self._factor.T
+        held, whitening = answers[:, self.span.coordinates], np.asarray(self.whitening)
+        near = held @ whitening.T / step + 0.5
+        draws = noise.draw(near.size).reshape(near.shape)
+        with np.errstate(invalid="ignore"):
+            steps = np.floor(near)
+            # Doubles decide, unless the next whole number is within their error.
+            error = np.abs(held) @ np.abs(whitening).T / step * (held.shape[1] + 8) * 2.0**-52
+            sure = (np.abs(near - np.rint(near)) > error) & (np.abs(near) < 2.0**51)
+        noisy = np.where(sure, steps + draws, 0.0)
+        open_ = np.flatnonzero(~sure.all(axis=1))
+        if open_.size:
+            noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
+        released = (noisy * step) @ self._factor.T
         if self.lift is not None:
             released += np.array([[float(part) for part in self.span.outside(row)] for row in answers])
         return released[0] if np.ndim(x) == 1 else released
+
+    def _rounded(self, held: Array, step: float) -> Any:
+        """⌊Rf/h + ½⌋ in integers."""
+        r, r_unit = integers(np.asarray(self.whitening))
+        v, v_unit = integers(held)
+        image, unit = v @ r.T, r_unit * v_unit / Fraction(step)
+        half, whole = unit.denominator, unit.numerator
+        return (2 * image * whole + half) // (2 * half)
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""

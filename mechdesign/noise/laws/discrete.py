@@ -127,7 +127,7 @@ class DiscreteGaussian(stats.rv_discrete):
                 k, weight, fall, short = k + 1, weight * fall, fall * slower, short * sooner
             return total / context.jtheta(3, 0, context.exp(-unit))
 
-        return delta
+        return PreciseLoss(delta)
 
     def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
         shift = _whole(ratio)

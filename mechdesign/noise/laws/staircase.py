@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ class Staircase(SymmetricLaw):
             high = level * (min(gamma, r) + r * b / (1 - b) + max(0, min(gamma, r - gamma)))
             return high * max(0, 1 - context.exp(epsilon - epsilon0))
 
-        return delta
+        return PreciseLoss(delta, lambda r: Fraction(float(epsilon0)) if r <= 1 else None)
 
     def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
         """Losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""

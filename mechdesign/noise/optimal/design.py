@@ -29,7 +29,7 @@ from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import Attempt, Question, refine
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.result import OptimalNoiseResult
-from mechdesign.problem.checks import instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import instance, number, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -40,6 +40,7 @@ from mechdesign.typing import Status
 __all__ = ["OptimalNoise"]
 
 _MOST = 10**6  # cells; programs are far smaller
+_LEAST_GAP = 1e-8  # HiGHS leaves rows open by 2e-9
 
 
 @serializable("optimal-noise")
@@ -148,7 +149,7 @@ class OptimalNoise(Design):
         solver : {None, "highs"}
             The cuts are generated on HiGHS.
         gap : float, optional
-            Refine until (value - lower bound)/value is at most this; 0.01 when not given.
+            Refine until (value - lower bound)/value is at most this, at least 1e-8; 0.01 when not given.
         certify : bool
             Whether the multipliers are kept as evidence. The law is exact either way.
         time_limit : float, optional
@@ -173,6 +174,10 @@ class OptimalNoise(Design):
         if instance("solver", solver, str, NoneType) not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
         deadline = Deadline(time_limit)
+        if gap is not None and 0 < number("gap", gap) < _LEAST_GAP:
+            raise DesignError.of(
+                "gap", gap, f"must be at least {_LEAST_GAP:g}: the programs are solved in doubles"
+            )
         question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
         best = refine(question, max_cells=whole("max_cells", max_cells, 1), deadline=deadline)
         status = self._status(best, wanted_gap(gap, 0.01 if cells is None else 0.999), deadline)

@@ -112,8 +112,8 @@ class Moments:
                     total[0] += n0
                     total[1] += s * n0 + w * n1
                     total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
-            n0, n1, n2 = ((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
-            found[u, v] = n0, n1, n2
+            m0, m1, m2 = ((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
+            found[u, v] = m0, m1, m2
         return found
 
     def density(self, edges: Sequence[Fraction]) -> list[Cell]:

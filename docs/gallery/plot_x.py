@@ -1,8 +1,0 @@
-"""
-x
-=
-"""
-
-import matplotlib.pyplot as plt
-
-plt.plot([1, 2])

@@ -1,0 +1,105 @@
+"""Commands that make a result: from a TOML file, or straight from the options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mechdesign.errors import DesignError
+
+__all__ = ["calibrate", "solve"]
+
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Result file to write (JSON).")]
+Page = Annotated[Path | None, typer.Option("--report", "-r", help="Page to write (HTML).")]
+Epsilon = Annotated[float | None, typer.Option(help="ε of (ε, δ)-differential privacy.")]
+Delta = Annotated[float, typer.Option(help="δ; 0 is pure privacy.")]
+Rho = Annotated[float | None, typer.Option(help="ρ of zero-concentrated privacy, instead of ε.")]
+Each = Annotated[float | None, typer.Option("--sensitivity", "-s", help="The most any number changes.")]
+Changed = Annotated[int | None, typer.Option(help="How many numbers change, at most.")]
+L1 = Annotated[float | None, typer.Option("--l1", help="The most that the changes sum to.")]
+L2 = Annotated[float | None, typer.Option("--l2", help="The largest Euclidean norm of the changes.")]
+Size = Annotated[int, typer.Option("--dimension", "-k", help="How many numbers the query returns.")]
+Loss = Annotated[str, typer.Option(help='What is minimised: "squared" or "absolute".')]
+Rounds = Annotated[int, typer.Option(help="How often the query is answered.")]
+Rate = Annotated[float, typer.Option(help="Share of the records that a round samples (Poisson).")]
+
+
+def _handed(result: Any, out: Path | None, page: Path | None) -> None:
+    typer.echo(str(result))
+    for target, write in ((out, result.save), (page, result.report)):
+        if target is not None:
+            write(target)
+            typer.echo(f"written to {target}")
+
+
+def solve(
+    spec: Annotated[Path, typer.Argument(help="TOML file that describes a design.")],
+    out: Out = None,
+    report: Page = None,
+) -> None:
+    """Solve the design described in a TOML file."""
+    from mechdesign.shell.spec_file import design_from_toml
+
+    design, options = design_from_toml(spec)
+    _handed(design.solve(**options), out, report)
+
+
+def privacy_of(epsilon: float | None, delta: float, rho: float | None) -> Any:
+    """The requirement that the options state."""
+    from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+
+    if epsilon is not None and rho is None:
+        return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
+    if rho is None or epsilon is not None:
+        raise DesignError("privacy: give --epsilon (with --delta), or --rho")
+    if delta:
+        raise DesignError("delta: goes with --epsilon, not with --rho")
+    return ZeroConcentratedDP(rho)
+
+
+def sensitivity_of(each: float | None, changed: int | None, l1: float | None, l2: float | None) -> Any:
+    """The sensitivity that the options state: one number, or several bounds together."""
+    from mechdesign.problem.sensitivity import Sensitivity
+
+    if changed is None and l1 is None and l2 is None:
+        if each is None:
+            raise DesignError(
+                "sensitivity: give --sensitivity, --l1 or --l2 (and --changed, if fewer numbers change)"
+            )
+        return each
+    return Sensitivity(linf=each, l1=l1, l2=l2, changed=changed)
+
+
+def calibrate(
+    noise: Annotated[
+        str, typer.Argument(help="gaussian, laplace, staircase, discrete_laplace, flipped_huber, …")
+    ],
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    sensitivity: Each = None,
+    changed: Changed = None,
+    l1: L1 = None,
+    l2: L2 = None,
+    dimension: Size = 1,
+    loss: Loss = "squared",
+    rounds: Rounds = 1,
+    sampling_rate: Rate = 1.0,
+    out: Out = None,
+    report: Page = None,
+) -> None:
+    """Find the least noise of one family that meets a privacy requirement."""
+    from mechdesign.noise.calibration.design import Calibration
+
+    design = Calibration(
+        noise,
+        privacy_of(epsilon, delta, rho),
+        sensitivity_of(sensitivity, changed, l1, l2),
+        dimension,
+        loss,
+        rounds=rounds,
+        sampling_rate=sampling_rate,
+    )
+    _handed(design.solve(), out, report)

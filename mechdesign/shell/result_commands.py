@@ -1,0 +1,114 @@
+"""Commands on result files: audit, verify, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mechdesign.errors import DesignError
+
+__all__ = ["audit", "report", "verify"]
+
+File = Annotated[Path, typer.Argument(help="Result file.")]
+
+
+def _result(path: Path) -> Any:
+    from mechdesign.evidence.results import Result
+    from mechdesign.files import load
+
+    loaded = load(path)
+    if not isinstance(loaded, Result):
+        raise DesignError(f"{path}: holds a {type(loaded).__name__}, not a result")
+    return loaded
+
+
+def _counts(claims: Any) -> str:
+    counts = claims["how"].value_counts()
+    return ", ".join(f"{counts.get(how, 0)} {how}" for how in ("proved", "recomputed", "claimed"))
+
+
+def audit(
+    result: File,
+    rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
+    csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
+) -> None:
+    """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss."""
+    from mechdesign.evidence.audit import audited, tightest
+    from mechdesign.shell.show import show
+
+    loaded = _result(result)
+    claims, table, summary = audited(loaded, str(result))
+    typer.echo(summary)
+    if csv is not None:
+        table.to_csv(csv, index=False)
+    least = tightest(table, rows).itertuples(index=False)
+    show(table.columns, least, f"least slack of {len(table)} constraints, the tightest of each family first")
+    show(claims.columns, claims.itertuples(index=False), "claim by claim")
+    amiss = [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
+    # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
+    definition = table[~table["family"].astype(str).str.startswith("model:")]
+    over = definition[~(definition["slack"] >= -1e-9)]
+    amiss += [
+        f"violated: {r.family} {r.index}, slack {r.slack:.3g}" for r in over.head(1).itertuples(index=False)
+    ]
+    if amiss:
+        raise DesignError(f"{result}: {'; '.join(amiss)}")
+    typer.echo(f"every constraint of the definition holds; claims: {_counts(claims)}")
+
+
+def verify(result: File) -> None:
+    """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
+
+    The two were written apart from each other and share no code. The stand-alone one is a single file that needs
+    Python's standard library only (mechdesign/evidence/verify.py); a kind of result that it does not cover is
+    checked by the package alone, and the answer says so.
+    """
+    from mechdesign.evidence import verify as alone
+    from mechdesign.evidence.audit import audited
+    from mechdesign.shell.show import show
+
+    loaded = _result(result)
+    claims, _, _ = audited(loaded, str(result))
+    try:
+        account = alone.verify(result.read_text(encoding="utf-8"))
+    except alone.NotCovered as error:
+        rows, said = [], f"not covered ({error})"
+    except alone.Refused as error:
+        rows, said = [("the file can be read", "proved", False)], f"refused ({error})"
+    else:
+        rows, said = account.rows, ""
+    if rows:
+        show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
+    else:
+        typer.echo(f"stand-alone verifier: {said}")
+    show(
+        ("claim", "how", "holds"), claims[["claim", "how", "holds"]].itertuples(index=False), "by the package"
+    )
+    failed = [f"does not hold: {claim}" for claim, _, holds in rows if not holds]
+    failed += [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
+    if failed:
+        raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
+    both = (
+        f"by two programs, {len(rows)} and {len(claims)} claims"
+        if rows
+        else f"by the package, {len(claims)} claims"
+    )
+    typer.echo(f"verified {both}: {_counts(claims)}")
+
+
+def report(
+    result: File,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Page to write; beside the file if not given.")
+    ] = None,
+) -> None:
+    """Write a result as one self-contained HTML page, to read, print and hand over."""
+    from mechdesign.evidence.audit import audited
+
+    loaded = _result(result)
+    audited(loaded, str(result))  # refuses a file whose parts do not fit together
+    target = result.with_suffix(".html") if out is None else out
+    loaded.report(target)
+    typer.echo(f"written to {target}")

@@ -1,0 +1,214 @@
+"""calibrate, report, verify, --version; examples in every help; tables that fit; bars; one line for every error."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ended
+
+import mechdesign as md
+from mechdesign.shell.cli import app
+
+COMMANDS = [
+    [],
+    ["solve"],
+    ["calibrate"],
+    ["report"],
+    ["verify"],
+    ["audit"],
+    ["solvers"],
+    ["study"],
+    ["study", "list"],
+    ["study", "run"],
+    ["study", "check"],
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)).solve().save(made / "allocation.json")
+    md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0).save(made / "noise.json")
+    md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve().save(made / "channel.json")
+    return made
+
+
+def test_calibrate_writes_result_and_page(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 -o r.json --report r.html"
+    code, out, _ = ended(words.split(), capsys, monkeypatch)
+    assert code == 0 and "at most 3 coordinates change" in out
+    assert md.load("r.json").variance * 20 == pytest.approx(21417.49 / 20, rel=1e-2) or "variance" in out
+    assert "unit of privacy is one person" in Path("r.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["allocation", "noise", "channel"])
+def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ended(["report", str(folder / f"{name}.json"), "-o", "page.html"], capsys, monkeypatch)
+    assert code == 0 and "written to page.html" in out and "<html" in Path("page.html").read_text()
+    code, out, _ = ended(["verify", str(folder / f"{name}.json")], capsys, monkeypatch)
+    assert code == 0 and "verified by" in out
+    assert ("two programs" in out) == (name != "noise") or "not covered" in out
+
+
+def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    import json
+
+    from cheap import sealed
+
+    document = json.loads((folder / "allocation.json").read_text())
+    document["payload"]["fields"]["value"] *= 0.5
+    (tmp_path / "doctored.json").write_text(sealed(document["payload"]))
+    code, _, error = ended(["verify", str(tmp_path / "doctored.json")], capsys, monkeypatch)
+    assert code == 1 and "does not hold" in error and error.count("\n") == 1
+
+
+def test_version(capsys, monkeypatch) -> None:
+    code, out, _ = ended(["--version"], capsys, monkeypatch)
+    assert code == 0 and out == f"mechdesign {md.__version__}\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w) or "all")
+def test_every_help_has_examples(words: list[str], capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = ended([*words, "--help"], capsys, monkeypatch)
+    assert code == 0 and "Examples" in out
+    shown = " ".join(out.partition("Examples:")[2].split())
+    assert f"mechdesign {' '.join(words)}".strip() in shown
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_commands_above_are_all(capsys, monkeypatch) -> None:
+    import typer
+
+    group = typer.main.get_command(app)
+    names = [[name] for name in group.commands] + [
+        ["study", name] for name in group.commands["study"].commands
+    ]
+    assert sorted(names) == sorted(COMMANDS[1:])
+
+
+def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> None:
+    """What a help shows is typed in, but for the studies, which take longer."""
+    import typer
+
+    monkeypatch.chdir(tmp_path)
+    Path("design.toml").write_text(
+        'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0, 2.0]\nprivacy = {epsilon = 1.0}\n'
+    )
+    Path("result.json").write_text((folder / "allocation.json").read_text())
+    for command in typer.main.get_command(app).commands.values():
+        for line in re.findall(r"mechdesign (.+)", command.epilog or ""):
+            if not line.startswith("study run") and "--sampling-rate" not in line:
+                code, _, error = ended(shlex.split(line), capsys, monkeypatch)
+                assert code == 0, (line, error)
+
+
+@pytest.mark.parametrize("name", ["allocation", "channel"])
+def test_tables_fit_80_columns(folder: Path, name: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (
+        ["audit", str(folder / f"{name}.json")],
+        ["verify", str(folder / f"{name}.json")],
+        ["solvers"],
+        ["study", "list"],
+    ):
+        _, out, _ = ended(words, capsys, monkeypatch)
+        tables = [line for line in out.splitlines() if re.match(" [^ ]", line)]
+        assert tables and max(map(len, tables)) <= 80, words
+        assert "…" not in out
+
+
+def test_a_strangers_markup_is_text(folder: Path, capsys, monkeypatch, tmp_path: Path) -> None:
+    from mechdesign.shell.show import show
+
+    show(["a"], [["[red]x[/red] [link=http://a.b]y[/link]"]])
+    assert "[red]x[/red] [link=http://a.b]y[/link]" in capsys.readouterr().out
+
+
+def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
+    import mechdesign.files
+
+    def broken(path: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(mechdesign.files, "load", broken)
+    code, _, error = ended(["audit", str(folder / "noise.json")], capsys, monkeypatch)
+    assert (
+        code == 1
+        and error.startswith("internal error: ZeroDivisionError: by zero")
+        and error.count("\n") == 1
+    )
+
+
+BAR = """
+import sys
+from pathlib import Path
+from mechdesign.shell import cli, runner
+from mechdesign.shell.studykit import Study
+
+def body(report):
+    import time
+    with report.progress("points", 3) as step:
+        for _ in range(3):
+            time.sleep(0.15)
+            step()
+
+cli._chosen = lambda names: [Study(name, name, "", body) for name in names]
+sys.argv = ["mechdesign", "study", "run", *sys.argv[2:], "-q", "--out", sys.argv[1]]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("studies", "label"), [(["a"], "points"), (["a", "b"], "studies")])
+def test_a_quiet_run_shows_a_bar_on_a_terminal(tmp_path: Path, studies: list[str], label: str) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    words = [sys.executable, "-c", BAR, str(tmp_path / "out"), *studies]
+    run = subprocess.Popen(words, stdout=theirs, stderr=theirs, env=environment, close_fds=True)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    assert run.wait() == 0 and label.encode() in said and "━".encode() in said
+    if len(studies) == 1:
+        quiet = subprocess.run(words, capture_output=True, check=True)
+        assert quiet.stdout == b"" and quiet.stderr == b""
+
+
+def test_a_study_has_a_page(tmp_path: Path) -> None:
+    import pandas as pd
+
+    from mechdesign.plotting import figure
+    from mechdesign.shell.runner import run_study
+    from mechdesign.shell.studykit import Report, Study
+
+    def body(report: Report) -> None:
+        report.text("**Words** before <script>alert(1)</script>.")
+        report.table("t", pd.DataFrame({"a": [1.0, 2.0]}), caption="A table")
+        fig, axis = figure()
+        axis.plot([0, 1])
+        report.figure("f", fig, caption="A figure")
+        report.text("Words after.")
+
+    text = (run_study(Study("tiny", "Tiny", "A paper", body), tmp_path) / "report.html").read_text()
+    assert "<strong>Words</strong> before &lt;script&gt;" in text and text.count("<script>") == 1
+    assert text.count("<svg") == 1 and "A table" in text and "Remarks" in text
+    assert "report.html" not in str(
+        run_study(Study("tiny", "Tiny", "A paper", body), tmp_path)
+    )  # it runs again

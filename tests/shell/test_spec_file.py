@@ -1,0 +1,121 @@
+"""Every design of the package from a TOML file, and mistakes by line and key."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign.errors import DesignError
+from mechdesign.problem.design import Design
+from mechdesign.shell.spec_file import design_from_toml
+
+PRIOR = """
+[prior]
+law = "uniform"
+loc = -1
+scale = 2
+"""
+PURE = "privacy = {epsilon = 1.0}\n"
+BOTH = 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 1e-6}\n'
+SPECS = {
+    "OPTM": "bins = [-3.0, -0.5, 0.5, 3.0]\n" + PURE + PRIOR,
+    "OPTMSearch": PURE
+    + "bins = {delta = [1.9, 2.0], inner = [0.5]}\nlevels = {level = [0.66, 0.67], width = [0.01]}\n"
+    + PRIOR,
+    "OptimalQuantizer": 'bins = {kind = "BinSearch", m = 4, max_abs = 3.0, starts = 1}\n' + PURE + PRIOR,
+    "MetricQuantizer": "bins = [-3.0, -0.5, 0.5, 3.0]\n"
+    + 'privacy = {kind = "MetricDP", epsilon = 2.0}\n'
+    + PRIOR
+    + "[solve]\ngap = 0.05\n",
+    "MVU": "m = 4\ninput_range = [-1.0, 1.0]\n" + PURE + "" + PRIOR,
+    "RQM": "m = 4\ngrid = {delta = [1.0, 2.0], q = [0.2, 0.4]}\n" + PURE + PRIOR + "[solve]\nzoom = 0\n",
+    "ERM": "m = 4\n" + PURE + PRIOR + "[solve]\nzoom = 0\nstarts = 1\n",
+    "BiasedSelection": "m = 4\ngrid = {delta = [0.5, 1.0], q = [0.3, 0.6], beta = [0.1, 0.5]}\n"
+    + PURE
+    + PRIOR,
+    "Calibration": 'noise = "gaussian"\ndimension = 20\nsensitivity = {linf = 1, changed = 3}\n' + BOTH,
+    "OptimalNoise": 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.2}\n[solve]\ngap = 0.05\n',
+    "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
+    "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
+    "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "spec.toml").write_text(text)
+    return folder / "spec.toml"
+
+
+def test_every_design_is_here() -> None:
+    """A new design must be added to the list above, and then be read from TOML."""
+    public = {
+        name
+        for name in dir(md)
+        if isinstance(value := getattr(md, name), type)
+        and issubclass(value, Design)
+        and dataclasses.is_dataclass(value)
+    }
+    assert public == set(SPECS)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_design_is_read_and_solved(name: str, tmp_path: Path) -> None:
+    design, options = design_from_toml(written(tmp_path, f'design = "{name}"\n' + SPECS[name]))
+    assert type(design).__name__ == name
+    if name == "OPTMSearch":
+        options["progress"] = False
+    result = design.solve(**options)
+    assert np.isfinite(result.value) and result.checks()["holds"].all()
+
+
+def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
+    text = (
+        'design = "OptimalQuantizer"\nbins = {kind = "Alphabet", max_abs = 3.0, step = 0.5}\n' + PURE + PRIOR
+    )
+    assert design_from_toml(written(tmp_path, text))[0].bins == md.Alphabet(3.0, 0.5)
+    for space, size in (
+        ('{kind = "line", positions = [0.0, 1.0, 3.0]}', 3),
+        ('{kind = "clustered", clusters = 2, size = 3, within = 0.2}', 6),
+        ('{kind = "geodesic", latitude = [0.0, 1.0], longitude = [5.0, 6.0]}', 2),
+        ('{kind = "matrix", distances = [[0.0, 1.0], [1.0, 0.0]]}', 2),
+        ('{kind = "tree", parents = [-1, 0, 0], lengths = [0.0, 1.0, 2.0]}', 3),
+        ("[[0.0, 1.0], [1.0, 0.0]]", 2),
+    ):
+        text = f'design = "MetricChannel"\nspace = {space}\nalpha = 1.0\n'
+        assert design_from_toml(written(tmp_path, text))[0].space.size == size
+    text = 'design = "Calibration"\nnoise = {law = "laplace"}\nsensitivity = 1.0\n' + PURE
+    assert design_from_toml(written(tmp_path, text))[0].noise.dist.name == "laplace"
+    text = 'design = "RQM"\nm = 4\n' + PURE + "prior = {samples = [-1.0, 0.0, 1.0]}\n"
+    assert design_from_toml(written(tmp_path, text))[0].prior.support == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("design = \"OPTM\"\nbins = 1 2\n", "line 2"),
+        ('design = "OPT"\n', "line 1: design = 'OPT'"),
+        ('# remark\ndesign = "MetricChannel"\n\nalpha = -1\nspace = {rows = 2, columns = 2}\n', "line 4: alpha = -1"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrows = 0\ncolumns = 2\n', "line 5: rows = 0"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "ring"\n', "line 4: space.kind = 'ring'"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrow = 2\n', "line 3: space: missing a required"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\nloss = "cubic"\n', "line 3: loss = 'cubic'"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = "a"}\n', "line 2: epsilon = 'a'"),
+        ('design = "OptimalNoise"\nprivacy = {kind = "PureDP", delta = 0.1}\n', "line 2: privacy: "),
+        ('design = "OptimalNoise"\n\nprivcy = 1\n', "line 3: privcy: OptimalNoise has no such argument"),
+        ('design = "OptimalNoise"\nsensitivity = 1\n', "line 1: design: OptimalNoise needs privacy"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\n[solve]\nnonsens = 3\n[x]\n', "line 5: x: "),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\n', "prior = "),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "line 6: prior.clip"),
+        ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "line 4: changed = 3"),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_mistakes_name_line_and_key(text: str, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(DesignError) as raised:
+        design_from_toml(path)
+    assert message in str(raised.value) and str(path) in str(raised.value)

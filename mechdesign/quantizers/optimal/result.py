@@ -114,7 +114,7 @@ class OptimalQuantizerResult(QuantizerResult):
         ]
         if self.any_outputs_bound is not None:
             lines.append(
-                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (proved), "
+                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (claimed), "
                 f"{100 * (self.alphabet_gap or 0):.3g}% lower"
             )
         return lines + super()._evidence()

@@ -79,8 +79,9 @@ class Moments:
             return [(Fraction(x), _fixed(Fraction(n, size))) for x, n in pairs]
         if not isinstance(self.prior, ClippedPrior):
             return []
-        ends = [(self.prior.lower, 0), (self.prior.upper, 1)]
-        return [(Fraction(x), self._tail(Fraction(x), side)) for x, side in ends]
+        ends = [(Fraction(x), side) for side, x in enumerate((self.prior.lower, self.prior.upper))]
+        tails = [self._tail(x, side) for x, side in ends]
+        return [(x, (max(low, 0), high)) for (x, _), (low, high) in zip(ends, tails)]
 
     def _tail(self, x: Fraction, side: int) -> Enclosure:
         """Mass of the law left (0) or right (1) of x."""

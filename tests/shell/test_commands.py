@@ -20,6 +20,7 @@ COMMANDS = [
     [],
     ["solve"],
     ["calibrate"],
+    ["compare"],
     ["report"],
     ["verify"],
     ["audit"],
@@ -57,6 +58,19 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     code, out, _ = ended(["verify", str(folder / f"{name}.json")], capsys, monkeypatch)
     assert code == 0 and "verified by" in out
     assert ("two programs" in out) == (name != "noise") or "not covered" in out
+
+
+def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "compare --epsilon 1 -s 1 -m laplace -m staircase -m gaussian -o c.json -r c.html --csv c.csv"
+    code, out, _ = ended(words.split(), capsys, monkeypatch)
+    assert code == 0 and "not gaussian: " in out and "ratio: to the proved least" in out
+    assert out.index("staircase") < out.index("laplace") and "proved" in out
+    assert md.load("c.json").names == ["staircase", "laplace"]
+    assert "<html" in Path("c.html").read_text() and "laplace" in Path("c.csv").read_text()
+    Path("q.toml").write_text('question = "MetricReport"\nspace = {rows = 2, columns = 0}\nalpha = 1.0\n')
+    code, _, error = ended(["compare", "q.toml"], capsys, monkeypatch)
+    assert code == 1 and "q.toml, line 2: columns = 0" in error
 
 
 def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
@@ -103,6 +117,9 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
     monkeypatch.chdir(tmp_path)
     Path("design.toml").write_text(
         'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0, 2.0]\nprivacy = {epsilon = 1.0}\n'
+    )
+    Path("question.toml").write_text(
+        'question = "MetricReport"\nalpha = 0.7\nspace = {rows = 2, columns = 3}\n'
     )
     Path("result.json").write_text((folder / "allocation.json").read_text())
     for command in typer.main.get_command(app).commands.values():

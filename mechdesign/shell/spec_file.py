@@ -58,7 +58,7 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]
     with _opened(path) as given:
         options = table("solve", given.pop("solve", {}), 'solver = "highs"')
         made = _made("design", _design(given.pop("design", None)), given)
-        bound("solve", made.solve, options, made)
+        bound("solve", type(made).solve, options, made)
     return made, options
 
 

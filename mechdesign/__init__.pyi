@@ -1,5 +1,6 @@
 from . import accounting as accounting
 from . import channels as channels
+from . import choose as choose
 from . import evidence as evidence
 from . import noise as noise
 from . import problem as problem
@@ -11,6 +12,14 @@ from . import user_level as user_level
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
 from .channels.optimal.design import MetricChannel as MetricChannel
+from .choose.accuracies import Accuracy as Accuracy
+from .choose.accuracies import accuracy as accuracy
+from .choose.accuracies import least_epsilon as least_epsilon
+from .choose.comparing import compare as compare
+from .choose.comparison import Comparison as Comparison
+from .choose.questions import LocalReport as LocalReport
+from .choose.questions import MetricReport as MetricReport
+from .choose.questions import NumericQuery as NumericQuery
 from .errors import DesignError as DesignError
 from .errors import InfeasibleError as InfeasibleError
 from .errors import MechdesignError as MechdesignError

@@ -104,6 +104,9 @@ def objects() -> Iterator[Any]:
         for p in (UNIFORM, [0.1, 0.2], md.clipped(stats.norm(), -1, 1), md.truncated(stats.norm(), -1, 1))
     ]
     yield [md.BinSearch(4, 4.0), md.Alphabet(3.0, 0.5)]
+    query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, changed=2, each=[1.0, 2.0, 0.0]))
+    yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
+    yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
     yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])
 

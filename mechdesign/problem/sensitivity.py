@@ -16,7 +16,7 @@ What a law needs of it differs. Order the c largest bounds, :math:`b_1 \ge b_2 \
 - *The same laws* lose more when two shifts are put on one coordinate: the trade-off functions of a translated log-concave
   law are a semigroup, :math:`T_{s+t} = T_t \circ (1 - T_s)`, and group privacy bounds :math:`T_s \otimes T_t` by that. So
   shifts may be `packed` until any two sum to more than the largest: fewer than 2L₁/b₁ are left. Safe, seldom exact.
-  (A greedy vector would not do: uniform noise prefers equal shifts to unequal ones.)
+  (The vector that fills the largest bounds would be tighter; we know no proof that it is the worst for every such law.)
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Calibration(Design):
         """Sensitivity, dimension, rounds and sampling."""
         return Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
-    @cached_property
+    @property
     def family(self) -> Family:
         """The family whose shape and scale are chosen."""
         return family_of(self.noise)

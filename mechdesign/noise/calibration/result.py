@@ -173,7 +173,7 @@ class CalibrationResult(Result):
             self.noise.summary(),
             f"meets {self.design.privacy}{often} by {self.design.accounting} accounting",
         ]
-        if not self.noise.worst_cases.exact and getattr(self.design.privacy, "delta", True):
+        if not self.noise.worst_cases.exact and not isinstance(self.design.privacy, PureDP):
             lines.append(
                 "the worst change is bounded from above: no exact one is proved for these bounds and this law"
             )

@@ -1,0 +1,210 @@
+"""Errors in units that people read, and the least privacy budget for an error asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mechdesign.channels.optimal.result import ChannelResult
+from mechdesign.choose.candidates import solved
+from mechdesign.choose.questions import LocalReport, MetricReport, Question
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.result import AllocationResult
+from mechdesign.noise.correlated.result import CorrelatedGaussianResult
+from mechdesign.noise.pictures import half_width
+from mechdesign.problem.checks import one_of, positive, probability
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.typing import Array
+
+__all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "least_epsilon"]
+
+MEASURES = ("standard_deviation", "absolute_error", "half_width")
+_CELLS = 2001
+_NORMAL = 1.959963984540054  # P[|Z| > this] = 5%
+
+
+@serializable("accuracy")
+@dataclass(frozen=True)
+class Accuracy:
+    """How far off an answer is, in its own units; of several coordinates, of one of them on average.
+
+    Attributes
+    ----------
+    standard_deviation : float
+        Root of the mean squared error.
+    absolute_error : float
+        Mean absolute error (mean distance, in a metric space).
+    half_width : float
+        19 answers in 20 are off by at most this.
+
+    Examples
+    --------
+    >>> print(accuracy("laplace", NumericQuery(), PureDP(1.0)))
+    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99573
+    """
+
+    standard_deviation: float
+    absolute_error: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return (
+            f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
+            f"95% within ±{self.half_width:.6g}"
+        )
+
+
+def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = None) -> Accuracy:
+    """Return how accurate a mechanism is.
+
+    Parameters
+    ----------
+    mechanism : Result, or the name of one of `compare`'s mechanisms
+        A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
+    question : NumericQuery, LocalReport or MetricReport, optional
+        Of a result for reports, the prior that errors are averaged over; its own by default.
+    privacy : optional
+
+    Raises
+    ------
+    DesignError
+        A mechanism that does not answer the question (the message lists those that do), or one whose errors are not known.
+    """
+    if isinstance(mechanism, Result):
+        return accuracy_of(mechanism, question)
+    if question is None or privacy is None:
+        raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
+    return accuracy_of(solved(mechanism, question, privacy), question)
+
+
+def least_epsilon(
+    mechanism: str,
+    question: Question,
+    *,
+    error: float,
+    measure: str = "standard_deviation",
+    delta: float = 0.0,
+) -> float:
+    """Return the least ε (α for a metric space) at which a mechanism's error is at most what is asked.
+
+    Parameters
+    ----------
+    mechanism : str
+        One of `compare`'s, by name.
+    question : NumericQuery, LocalReport or MetricReport
+    error : float
+        In the question's own units.
+    measure : {"standard_deviation", "absolute_error", "half_width"}
+    delta : float
+        δ of the requirement (numeric queries).
+
+    Returns
+    -------
+    float
+        To a relative 1e-4, on the side where the error was seen to be small enough.
+
+    Raises
+    ------
+    InfeasibleError
+        No ε up to 1000 brings the error down that far.
+
+    Examples
+    --------
+    >>> round(least_epsilon("laplace", NumericQuery(), error=2.0, measure="absolute_error"), 3)
+    0.5
+    """
+    error, delta = positive("error", error), probability("delta", delta, below_one=True)
+    one_of("measure", measure, MEASURES)
+    seen: dict[float, float] = {}
+
+    def excess(log_epsilon: float) -> float:
+        if log_epsilon not in seen:
+            found = accuracy_of(
+                solved(mechanism, question, _privacy(question, math.exp(log_epsilon), delta)), question
+            )
+            seen[log_epsilon] = math.log(max(getattr(found, measure), 1e-300) / error)
+        return seen[log_epsilon]
+
+    low = high = 0.0
+    step = 1.0
+    while excess(high) > 0:
+        low, high, step = high, min(high + step, math.log(1000.0)), 2 * step
+        if low == high:
+            raise InfeasibleError(
+                f"{mechanism}: no epsilon up to 1000 brings the {measure} down to {error:g}"
+            )
+    step = 1.0
+    while low == high or excess(low) <= 0:
+        high, low, step = low, low - step, 2 * step
+        if low < -40:
+            return math.exp(high)
+    return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
+
+
+def _privacy(question: Question, epsilon: float, delta: float) -> Any:
+    if isinstance(question, MetricReport):
+        return MetricDP(epsilon)
+    return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
+    """Return how accurate a result's mechanism is."""
+    if isinstance(result, ChannelResult):
+        return _of_channel(result)
+    if isinstance(result, CorrelatedGaussianResult):
+        return _of_normal(np.sqrt(np.diag(result.covariance)))
+    if isinstance(result, AllocationResult):
+        if result.mechanism.noise == "gaussian":
+            return _of_normal(result.scales)
+        scale = result.scales
+        return Accuracy(
+            math.sqrt(2 * float((scale**2).mean())), float(scale.mean()), float(scale.mean()) * math.log(20)
+        )
+    if hasattr(result.mechanism, "probabilities"):
+        prior = question.prior if isinstance(question, LocalReport) else result.design.prior
+        return _of_quantizer(result.mechanism, prior)
+    law = getattr(result, "law", None)
+    if law is None or not hasattr(law, "sf"):
+        raise DesignError.of("mechanism", type(result).__name__, "has no errors in the units of an answer")
+    absolute = law.expected_loss("absolute") if hasattr(law, "expected_loss") else result.absolute_error  # type: ignore[attr-defined]
+    return Accuracy(float(law.std()), float(absolute), half_width(law))
+
+
+def _of_normal(deviations: Array) -> Accuracy:
+    mean = float(deviations.mean())
+    return Accuracy(math.sqrt(float((deviations**2).mean())), mean * math.sqrt(2 / math.pi), mean * _NORMAL)
+
+
+def _of_quantizer(mechanism: Any, prior: Any) -> Accuracy:
+    low, high = mechanism.input_range
+    edges = np.linspace(low, high, _CELLS)
+    middle = (edges[:-1] + edges[1:]) / 2
+    weights = prior.moments(edges)[:, :1] * mechanism.probabilities(middle)
+    return Accuracy(
+        math.sqrt(mechanism.expected_loss(prior, "squared")),
+        mechanism.expected_loss(prior, "absolute"),
+        _quantile(np.abs(mechanism.bins - middle[:, None]), weights) + (edges[1] - edges[0]) / 2,
+    )
+
+
+def _of_channel(result: ChannelResult) -> Accuracy:
+    distances = result.design.space.distances
+    weights = result.design.weights[:, None] * result.channel.matrix
+    return Accuracy(
+        math.sqrt(float((weights * distances**2).sum())),
+        float((weights * distances).sum()),
+        _quantile(distances, weights),
+    )
+
+
+def _quantile(errors: Array, weights: Array) -> float:
+    """The least of `errors` that 95% of the weight does not exceed."""
+    order = np.argsort(errors, axis=None)
+    below = np.cumsum(weights.ravel()[order])
+    return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])

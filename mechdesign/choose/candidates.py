@@ -1,0 +1,267 @@
+"""Which mechanisms answer a question: by name, how each is solved within a budget that suits a comparison, what it assumes.
+
+The searches run with less effort than their designs' defaults, so that a comparison takes seconds: one start for
+searched outputs, a relative gap of 1e-4 for optimal quantizers, 0.005 and five seconds for optimal noise. Solve the
+design itself (``comparison["..."].design.solve()``) for the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.optimal.repair import private_weights
+from mechdesign.channels.optimal.result import ChannelResult
+from mechdesign.channels.planar import planar_laplace
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
+from mechdesign.errors import DesignError
+from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.laws.families import FAMILIES
+from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.problem.checks import instance
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.quantizers.erm import ERM
+from mechdesign.quantizers.mvu import MVU
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import BinSearch
+from mechdesign.quantizers.optm.design import OPTM
+from mechdesign.quantizers.rqm import RQM
+from mechdesign.typing import Status
+
+__all__ = ["Candidate", "candidates", "check_privacy", "fewest", "solved"]
+
+_REACH = 2.5
+"""Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mechanism to try.
+
+    Attributes
+    ----------
+    solve : callable
+        (question, privacy) → Result; raises one of the package's errors where the mechanism does not apply.
+    assumes : str
+        What it takes for granted beside the question.
+    """
+
+    solve: Callable[[Any, Any], Result]
+    assumes: str = ""
+
+
+def candidates(question: Question) -> dict[str, Candidate]:
+    """The mechanisms that may answer a question, by name."""
+    if isinstance(question, NumericQuery):
+        return _NOISE
+    if isinstance(question, LocalReport):
+        return _QUANTIZERS
+    return _CHANNELS
+
+
+def check_privacy(question: Question, privacy: Any) -> None:
+    """Raise DesignError unless this kind of privacy can be asked of this kind of question."""
+    if isinstance(question, NumericQuery):
+        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+    elif isinstance(question, LocalReport):
+        instance("privacy", privacy, PureDP)
+    elif not isinstance(instance("privacy", privacy, MetricDP).metric, str) or privacy.metric != "absolute":
+        raise DesignError.of("privacy", privacy, "must be alpha times the space's own distance: give alpha=")
+
+
+def solved(name: Any, question: Question, privacy: Any) -> Result:
+    """Solve one of the candidates."""
+    if not isinstance(question, NumericQuery | LocalReport | MetricReport):
+        raise DesignError.of("question", question, "must be a NumericQuery, a LocalReport or a MetricReport")
+    check_privacy(question, privacy)
+    known = candidates(question)
+    if not isinstance(name, str) or name not in known:
+        raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
+    return known[name].solve(question, privacy)
+
+
+# Noise ---------------------------------------------------------------------------------------------------------
+
+
+def _calibrated(family: str) -> Callable[[NumericQuery, Any], Result]:
+    def solve(q: NumericQuery, privacy: Any) -> Result:
+        if FAMILIES[family].discrete and not q.whole:
+            raise DesignError.of(
+                "whole", q.whole, "is noise on the integers: for counts, NumericQuery(whole=True)"
+            )
+        design = Calibration(
+            family, privacy, q.sensitivity, q.dimension, q.loss, "exact", q.rounds, q.sampling_rate
+        )
+        return design.solve()
+
+    return solve
+
+
+def _optimal_noise(q: NumericQuery, privacy: Any) -> Result:
+    if isinstance(privacy, ZeroConcentratedDP):
+        raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
+    if q.scalar is None:
+        raise DesignError.of(
+            "dimension", q.dimension, "optimal noise is for one number, asked for once, of everybody"
+        )
+    return OptimalNoise(privacy, q.scalar, q.loss).solve(gap=5e-3, time_limit=5.0)
+
+
+def _allocated(noise: str) -> Callable[[NumericQuery, Any], Result]:
+    def solve(q: NumericQuery, privacy: Any) -> Result:
+        s = q.bounds
+        if s.each is None:
+            raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
+        if (s.changed, s.l1, s.l2) != (None, None, None):
+            raise DesignError.of(
+                "sensitivity", str(s), "allocation is for bounds of single coordinates alone"
+            )
+        if q.rounds > 1 or q.sampling_rate < 1:
+            raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
+        most = np.minimum(s.each, np.inf if s.linf is None else s.linf)
+        return NoiseAllocation(noise, most, privacy, loss=2 if q.loss == "squared" else 1).solve()
+
+    return solve
+
+
+_WHOLE = "the numbers are whole"
+_NOISE: dict[str, Candidate] = {
+    "optimal noise": Candidate(_optimal_noise),
+    **{
+        name: Candidate(_calibrated(name), _WHOLE if family.discrete else "")
+        for name, family in FAMILIES.items()
+    },
+    "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
+    "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
+}
+
+
+# Reports -------------------------------------------------------------------------------------------------------
+
+
+def _reach(q: LocalReport, privacy: PureDP) -> float:
+    """Largest absolute output: what two outputs need for an unbiased report, with room."""
+    low, high = q.input_range
+    half = (high - low) / 2 / np.tanh(privacy.epsilon / 2)
+    return float(max(abs((low + high) / 2 - _REACH * half), abs((low + high) / 2 + _REACH * half)))
+
+
+def _searched(q: LocalReport, privacy: PureDP) -> Result:
+    bins = BinSearch(q.outputs, _reach(q, privacy), starts=1)
+    return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-4)
+
+
+def _spread(q: LocalReport, privacy: PureDP) -> Result:
+    bins, best = _even(q, privacy), None
+    for outputs in bins:
+        found = OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
+        best = found if best is None or found.value < best.value else best
+    assert best is not None
+    return best
+
+
+def _even(q: LocalReport, privacy: PureDP) -> list[Any]:
+    """Evenly spread outputs, from the least reach that an unbiased report needs outwards."""
+    low, high = q.input_range
+    centre, half = (low + high) / 2, (high - low) / 2 / np.tanh(privacy.epsilon / 2)
+    return [centre + t * half * np.linspace(-1, 1, q.outputs) for t in (1 + 1e-9, 1.1, 1.25, 1.5)]
+
+
+def _optm(q: LocalReport, privacy: PureDP) -> Result:
+    outputs = _even(q, privacy)[1:3]
+    if q.bits <= 3:  # up to here seconds; with more outputs their places matter less
+        outputs.append(_searched(q, privacy).mechanism.bins)
+    found = [OPTM(bins, privacy, q.prior, q.loss, q.input_range).solve() for bins in outputs[-2:]]
+    return min(found, key=lambda result: result.value)
+
+
+def _family(kind: Any) -> Callable[[LocalReport, PureDP], Result]:
+    def solve(q: LocalReport, privacy: PureDP) -> Result:
+        # fewer outputs are allowed, and more are not always better
+        sizes = [2**b for b in range(2, q.bits + 1)] or [2]
+        found = [
+            kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range).solve()
+            for m in dict.fromkeys((sizes[0], sizes[-1]))
+        ]
+        return min(found, key=lambda result: result.value)
+
+    return solve
+
+
+def _mvu(q: LocalReport, privacy: PureDP) -> Result:
+    return MVU(q.outputs, privacy, q.input_range, prior=q.prior, loss=q.loss).solve(starts=1)
+
+
+_QUANTIZERS: dict[str, Candidate] = {
+    "optimal, searched outputs": Candidate(_searched),
+    "optimal, even outputs": Candidate(_spread),
+    "OPTM": Candidate(_optm),
+    "MVU": Candidate(_mvu, "inputs rounded at random to a grid"),
+    "RQM": Candidate(_family(RQM), "even outputs"),
+    "ERM": Candidate(_family(ERM), "even inner outputs"),
+}
+
+
+def fewest(result: Result) -> int:
+    """Bits of a report."""
+    return int(np.ceil(np.log2(len(result.mechanism.bins))))
+
+
+# Points of a metric space --------------------------------------------------------------------------------------
+
+
+def _design(q: MetricReport, privacy: MetricDP) -> MetricChannel:
+    return MetricChannel(q.space, privacy.epsilon, q.prior, q.loss)
+
+
+def _published(
+    make: Callable[[Any, float], Any], *, remapped: bool = False
+) -> Callable[[MetricReport, MetricDP], Result]:
+    """A channel of the literature, made exact and certified for the question's own loss."""
+
+    def solve(q: MetricReport, privacy: MetricDP) -> Result:
+        design, channel = _design(q, privacy), make(q.space, privacy.epsilon)
+        if remapped:
+            channel = channel.remapped(design.losses, design.weights)
+        weights = private_weights(channel.dense, design.space.distances, design.alpha, design.cost)
+        held = ChannelCertificate(
+            weights=weights, **design.question, triples=np.zeros((0, 3), dtype=int), multipliers=np.zeros(0)
+        ).claiming()
+        return ChannelResult(
+            design=design,
+            mechanism=Channel.from_weights(weights, q.space),
+            value=held.value,
+            lower_bound=held.lower_bound,
+            solver_report=SolveReport("closed form", Status.FEASIBLE),
+            certificate=held,
+        )
+
+    return solve
+
+
+def _kary(space: Any, alpha: float) -> Any:
+    apart = space.distances[~np.eye(space.size, dtype=bool)]
+    return KaryResponse(space.size, alpha * float(apart.min()))
+
+
+_CHANNELS: dict[str, Candidate] = {
+    "optimal channel": Candidate(lambda q, privacy: _design(q, privacy).solve()),
+    "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
+    "exponential, calibrated": Candidate(_published(Channel.exponential)),
+    "exponential, remapped": Candidate(_published(Channel.exponential, remapped=True), "the prior"),
+    "k-ary response": Candidate(_published(_kary)),
+    "clustered response": Candidate(_published(ClusteredResponse), "a clustered space"),
+    "planar Laplace": Candidate(_published(planar_laplace), "a Euclidean grid"),
+    "planar Laplace, remapped": Candidate(
+        _published(planar_laplace, remapped=True), "a Euclidean grid, the prior"
+    ),
+}

@@ -1,0 +1,256 @@
+"""`compare`: every mechanism that answers a question, tried, certified and ranked."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.choose.accuracies import Accuracy, accuracy_of
+from mechdesign.choose.candidates import candidates, check_privacy, fewest, solved
+from mechdesign.choose.comparison import COLUMNS, Comparison
+from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError
+from mechdesign.evidence.results import Result
+from mechdesign.noise.allocation.result import AllocationResult
+from mechdesign.noise.correlated.result import CorrelatedGaussianResult
+from mechdesign.problem.checks import instance, one_of
+from mechdesign.problem.privacy import MetricDP
+from mechdesign.problem.words import guarantee
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import Alphabet
+from mechdesign.runs.parallel import run_chunks
+from mechdesign.runs.progress import progress_bar
+from mechdesign.spaces.space import MetricSpace
+
+__all__ = ["compare"]
+
+_STEPS = 300
+"""Grid of outputs, on each side, from which the least loss of any report is bounded."""
+
+
+def compare(
+    question: Any,
+    privacy: Any = None,
+    *,
+    alpha: float | None = None,
+    mechanisms: Sequence[str] | None = None,
+    also: Mapping[str, Result] | None = None,
+    jobs: int = 1,
+    progress: bool = True,
+) -> Comparison:
+    """Try every mechanism that answers a question, published and optimal, and rank them by their error.
+
+    Parameters
+    ----------
+    question : NumericQuery, LocalReport, MetricReport or MetricSpace
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+        The two latter for a `NumericQuery` only.
+    alpha : float, optional
+        Privacy per unit of distance, for a metric space.
+    mechanisms : sequence of str, optional
+        Names, to try these alone; all by default.
+    also : mapping of str to Result, optional
+        Mechanisms of your own, or results solved with more effort, made for the same privacy.
+    jobs : int
+        Mechanisms tried at a time; −1 for one a core.
+    progress : bool
+        Show a bar, on a terminal.
+
+    Returns
+    -------
+    Comparison
+        ``print`` it; ``["gaussian"]`` and ``.best`` are results, ``.report("page.html")`` writes a page.
+
+    Raises
+    ------
+    DesignError
+        A question or a requirement of another kind; an unknown mechanism.
+    InfeasibleError
+        Nothing answers the question; each reason is given.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> found = compare(NumericQuery(), PureDP(1.0), mechanisms=["laplace", "staircase", "gaussian"])
+    >>> found.table[["mechanism", "ratio"]].round(3).values.tolist()
+    [['staircase', 1.0], ['laplace', 1.043], ['gaussian', nan]]
+    >>> found.table["note"].iloc[-1][:40]
+    'delta = 0.0: gaussian noise needs delta '
+    """
+    question, privacy = _parsed(question, privacy, alpha)
+    known = candidates(question)
+    if mechanisms is not None and (isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence)):
+        raise DesignError.of("mechanisms", mechanisms, f"must be a list of names out of {', '.join(known)}")
+    names = list(
+        dict.fromkeys(
+            known if mechanisms is None else [one_of("mechanisms", m, tuple(known)) for m in mechanisms]
+        )
+    )
+    own = _own(also, privacy, names)
+    one_of("progress", progress, (True, False))
+    if progress:
+        with progress_bar("comparing", len(names)) as step:
+            rows = run_chunks(_Try(question, privacy), names, jobs=jobs, step=step)
+    else:
+        rows = run_chunks(_Try(question, privacy), names, jobs=jobs)
+    rows += [
+        _measured(name, question, privacy, result, 0.0, result.solver_report.seconds)
+        for name, result in own.items()
+    ]
+    results = {row["mechanism"]: row.pop("result") for row in rows if "result" in row}
+    if not results:
+        reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
+        raise InfeasibleError(f"no mechanism answers this question: {reasons}")
+    least, least_name = _least(question, privacy, results)
+    return Comparison(question, privacy, _ranked(rows, least), results, least, least_name)
+
+
+def _parsed(question: Any, privacy: Any, alpha: Any) -> tuple[Question, Any]:
+    if isinstance(question, MetricSpace):
+        question = MetricReport(question)
+    if not isinstance(question, NumericQuery | LocalReport | MetricReport):
+        raise DesignError.of(
+            "question", question, "must be a NumericQuery, a LocalReport, a MetricReport or a MetricSpace"
+        )
+    if isinstance(question, MetricReport):
+        if (alpha is None) == (privacy is None):
+            raise DesignError.of(
+                "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
+            )
+        privacy = MetricDP(_alpha(alpha)) if privacy is None else privacy
+    elif alpha is not None:
+        raise DesignError.of(
+            "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
+        )
+    check_privacy(question, privacy)
+    return question, privacy
+
+
+def _alpha(alpha: Any) -> float:
+    try:
+        return MetricDP(alpha).epsilon
+    except DesignError:
+        raise DesignError.of("alpha", alpha, "must be a positive, finite number") from None
+
+
+def _own(also: Any, privacy: Any, names: list[str]) -> dict[str, Result]:
+    found = dict(instance("also", also, Mapping)) if also is not None else {}
+    for name, result in found.items():
+        if not isinstance(name, str) or name in names:
+            raise DesignError.of("also", name, "must be a name of its own")
+        instance(f"also[{name!r}]", result, Result)
+        held = getattr(result.design, "privacy", None)
+        if held is None and isinstance(privacy, MetricDP):
+            held = MetricDP(result.design.alpha)
+        if held != privacy:
+            raise DesignError.of(f"also[{name!r}]", held, f"is not the privacy of the comparison, {privacy}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Solve one mechanism by name; refusals become notes."""
+
+    question: Question
+    privacy: Any
+
+    def __call__(self, name: str) -> dict[str, Any]:
+        started = time.perf_counter()
+        try:
+            result = solved(name, self.question, self.privacy)
+        except MechdesignError as error:
+            return {
+                "mechanism": name,
+                "seconds": time.perf_counter() - started,
+                "note": " ".join(str(error).split()),
+            }
+        return _measured(name, self.question, self.privacy, result, started)
+
+
+def _measured(
+    name: str, question: Question, privacy: Any, result: Result, started: float, seconds: float | None = None
+) -> dict[str, Any]:
+    found: Accuracy = accuracy_of(result, question)
+    known = candidates(question).get(name)
+    return {
+        "mechanism": name,
+        "error": _error(result, question),
+        "standard deviation": found.standard_deviation,
+        "mean absolute error": found.absolute_error,
+        "95% half-width": found.half_width,
+        "privacy": _privacy_claim(result, privacy),
+        "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
+        "assumes": known.assumes if known else "",
+        "seconds": time.perf_counter() - started if seconds is None else seconds,
+        "note": "; ".join(result.notes),
+        "result": result,
+    }
+
+
+def _error(result: Result, question: Question) -> float:
+    """The question's loss: of one coordinate, on average, or of a report."""
+    if isinstance(question, LocalReport):
+        return float(result.mechanism.expected_loss(question.prior, question.loss))
+    if isinstance(result, AllocationResult | CorrelatedGaussianResult) and isinstance(question, NumericQuery):
+        return result.value / question.dimension
+    return result.value
+
+
+def _privacy_claim(result: Result, privacy: Any) -> str:
+    """The guarantee, and how the certificate's first claim, which is privacy, was checked."""
+    if result.certificate is None:
+        return "not certified"
+    first = result.certificate.checks().iloc[0]
+    return f"{guarantee(privacy)}: {first['how'] if first['holds'] else 'REFUTED'}"
+
+
+def _ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
+    table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable", ignore_index=True)
+    floor = table["error"].min() if least is None else least
+    table["ratio"] = table["error"] / floor if floor > 0 else np.nan
+    for name in ("privacy", "assumes", "note"):
+        table[name] = table[name].fillna("").astype(object)
+    return table
+
+
+def _least(question: Question, privacy: Any, results: dict[str, Result]) -> tuple[float | None, str]:
+    """The least error proved, and of what; None where nothing is proved."""
+    if isinstance(question, LocalReport):
+        return _least_report(question, privacy, results)
+    if isinstance(question, NumericQuery) and (question.scalar is None or question.whole):
+        return None, ""  # whole numbers need not be protected from changes in between
+    name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
+    if name in results and results[name].lower_bound is not None:
+        what = "additive noise" if isinstance(question, NumericQuery) else "channel between the points"
+        return results[name].lower_bound, f"no {what} does better"
+    return None, ""
+
+
+def _least_report(q: LocalReport, privacy: Any, results: dict[str, Result]) -> tuple[float | None, str]:
+    """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
+
+    An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
+    most h/2 in absolute and h²/4 in squared error, so the least loss on the grid less that bounds all of them.
+    """
+    if q.loss.function is not None:
+        return None, ""
+    reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
+    grid = Alphabet(reach, reach / _STEPS)
+    try:
+        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
+    except MechdesignError:
+        return None, ""
+    step = 2 * reach / (grid.size - 1) * (1 + 1e-9)
+    bound = (found.lower_bound or 0.0) - q.loss.absolute * step / 2 - q.loss.squared * step**2 / 4
+    if bound <= 0:
+        return None, ""
+    return (
+        bound,
+        f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has",
+    )

@@ -1,0 +1,173 @@
+"""What may be asked of `compare`: three questions, each a frozen value that says itself in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import instance, interval, one_of, positive, probability, settle, whole
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.spaces.space import MetricSpace
+
+__all__ = ["LocalReport", "MetricReport", "NumericQuery", "Question"]
+
+
+@serializable("numeric-query")
+@dataclass(frozen=True)
+class NumericQuery:
+    """Numbers computed from everybody's data, to be published with noise.
+
+    Parameters
+    ----------
+    dimension : int
+        How many numbers.
+    sensitivity : float or Sensitivity
+        What one person changes: a number for every coordinate at once, or ``Sensitivity(linf=1, changed=3)``.
+    loss : {"squared", "absolute"}
+        What mechanisms are ranked, and their parameters chosen, by.
+    rounds : int
+        How often it is answered, all under one budget.
+    sampling_rate : float
+        Each round sees a Poisson sample of the people at this rate.
+    whole : bool
+        Whether the numbers are whole (counts): noise on the integers then applies.
+
+    Examples
+    --------
+    >>> print(NumericQuery(dimension=20, sensitivity=Sensitivity(linf=1, changed=3)))
+    20 numbers; at most 3 coordinates change, each by at most 1 (add-remove neighbours)
+    """
+
+    dimension: int = 1
+    sensitivity: float | Sensitivity = 1.0
+    loss: str = "squared"
+    rounds: int = 1
+    sampling_rate: float = 1.0
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            dimension=whole("dimension", self.dimension, 1, 10**9),
+            rounds=whole("rounds", self.rounds, 1, 10**9),
+            sampling_rate=probability("sampling_rate", self.sampling_rate),
+        )
+        if isinstance(self.sensitivity, Sensitivity):
+            self.sensitivity.check(self.dimension)
+        else:
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+        if self.sampling_rate == 0:
+            raise DesignError.of(
+                "sampling_rate", self.sampling_rate, "must be in (0, 1]; 1 samples everybody"
+            )
+        one_of("loss", self.loss, ("squared", "absolute"))
+        one_of("whole", self.whole, (True, False))
+
+    @property
+    def bounds(self) -> Sensitivity:
+        """The sensitivity as a set of bounds."""
+        return Sensitivity.of(self.sensitivity)
+
+    @property
+    def scalar(self) -> float | None:
+        """Δ, where one number is asked for once, of everybody."""
+        lone = self.dimension == 1 and self.rounds == 1 and self.sampling_rate == 1
+        return self.bounds.largest_linf(1) if lone else None
+
+    def __str__(self) -> str:
+        what = f"{self.dimension} {'whole ' if self.whole else ''}number{'' if self.dimension == 1 else 's'}"
+        often = "" if self.rounds == 1 else f", {self.rounds} rounds"
+        often += "" if self.sampling_rate == 1 else f", sampled at rate {self.sampling_rate:g}"
+        return f"{what}; {self.bounds}{often}"
+
+
+@serializable("local-report")
+@dataclass(frozen=True)
+class LocalReport:
+    """A number of one person's, reported privately in a few bits, unbiased.
+
+    Parameters
+    ----------
+    bits : int
+        Bits of a report: 2^bits outputs, at most.
+    input_range : (float, float), optional
+        Where the number can be; the prior's support by default, [−1, 1] without a prior.
+    prior : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
+        What is known of the numbers; uniform on the range by default.
+    loss : "absolute", "squared", dict of the two, or convex callable
+        What mechanisms are ranked by.
+
+    Examples
+    --------
+    >>> print(LocalReport(bits=2))
+    a report of 2 bits on a number in [-1, 1], absolute loss
+    """
+
+    bits: int = 4
+    input_range: Any = None
+    prior: Any = None
+    loss: Any = "absolute"
+
+    def __post_init__(self) -> None:
+        settle(self, bits=whole("bits", self.bits, 1, 6), loss=Loss.of(self.loss))
+        given = (-1.0, 1.0) if self.input_range is None and self.prior is None else self.input_range
+        if self.prior is None:
+            low, high = interval("input_range", given)
+            prior = Prior.of(stats.uniform(low, high - low), (low, high))
+        else:
+            prior = Prior.of(self.prior, None if given is None else interval("input_range", given))
+        settle(
+            self, prior=prior, input_range=prior.support if given is None else interval("input_range", given)
+        )
+
+    @property
+    def outputs(self) -> int:
+        """How many different reports there are, at most."""
+        return int(2**self.bits)
+
+    def __str__(self) -> str:
+        low, high = self.input_range
+        plural = "" if self.bits == 1 else "s"
+        return (
+            f"a report of {self.bits} bit{plural} on a number in [{low:g}, {high:g}], {self.loss.name} loss"
+        )
+
+
+@serializable("metric-report")
+@dataclass(frozen=True)
+class MetricReport:
+    """A point of one person's in a metric space, reported so that near points look alike.
+
+    Parameters
+    ----------
+    space : MetricSpace
+    prior : array, shape (n,), optional
+        Probabilities of the points; uniform by default.
+    loss : {"metric", "squared", "error"} or array, shape (n, n)
+        Cost of reporting y for x: its distance, the square of that, or 1.
+
+    Examples
+    --------
+    >>> print(MetricReport(MetricSpace.grid(3, 3)))
+    a report on 9 points, metric loss
+    """
+
+    space: MetricSpace
+    prior: Any = None
+    loss: Any = "metric"
+
+    def __post_init__(self) -> None:
+        instance("space", self.space, MetricSpace)
+
+    def __str__(self) -> str:
+        loss = self.loss if isinstance(self.loss, str) else "a table's"
+        return f"a report on {self.space.size} points, {loss} loss"
+
+
+Question = NumericQuery | LocalReport | MetricReport

@@ -1,0 +1,224 @@
+"""Comparisons: every mechanism tried, ranked rightly, refusals with reasons, and the ways out."""
+
+import functools
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.choose.candidates import candidates
+from mechdesign.choose.comparing import _Try
+
+COUNTS = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=3))
+PRIVACY = md.ApproximateDP(1, 1e-6)
+QUICK = ["gaussian", "laplace", "logistic", "optimal noise", "discrete_laplace"]
+
+
+@functools.cache
+def counts():
+    return md.compare(COUNTS, PRIVACY, mechanisms=QUICK)
+
+
+@functools.cache
+def places():
+    return md.compare(md.MetricSpace.grid(2, 3), alpha=1)
+
+
+@functools.cache
+def reports():
+    return md.compare(
+        md.LocalReport(bits=2), md.PureDP(2), mechanisms=["optimal, even outputs", "MVU", "RQM"]
+    )
+
+
+ALL = [counts, places, reports]
+
+
+def test_the_table_is_ranked_and_right():
+    found = counts()
+    assert found.names == ["laplace", "logistic", "gaussian"]
+    table = found.table.set_index("mechanism")
+    assert 20 * table.loc["gaussian", "error"] == pytest.approx(1070.8747030859, rel=1e-9)
+    assert found["gaussian"].certificate.verify()
+    assert table.loc["laplace", "ratio"] == 1.0 and "best found" in found.reference
+    law = found["laplace"].law
+    assert table.loc["laplace", "standard deviation"] == pytest.approx(law.std())
+    assert table.loc["laplace", "mean absolute error"] == pytest.approx(law.std() / math.sqrt(2))
+    assert law.sf(table.loc["laplace", "95% half-width"]) == pytest.approx(0.025, rel=1e-6)
+    normal = found["gaussian"].law
+    assert table.loc["gaussian", "95% half-width"] == pytest.approx(normal.isf(0.025), rel=1e-9)
+    assert table.loc["gaussian", "privacy"] == "ε = 1, δ = 1e-06: proved"
+
+
+def test_refusals_give_their_reason():
+    found = counts()
+    assert set(found.refused) == {"optimal noise", "discrete_laplace"}
+    assert "whole=True" in found.refused["discrete_laplace"]
+    with pytest.raises(md.DesignError, match="does not apply"):
+        found["optimal noise"]
+    with pytest.raises(md.DesignError, match="must be one of laplace, logistic"):
+        found["nonesuch"]
+    with pytest.raises(md.InfeasibleError, match="needs delta > 0"):
+        md.compare(COUNTS, md.PureDP(1), mechanisms=["gaussian"])
+
+
+def test_one_number_has_a_proved_least():
+    found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["laplace", "staircase", "optimal noise"])
+    assert found.least == found["optimal noise"].lower_bound
+    assert found.least <= found["staircase"].variance  # the known optimum
+    assert found.table["ratio"].min() >= 1
+    absolute = md.compare(
+        md.NumericQuery(loss="absolute"), md.PureDP(1), mechanisms=["laplace", "optimal noise"]
+    )
+    assert absolute["laplace"].value == pytest.approx(1.0) and absolute.least < 0.97
+    # whole numbers need not be protected from changes in between: no bound for them
+    counted = md.compare(
+        md.NumericQuery(whole=True), md.PureDP(1), mechanisms=["discrete_laplace", "optimal noise"]
+    )
+    assert counted.least is None
+
+
+def test_reports_have_a_proved_least():
+    found = reports()
+    assert found.least is not None and found.table["ratio"].min() >= 1
+    finer = md.OptimalQuantizer(md.Alphabet(2.0, 0.02), md.PureDP(2), stats.uniform(-1, 2)).solve()
+    assert found.least <= finer.value  # no alphabet is better than the bound
+    assert found.table["bits"].tolist() == [2.0, 2.0, 2.0]
+    row = found.table.set_index("mechanism").loc["RQM"]
+    mechanism = found["RQM"].mechanism
+    x = np.random.default_rng(0).uniform(-1, 1, 200_000)
+    off = np.abs(mechanism.sample(x, rng=1) - x)
+    assert row["mean absolute error"] == pytest.approx(off.mean(), rel=0.01)
+    assert row["standard deviation"] == pytest.approx(math.sqrt((off**2).mean()), rel=0.01)
+    assert row["95% half-width"] == pytest.approx(np.quantile(off, 0.95), rel=0.01)
+
+
+def test_places():
+    found = places()
+    assert found.names[0] == "optimal channel" and found.table["ratio"].min() >= 1
+    for name in found.names:
+        assert found[name].certificate.verify(), name
+        assert found[name].channel.metric_loss() <= 1 * (1 + 1e-12)
+    assert "clustered" in found.refused["clustered response"]
+    matrix, distances = found["exponential mechanism"].channel.matrix, md.MetricSpace.grid(2, 3).distances
+    assert found["exponential mechanism"].value == pytest.approx(
+        float((matrix * distances).mean(axis=0).sum())
+    )
+
+
+@pytest.mark.parametrize("made", ALL)
+def test_ways_out(made, tmp_path):
+    found = made()
+    assert str(found.names[0]) in str(found) and "ratio" in str(found)
+    assert found.best is found[found.names[0]] and list(found.accuracy) == found.names
+    path = tmp_path / "page.html"
+    found.report(path)
+    text = path.read_text()
+    assert text == found.to_html() and len(text) < 500_000
+    for name in (*found.names, *found.refused):
+        assert name in text
+    found.save(tmp_path / "it.json")
+    again = md.load(tmp_path / "it.json")
+    assert str(again) == str(found) and again.table.equals(found.table)
+    assert again.best.certificate.verify()
+    assert "\\begin{tabular}" in found.to_latex() and found.names[0] in found.to_markdown()
+    assert found.figure().axes and found.plot().axes
+    assert "<table" in found._repr_html_()
+
+
+def test_what_workers_are_sent_gives_the_same():
+    work = pickle.loads(pickle.dumps(_Try(COUNTS, PRIVACY)))
+    row = work("gaussian")
+    kept = {k: v for k, v in row.items() if k not in ("seconds", "result")}
+    table = counts().table.set_index("mechanism", drop=False)
+    assert all(table.loc["gaussian", k] == v or v != v for k, v in kept.items())
+    assert pickle.loads(pickle.dumps(row))["result"].certificate.verify()
+
+
+def test_ones_own_results():
+    mine = md.calibrate("laplace", privacy=md.PureDP(1), sensitivity=1)
+    found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["staircase"], also={"mine": mine})
+    assert found.names == ["staircase", "mine"] and found["mine"] is mine
+    with pytest.raises(md.DesignError, match="is not the privacy"):
+        md.compare(md.NumericQuery(), md.PureDP(2), mechanisms=["staircase"], also={"mine": mine})
+
+
+def test_allocation_where_each_coordinate_has_its_bound():
+    query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(each=[1, 2, 8]))
+    found = md.compare(query, md.PureDP(1), mechanisms=["laplace", "allocated laplace"])
+    assert found.names == ["allocated laplace", "laplace"]
+    direct = md.NoiseAllocation("laplace", [1, 2, 8], md.PureDP(1)).solve()
+    assert found.table["error"][0] == pytest.approx(direct.mse / 3)
+    assert found.accuracy["allocated laplace"].standard_deviation == pytest.approx(math.sqrt(direct.mse / 3))
+
+
+def test_accuracy_and_its_inverse():
+    found = md.accuracy("gaussian", COUNTS, PRIVACY)
+    assert found.standard_deviation == pytest.approx(math.sqrt(1070.8747030859 / 20))
+    assert found.half_width == pytest.approx(1.959964 * found.standard_deviation, rel=1e-6)
+    assert md.accuracy(counts()["gaussian"]) == found
+    epsilon = md.least_epsilon("gaussian", COUNTS, error=found.standard_deviation, delta=1e-6)
+    assert epsilon == pytest.approx(1.0, rel=2e-4)
+    assert (
+        md.accuracy("gaussian", COUNTS, md.ApproximateDP(epsilon, 1e-6)).standard_deviation
+        <= found.standard_deviation
+    )
+    alpha = md.least_epsilon(
+        "exponential mechanism",
+        md.MetricReport(md.MetricSpace.grid(2, 2)),
+        error=0.5,
+        measure="absolute_error",
+    )
+    assert 0.5 < alpha < 50
+    wide = md.least_epsilon("laplace", md.NumericQuery(), error=5000.0)
+    assert wide == pytest.approx(math.sqrt(2) / 5000, rel=2e-4)
+    with pytest.raises(md.InfeasibleError, match="no epsilon up to 1000"):
+        md.least_epsilon("laplace", md.NumericQuery(), error=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: md.compare(3, md.PureDP(1)), "question = 3"),
+        (lambda: md.compare(COUNTS), "privacy = None"),
+        (lambda: md.compare(COUNTS, md.PureDP(1), alpha=1), "alpha = 1"),
+        (lambda: md.compare(md.MetricSpace.grid(2, 2)), "alpha = None"),
+        (lambda: md.compare(md.MetricSpace.grid(2, 2), alpha=-1), "alpha = -1"),
+        (lambda: md.compare(md.MetricSpace.grid(2, 2), md.PureDP(1)), "privacy"),
+        (lambda: md.compare(md.LocalReport(), md.ApproximateDP(1, 1e-6)), "must be a PureDP"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["x"]), "mechanisms = 'x'"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms="laplace"), "mechanisms = 'laplace'"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], jobs=0), "jobs = 0"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], progress=2), "progress = 2"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], also={"a": 3}), "also['a'] = 3"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], also=3), "also = 3"),
+        (lambda: md.accuracy("laplace"), "mechanism = 'laplace'"),
+        (lambda: md.accuracy("nonesuch", COUNTS, PRIVACY), "mechanism = 'nonesuch'"),
+        (lambda: md.accuracy("laplace", 3, PRIVACY), "question = 3"),
+        (lambda: md.least_epsilon("laplace", COUNTS, error=0), "error = 0"),
+        (lambda: md.least_epsilon("laplace", COUNTS, error=1, measure="x"), "measure = 'x'"),
+        (lambda: md.NumericQuery(dimension=0), "dimension = 0"),
+        (lambda: md.NumericQuery(sensitivity=-1), "sensitivity = -1"),
+        (lambda: md.NumericQuery(loss="cubic"), "loss = 'cubic'"),
+        (lambda: md.NumericQuery(sampling_rate=0), "sampling_rate = 0"),
+        (lambda: md.NumericQuery(whole="x"), "whole = 'x'"),
+        (lambda: md.LocalReport(bits=0), "bits = 0"),
+        (lambda: md.LocalReport(input_range=(1, 0)), "input_range = (1, 0)"),
+        (lambda: md.LocalReport(prior=3), "prior = 3"),
+        (lambda: md.MetricReport(3), "space = 3"),
+    ],
+)
+def test_bad_input(call, word):
+    with pytest.raises(md.DesignError) as caught:
+        call()
+    assert word in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_candidate_has_a_name_of_its_own():
+    for question in (COUNTS, md.LocalReport(), md.MetricReport(md.MetricSpace.grid(2, 2))):
+        assert len(candidates(question)) >= 6
+    assert json.dumps(list(candidates(COUNTS)))

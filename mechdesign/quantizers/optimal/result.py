@@ -11,10 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.common.account import quantizer_account
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
@@ -98,10 +96,7 @@ class OptimalQuantizerResult(QuantizerResult):
             )
         return self.certificate
 
-    def account(self) -> Account:
-        return quantizer_account(
-            self, among="all mechanisms there are with these outputs, continuous inputs included"
-        )
+    _among = "all mechanisms there are with these outputs, continuous inputs included"
 
     def alternatives(self) -> pd.DataFrame:
         table = super().alternatives()

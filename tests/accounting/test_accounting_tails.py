@@ -107,7 +107,13 @@ def test_the_end_of_a_bounded_law_is_reached() -> None:
     assert Tail(law.logpdf, 3.0, "truncnorm").isf(1e-200) == pytest.approx(3.0)
 
 
-SHAPES = {"gennorm": [1.7], "flipped_huber": [1.3], "osgt": [0.8], "truncated_laplace": [4], "truncnorm": [-2, 2]}
+SHAPES = {
+    "gennorm": [1.7],
+    "flipped_huber": [1.3],
+    "osgt": [0.8],
+    "truncated_laplace": [4],
+    "truncnorm": [-2, 2],
+}
 
 
 @pytest.mark.parametrize("name", list(REFERENCE))

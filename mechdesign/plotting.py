@@ -49,10 +49,12 @@ def figure(
     return made, axes
 
 
-def legend_above(axis: Any, columns: int = 4, **options: Any) -> None:
-    """Put the legend above the axes, where it hides nothing."""
+def legend_above(axis: Any, **options: Any) -> None:
+    """Put the legend above the axes, where it hides nothing, in as many columns as a line has room for."""
+    longest = max((len(label) for label in axis.get_legend_handles_labels()[1]), default=0)
+    across = 5 * axis.get_figure().get_size_inches()[0] * 2 // (longest + 6)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "columnspacing": 1.2}
-    axis.legend(ncols=columns, frameon=False, fontsize=8.5, **{**place, **options})
+    axis.legend(ncols=max(1, int(across)), frameon=False, fontsize=8.5, **{**place, **options})
 
 
 def plain(text: Any) -> str:

@@ -38,7 +38,12 @@ def names(stub: Path) -> list[str]:
 
 def wings() -> dict[str, list[str]]:
     """Public names by wing."""
-    return {s.parent.name: names(s) for s in sorted(PACKAGE.glob("*/__init__.pyi"))}
+    return {s.parent.name: sorted(names(s), key=_order) for s in sorted(PACKAGE.glob("*/__init__.pyi"))}
+
+
+def _order(word: str) -> tuple[bool, str]:
+    """Alphabetical; what is received, results and certificates, after what is called."""
+    return word.endswith(("Certificate", "Result")), word.lower()
 
 
 def _heading(text: str) -> str:

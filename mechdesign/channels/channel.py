@@ -56,7 +56,8 @@ def check_prior(prior: ArrayLike | None, size: int) -> Array:
     total = math.fsum(weights.tolist())
     if abs(total - 1) > 1e-9:
         raise DesignError.of("prior", total, "must sum to 1; divide the weights by their sum first")
-    return weights / total
+    # What was divided once stays as it is: a prior read back from a file must be the one that was written.
+    return weights if abs(total - 1) <= 5e-16 else weights / total
 
 
 def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[int, int]) -> Array:

@@ -90,6 +90,11 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
         yield Section(
             "Against the alternatives", account.alternatives, others, caption="Error at the same privacy"
         )
+    tried = result.tried()
+    if len(tried):
+        yield Section(
+            "What the search tried", table=tried, rows=12, caption=f"The best of {len(tried)} that were tried"
+        )
     kinds = [how for how in _HOW if (claims["how"] == how).any()]
     yield Section(
         "What is proved, and how",

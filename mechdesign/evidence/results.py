@@ -227,6 +227,10 @@ class Result(Handed):
         """What other mechanisms cost at the same privacy, where that is known and cheap; no rows where it is not."""
         return pd.DataFrame(columns=["mechanism", "error", "relative"])
 
+    def tried(self) -> pd.DataFrame:
+        """What a search tried, best first; no rows where nothing was searched."""
+        return pd.DataFrame()
+
     def plot(self, **options: Any) -> Figure:
         table = self.audit().groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**{"width": 5.0, "height": 3.0, **options})

@@ -62,10 +62,12 @@ class BiasedCertificate(Certificate):
 
     @property
     def statement(self) -> Mapping[str, Any]:
-        """Budgets, outputs, input range, and the value that is claimed."""
-        budgets = {"epsilon": Fraction(self.design.privacy.epsilon), "max_bias": self.design.max_bias}
+        """Budgets, outputs, input range, prior and loss, and the value that is claimed."""
+        design = self.design
+        budgets = {"epsilon": Fraction(design.privacy.epsilon), "max_bias": design.max_bias}
         bins = tuple(Fraction(b) for b in self.mechanism.bins.tolist())
-        return {**budgets, "bins": bins, "input_range": self.design.input_range, "value": self.value}
+        cost = {"prior": design.prior, "loss": design.loss, "value": self.value}
+        return {**budgets, "bins": bins, "input_range": design.input_range, **cost}
 
     def checks(self) -> pd.DataFrame:
         """Privacy, bias and value."""
@@ -92,6 +94,9 @@ class BiasedResult(Result):
     def epsilon(self) -> float:
         """Exact privacy loss, rounded up."""
         return self.mechanism.privacy_loss()
+
+    def tried(self) -> pd.DataFrame:
+        return self.to_frame()
 
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table

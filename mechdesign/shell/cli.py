@@ -32,9 +32,9 @@ def examples(*lines: str) -> str:
 
 def _version(asked: bool) -> None:
     if asked:
-        from mechdesign import __version__
+        import mechdesign
 
-        typer.echo(f"mechdesign {__version__}")
+        typer.echo(f"mechdesign {mechdesign.__version__}")
         raise typer.Exit
 
 

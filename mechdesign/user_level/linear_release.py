@@ -36,6 +36,7 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
+from mechdesign.noise.rounded_sum import RoundedSum
 from mechdesign.problem.checks import array, generator, instance, settle, whole
 from mechdesign.typing import Array
 from mechdesign.user_level.lattice import LatticeLaplace
@@ -148,19 +149,10 @@ class LinearRelease:
         return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
 
     @cached_property
-    def lattice(self) -> LatticeLaplace:
-        """The noise of `release`: its step, and its scale, which is no more than 0.1% above `scale`.
-
-        Raises
-        ------
-        DesignError
-            Another norm than ℓ₁ in several dimensions, or Gaussian noise: no exact release is known.
-        """
+    def lattice(self) -> LatticeLaplace | RoundedSum:
+        """The noise of `release`: its step, and its scale, which is no more than 0.1% above `scale`."""
         if self.gaussian or (self.norm != 1 and self.query.dimension > 1):
-            noise = "gaussian" if self.gaussian else "norm"
-            raise DesignError.of(
-                noise, getattr(self, noise), "no exact release is known; design it with norm=1, which has one"
-            )
+            return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
         return LatticeLaplace.of(self.scale)
 
     def release(self, histogram: ArrayLike) -> Array:

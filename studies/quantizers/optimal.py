@@ -79,7 +79,7 @@ def frontiers(report: Report) -> None:
     curve = md.frontier(design, "max_mse")
     report.table("mae-mse", curve.table, caption="Absolute against squared error, ε = 1, 33 outputs on [−4, 4]", rtol=1e-4, atol=1e-6,
                  volatile=("seconds", "gap", "exact epsilon", "epsilon_upper", "note"))  # fmt: skip
-    report.figure("mae-mse", curve.figure(), caption="The frontier of absolute and squared error")
+    report.figure("mae-mse", curve.plot(), caption="The frontier of absolute and squared error")
 
 
 def biased(report: Report) -> None:

@@ -18,18 +18,21 @@ import signal
 import sys
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import cheap
+import pandas as pd
 
 import mechdesign as md
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
+from tests.campaign import table
 
-LIMIT = 10.0
+LIMIT = 10.0  # processor seconds, after which a file is given up
+SLOW = 1.0  # processor seconds that are a fault
 SEARCHED = ("grid", "levels", "seed", "starts", "input_bits", "symmetric", "axes")
 SAID = ("design", "mechanism", "value", "lower_bound")
 ATOMS: list[Any] = [
@@ -173,8 +176,8 @@ def outcome(text: str, original: list[str]) -> str:
     def stop(*_: Any) -> None:
         raise TooLong
 
-    previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
         result = loads(text, kinds=KINDS)
         if not isinstance(result, md.Result):
@@ -187,8 +190,8 @@ def outcome(text: str, original: list[str]) -> str:
     except BaseException as error:
         return f"FAULT: {type(error).__name__}: {error!s:.150}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
 
 
 def examined(result: md.Result, original: list[str]) -> str:
@@ -205,23 +208,46 @@ def examined(result: md.Result, original: list[str]) -> str:
     return "same" if said(result)[:believed] == original[:believed] else "FAULT: accepted"
 
 
-def campaign(files: int, seed: int, show: Callable[[str], None] = print) -> Counter[str]:
-    """Mutate so many files; every fault is shown."""
+def campaign(files: int, seed: int, show: Callable[[str], None] = print) -> pd.DataFrame:
+    """Mutate so many files; every fault is shown. Return counts by result and outcome."""
     documents = {name: dumps(cheap.solved(name)) for name in cheap.DESIGNS}
     originals = {name: said(loads(text, kinds=KINDS)) for name, text in documents.items()}
-    counts: Counter[str] = Counter()
-    longest = 0.0
+    rows, longest = [], 0.0
     for number in range(files):
         rng = random.Random(f"{seed}/{number}")
         name, text = mutated(rng, documents)
-        started = time.perf_counter()
+        started = time.process_time()
         found = outcome(text, originals[name])
-        longest = max(longest, time.perf_counter() - started)
-        counts[found.partition(":")[0]] += 1
+        seconds = time.process_time() - started
+        longest = max(longest, seconds)
+        if seconds > SLOW and not found.startswith("FAULT"):
+            found = f"FAULT: {found}, after {seconds:.2f} s"
+        rows.append((name, found.partition(":")[0]))
         if found.startswith("FAULT"):
             show(f"{name} {seed}/{number}: {found}: {difference(documents[name], text)}")
-    show(f"{files} files: {dict(counts)}; the longest took {longest:.2f} s")
+    counts = pd.DataFrame(rows, columns=["result", "outcome"]).value_counts().unstack(fill_value=0)
+    counts = counts.reindex(columns=["refused", "failed", "same", "FAULT"], fill_value=0).rename_axis(
+        columns=None
+    )
+    show(f"{files} files: {counts.sum().to_dict()}; the longest took {longest:.2f} s of processor time")
     return counts
+
+
+def write(counts: pd.DataFrame, seed: int, longest: str, folder: Path) -> None:
+    """Write mutations.csv and mutations.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    counts.to_csv(folder / "mutations.csv", lineterminator="\n")
+    total = int(counts.to_numpy().sum())
+    counts.loc["all"] = counts.sum()
+    (folder / "mutations.md").write_text(f"""# Mutation campaign
+
+{longest}. Seed {seed}: `python -m tests.campaign.mutations --files {total} --seed {seed}`.
+{table.versions()}. Commit examined: {table.commit()}.
+
+Outcomes: *refused*, `ResultFormatError`; *failed*, a claim does not hold; *same*, what the result says is unchanged. Anything
+else is a fault: another exception, an execution, a second of processor time, a changed claim that is believed.
+
+{table.markdown(counts)}""")
 
 
 def difference(before: str, after: str) -> str:
@@ -246,10 +272,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", type=Path, help="write mutations.csv and mutations.md there")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    counts = campaign(given.files, given.seed)
-    sys.exit(1 if counts["FAULT"] else 0)
+    said: list[str] = []
+
+    def show(line: str) -> None:
+        print(line, flush=True)
+        said.append(line)
+
+    counts = campaign(given.files, given.seed, show)
+    bad = int(counts["FAULT"].sum())
+    print(counts.to_string())
+    if given.table is not None:
+        write(counts, given.seed, said[-1], given.table)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from mechdesign import solvers
-from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.channel_loss import integer_rows
 from mechdesign.channels.optimal import program as metric_channel
 from mechdesign.channels.optimal.certificate import ChannelCertificate
@@ -193,6 +193,14 @@ def test_certificate_and_result_round_trip() -> None:
     assert again.certificate.verify() and again.certificate.exact_value == result.certificate.exact_value
     assert again.channel.weights == result.channel.weights
     assert again.value == result.value and dumps(again) == dumps(result)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=9))
+def test_a_prior_is_divided_once(weights: list[float]) -> None:
+    """Each reading of a file divided its prior by a sum that was 1 but for an ulp: other bytes, another question."""
+    once = check_prior(np.array(weights) / math.fsum(weights), len(weights))
+    assert np.array_equal(check_prior(once, len(weights)), once)
+    assert math.fsum(once.tolist()) == pytest.approx(1.0, abs=5e-16)
 
 
 @pytest.mark.parametrize("side", [4, 5])

@@ -90,6 +90,15 @@ def test_plots_are_figures_without_global_state(name: str) -> None:
     assert plt.get_fignums() == []
 
 
+def test_a_search_shows_what_it_tried() -> None:
+    for name in ("search", "biased"):
+        assert "What the search tried" in [s.title for s in made(name).sections()]
+        assert made(name).tried()["value"].dropna().is_monotonic_increasing
+    bins = md.BinSearch(3, 3.0, starts=1, exhaustive=False)
+    result = md.OptimalQuantizer(bins, md.PureDP(1.0), UNIFORM).solve()
+    assert len(result.tried()) and "any outputs" in result.alternatives()["mechanism"].iloc[-1]
+
+
 def test_a_frontier_has_a_page(tmp_path: Path) -> None:
     design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
     curve = md.frontier(design, "epsilon", [0.1, 1.0, 2.0])

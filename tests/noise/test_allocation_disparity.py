@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,3 +97,21 @@ def test_layers_are_groups() -> None:
     free = NoiseAllocation(noise="gaussian", sensitivities=profile, privacy=privacy).solve()
     # Equal sensitivities within a layer: sharing a scale costs nothing.
     assert shared.value == pytest.approx(free.value, rel=1e-12)
+
+
+def test_unequal_scales_in_a_clipped_layer_are_refused() -> None:
+    """Only documented before: a change along one coordinate then spends more than the profile says."""
+    profile, groups = layer_profile([1.0, 2.0], [4, 1])
+    uneven = {"weights": [1.0, 2, 3, 4, 5]}
+    made = NoiseAllocation(
+        noise="gaussian", sensitivities=profile, privacy=ApproximateDP(1.0, 1e-6), **uneven
+    )
+    assert [g.tolist() for g in made.groups] == [g.tolist() for g in groups]
+    assert np.ptp(made.solve().mechanism.scales[:4]) == 0
+    for other in ([[0, 1], [2, 3], [4]], [[0], [1], [2], [3], [4]]):
+        with pytest.raises(DesignError, match="together"):
+            replace(made, sensitivities=profile, groups=other)
+    NoiseAllocation(
+        noise="gaussian", sensitivities=2 * profile, privacy=ApproximateDP(1.0, 1e-6), groups=[range(5)]
+    )
+    assert (2 * profile).groups is not None and profile[:3].groups is None

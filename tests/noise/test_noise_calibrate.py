@@ -250,3 +250,42 @@ def test_families_reach_their_least_noise(family, epsilon, delta, dimension, mos
     "calibration check failed" for the last two.
     """
     assert variance(family, epsilon, delta, dimension) <= most
+
+
+@pytest.mark.parametrize(
+    ("noise", "epsilon", "delta", "dimension"),
+    [("laplace", 1.0, 1e-14, 1), pytest.param("gennorm", 1e-3, 1e-6, 1000, id="gennorm")],
+)
+def test_the_check_agrees_with_the_search(noise, epsilon, delta, dimension):
+    """Was: SolverError "calibration check failed: δ is in [0, 9.99201e-15], allowed 1e-14" for Laplace noise, and
+    "[9.9802e-07, 1.00012e-06], allowed 1e-06" for gennorm."""
+    result = calibrate(noise, privacy=ApproximateDP(epsilon, delta), sensitivity=1.0, dimension=dimension)
+    assert result.certificate.verify() and 0.9 * delta <= result.certificate.upper <= delta
+
+
+@pytest.mark.parametrize("law", [stats.hypsecant(), stats.dgamma(1)], ids=["hypsecant", "dgamma"])
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # scipy's own cosh, far out
+def test_bounded_losses_can_be_pure(law):
+    """Was: "has unbounded privacy loss: it needs delta > 0" at K = 5, for `dgamma` at K = 1 ValueError "f(a) and f(b) must
+    have different signs"; both lose Δ/scale at most."""
+    for dimension in (1, 5):
+        found = calibrate(law, privacy=PureDP(1.0), sensitivity=1.0, dimension=dimension)
+        scale = found.noise.law.kwds["scale"]
+        assert dimension / scale <= 1.0 and dimension / scale == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [0.0, 1e-4, 0.5])
+def test_a_law_of_scipys_that_is_not_what_it_needs_is_refused(shape):
+    """Seen before for such laws under pure privacy: ValueError "f(a) and f(b) must have different signs" (`dgamma(1)`)."""
+    try:
+        found = calibrate(stats.tukeylambda(shape), privacy=PureDP(1.0), sensitivity=1.0, dimension=5)
+    except DesignError:
+        return
+    assert found.certificate.verify()
+
+
+@pytest.mark.parametrize("reach", [1.0, 3.0])
+def test_a_truncated_normal_is_calibrated(reach):
+    """Was: DesignError "must have a log-concave density", which it has."""
+    found = calibrate(stats.truncnorm(-reach, reach), privacy=ApproximateDP(1.0, 1e-3), sensitivity=1.0)
+    assert found.certificate.verify() and found.certificate.upper == pytest.approx(1e-3, rel=1e-6)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from scipy import stats
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.noise.knorm import KNormNoise
+from mechdesign.noise.rounded_sum import RoundedSum
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import LaplaceHistogram
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -137,13 +141,67 @@ def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
             central.release(bad)
 
 
-def test_one_dimension_has_one_norm_and_other_noises_name_what_has_a_release() -> None:
+KINDS = [(2, 2.0, False), (3, math.inf, False), (2, 2.0, True), (1, 2.0, True), (5, 2.0, False)]
+
+
+@pytest.mark.parametrize(("dimension", "norm", "gaussian"), KINDS)
+def test_rounded_sums_are_the_continuous_law_rounded(dimension: int, norm: float, gaussian: bool) -> None:
+    noise, size = RoundedSum(dimension, 0.3, norm, gaussian), 50_000
+    third = Fraction(1, 3) / Fraction(noise.step)
+    got = noise.release(
+        np.full(size * dimension, float(third)), np.full(size * dimension, 1e-9), lambda i: third
+    )
+    assert (got / noise.step == np.rint(got / noise.step)).all()
+    moved = got.reshape(size, dimension) - 1 / 3
+    if gaussian:
+        assert stats.kstest(moved.ravel(), stats.norm(scale=0.3).cdf).pvalue > FALSE_ALARM
+        return
+    law = KNormNoise(dimension, 0.3, norm)
+    assert stats.kstest(np.linalg.norm(moved, ord=norm, axis=1), law.norm_law.cdf).pvalue > FALSE_ALARM
+    assert stats.ks_2samp(moved[:, 0], law.sample(size, 0)[:, 0]).pvalue > FALSE_ALARM
+    assert stats.ks_2samp(moved.sum(axis=1), law.sample(size, 1).sum(axis=1)).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("dimension", "norm", "gaussian"), KINDS)
+def test_rounded_sums_in_doubles_are_within_their_error(dimension: int, norm: float, gaussian: bool) -> None:
+    """Wherever in their cells the uniform numbers are: at an end, or anywhere."""
+    noise, rng = RoundedSum(dimension, 0.3, norm, gaussian), np.random.default_rng(0)
+    words = rng.integers(1, 2**32, (60, noise._uniforms), dtype=np.uint32)
+    words[:10] >>= np.uint32(24)
+    words[10:15] |= np.uint32(0xFFFFFFF0)
+    with np.errstate(all="ignore"):
+        about, error = (np.broadcast_to(v, (60, dimension)) for v in noise._doubles(words))
+    with mpmath.workdps(50):
+        for row, near, room in zip(words.tolist(), about, error):
+            for place in (0, 1, rng.random()):
+                u = [(mpmath.mpf(w) + place) / 2**32 for w in row]
+                if min(u) > 0 and max(u) < 1:
+                    exact = noise._digits(u)[0]
+                    assert all(abs(z - float(n)) <= e for z, n, e in zip(exact, near, room) if e < 1e300)
+    assert (error < 1e-6).mean() > 0.5
+    assert not np.isfinite(noise._doubles(np.zeros((1, noise._uniforms), np.uint32))[1]).any()
+
+
+def test_undecided_sums_draw_further_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = RoundedSum(2, 0.3, math.inf)
+    calm = np.zeros(2000)
+    wide = noise.release(calm, np.full(2000, 1.0), lambda i: Fraction(0))  # doubles never decide
+    assert stats.ks_2samp(wide, noise.release(calm, calm, lambda i: Fraction(0))).pvalue > FALSE_ALARM
+    far = noise.release(np.full(2, 1e18), np.full(2, 200.0), lambda i: Fraction(10**18))
+    assert (np.abs(far / noise.step - 1e18) < 1e6).all()
+
+
+@pytest.mark.parametrize("options", [{"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-6}])
+def test_every_norm_is_released(options: dict[str, Any]) -> None:
+    """Refused before, with "design it with norm=1, which has one"."""
     line = LinearQuery.average(LINE)
     assert LinearRelease(line, alpha=1.0, norm=2).release([0.5, 0.25, 0.25]).shape == (1,)
-    wide = LinearQuery.histogram(LINE)
-    for options in ({"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-6}):
-        with pytest.raises(DesignError, match="norm=1"):
-            LinearRelease(wide, alpha=1.0, **options).release([0.5, 0.25, 0.25])
+    release = LinearRelease(LinearQuery.histogram(LINE), alpha=1.0, model="local", **options)
+    got = release.release(np.tile([1, 2, 1], (20_000, 1)))
+    assert got.shape == (20_000, 3) and release.lattice.scale == release.scale
+    deviation = math.sqrt(release.scale**2 if release.noise is None else release.noise.variance())
+    assert (np.abs(got.mean(axis=0) - [0.25, 0.5, 0.25]) < 7 * deviation / math.sqrt(len(got))).all()
+    assert got.std(axis=0) == pytest.approx(np.full(3, deviation), rel=0.1)
 
 
 def test_a_scale_below_the_doubles_is_refused() -> None:

@@ -85,7 +85,7 @@ def draw_allocation(result: Any, **options: Any) -> Figure:
             x, others[name][order], linestyle="" if few else "--", color=COLOURS[k], label=name, **style
         )
     above.set(ylabel="scale", ylim=(0, None))
-    legend_above(above, columns=3)
+    legend_above(above)
     below.set(
         xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
     )

@@ -84,6 +84,7 @@ class NoiseAllocation(AllocationQuestion, Design):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
+        layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
         order = number("loss", self.loss, allowed := "must be the order p > 0 of E‖T‖_p^p")
         if order <= 0:
@@ -99,7 +100,16 @@ class NoiseAllocation(AllocationQuestion, Design):
             raise DesignError.of(
                 "lower", self.lower[i], f"is above the upper limit {self.upper[i]} of coordinate {i}"
             )
+        if layers is not None and self.groups is None:
+            settle(self, groups=layers)
         settle(self, groups=self._check_groups())
+        for layer in layers or ():
+            # Its profile is that of a common scale: unequal ones would spend more than it says.
+            if not any(np.isin(layer, group).all() for group in self.groups):
+                allowed = (
+                    "must keep each clipped layer together: its profile is right for one common scale only"
+                )
+                raise DesignError.of("groups", layer.tolist(), allowed)
         _ = self.budget
 
     def _vector(self, name: str) -> Array | None:

@@ -17,7 +17,7 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.checks import array, number, one_of
 from mechdesign.typing import Array, Indices
 
-__all__ = ["check_profile", "disparity", "gini", "layer_profile", "majorizes"]
+__all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile", "majorizes"]
 
 
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:
@@ -89,6 +89,16 @@ def majorizes(profile: Any, other: Any) -> bool:
     return abs(ahead[-1]) <= slack and min(ahead) >= -slack
 
 
+class LayerProfile(np.ndarray):  # type: ignore[type-arg]
+    """The profile of clipped layers, right for one scale in each of its groups only: an allocation keeps that."""
+
+    groups: tuple[Indices, ...] | None = None
+
+    def __array_finalize__(self, source: Any) -> None:
+        groups = getattr(source, "groups", None)
+        self.groups = groups if groups is not None and self.shape == source.shape else None
+
+
 def layer_profile(
     clips: Any, sizes: Any, *, norm: float = 2.0, noise: str = "gaussian"
 ) -> tuple[Array, tuple[Indices, ...]]:
@@ -113,7 +123,8 @@ def layer_profile(
     -------
     profile : ndarray, shape (ΣK_m,)
     groups : tuple of ndarray of int
-        The coordinates of each layer, for `NoiseAllocation(groups=...)`; a common scale in a layer is required.
+        The coordinates of each layer. A common scale in a layer is required: `NoiseAllocation` takes these groups by itself,
+        and refuses others that part a layer.
 
     Examples
     --------
@@ -133,5 +144,6 @@ def layer_profile(
     if isinstance(norm, np.ndarray) or (norm != math.inf and number("norm", norm) < 1):
         raise DesignError.of("norm", norm, "must be at least 1")
     k = counts.astype(np.int64)
-    profile = np.repeat(c / counts ** (1 / max(norm, spend)), k)
-    return profile, tuple(np.split(np.arange(k.sum()), np.cumsum(k)[:-1]))
+    profile = np.repeat(c / counts ** (1 / max(norm, spend)), k).view(LayerProfile)
+    profile.groups = tuple(np.split(np.arange(k.sum()), np.cumsum(k)[:-1]))
+    return profile, profile.groups

@@ -79,8 +79,9 @@ class Moments:
             return [(Fraction(x), _fixed(Fraction(n, size))) for x, n in pairs]
         if not isinstance(self.prior, ClippedPrior):
             return []
-        ends = [(self.prior.lower, 0), (self.prior.upper, 1)]
-        return [(Fraction(x), self._tail(Fraction(x), side)) for x, side in ends]
+        ends = [(Fraction(x), side) for side, x in enumerate((self.prior.lower, self.prior.upper))]
+        tails = [self._tail(x, side) for x, side in ends]
+        return [(x, (max(low, 0), high)) for (x, _), (low, high) in zip(ends, tails)]
 
     def _tail(self, x: Fraction, side: int) -> Enclosure:
         """Mass of the law left (0) or right (1) of x."""
@@ -111,8 +112,8 @@ class Moments:
                     total[0] += n0
                     total[1] += s * n0 + w * n1
                     total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
-            low, high = bounds
-            found[u, v] = tuple((math.floor(a), math.ceil(b)) for a, b in zip(low, high))  # type: ignore[assignment]
+            m0, m1, m2 = ((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
+            found[u, v] = m0, m1, m2
         return found
 
     def density(self, edges: Sequence[Fraction]) -> list[Cell]:

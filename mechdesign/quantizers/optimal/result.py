@@ -103,6 +103,17 @@ class OptimalQuantizerResult(QuantizerResult):
             self, among="all mechanisms there are with these outputs, continuous inputs included"
         )
 
+    def alternatives(self) -> pd.DataFrame:
+        table = super().alternatives()
+        if self.any_outputs_bound is None:
+            return table
+        least = self.any_outputs_bound
+        row = ["proved least with any outputs in the range", least, least / self.value]
+        return pd.concat([table, pd.DataFrame([row], columns=table.columns)], ignore_index=True)
+
+    def tried(self) -> pd.DataFrame:
+        return pd.DataFrame() if self.search is None else self.search
+
     def _audit(self) -> pd.DataFrame:
         design = self.design
         return quantizer_slack(self.mechanism, design.privacy.epsilon, max_bias=design.max_bias)

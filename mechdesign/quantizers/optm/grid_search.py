@@ -66,6 +66,9 @@ class OPTMSearchResult(QuantizerResult):
         """Number of linear programs solved."""
         return 0 if self.table is None else int(self.table["programs"].sum())
 
+    def tried(self) -> pd.DataFrame:
+        return pd.DataFrame() if self.table is None else self.table.sort_values("value", kind="stable")
+
     def _evidence(self) -> list[str]:
         bins = "" if self.best is None else ", ".join(f"{b:g}" for b in self.best.bins)
         return [f"best bins: {bins} of {self.programs} linear programs", *super()._evidence()]

@@ -22,16 +22,16 @@ def quartic(t):
     return np.asarray(t) ** 4
 
 
-@pytest.fixture(autouse=True)
-def clean(monkeypatch):
-    monkeypatch.setattr(serialize, "_LAWS", dict(serialize._LAWS))
-    monkeypatch.setattr(serialize, "_LOSSES", {})
-
-
 def forget():
     for name in [n for n in serialize._LAWS if n.startswith("test-")]:
         del serialize._LAWS[name]
     serialize._LOSSES.clear()
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    yield
+    forget()
 
 
 def test_a_law():

@@ -75,8 +75,10 @@ def _attribute(key: str, value: str, prefix: str) -> str:
 
 def _pixels(figure: Figure, description: str) -> str:
     from markupsafe import escape
+    from PIL import Image  # matplotlib brings it
 
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    data = base64.b64encode(buffer.getvalue()).decode()
+    buffer, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+    Image.open(buffer).convert("RGB").quantize(96).save(small, "png", optimize=True)
+    data = base64.b64encode(small.getvalue()).decode()
     return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'

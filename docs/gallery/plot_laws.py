@@ -15,7 +15,9 @@ privacy = md.ApproximateDP(1.0, 1e-3)
 names = ["gaussian", "laplace", "logistic", "flipped_huber", "truncated_laplace", "staircase"]
 results = {name: md.calibrate(name, privacy=privacy, sensitivity=1) for name in names}
 for name, result in results.items():
-    print(f"{name:18} standard deviation {result.standard_deviation:.3f}, mean error {result.absolute_error:.3f}")
+    print(
+        f"{name:18} standard deviation {result.standard_deviation:.3f}, mean error {result.absolute_error:.3f}"
+    )
 
 # %%
 t = np.linspace(0, 8, 801)

@@ -40,6 +40,11 @@ class Certificate(ABC):
     def checks(self) -> pd.DataFrame:
         """One row a claim: claim, how it was checked (proved, recomputed, claimed), margin, whether it holds."""
 
+    @property
+    def bound_how(self) -> str:
+        """How `checks` checks the lower bound: `PROVED`, `RECOMPUTED` or `CLAIMED`; said without checking it."""
+        return PROVED
+
     def verify(self) -> bool:
         """Whether every claim holds."""
         return bool(self.checks()["holds"].all())

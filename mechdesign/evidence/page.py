@@ -42,6 +42,7 @@ class Section:
     Parameters
     ----------
     title : str
+        Empty for a part that stands under the heading before it.
     text : str
         Plain text: paragraphs apart by an empty line; a paragraph whose lines begin with "- " is a list.
     table : DataFrame, optional
@@ -175,10 +176,13 @@ def _safe(text: str) -> Any:
 def _rendered(section: Section, number: int) -> dict[str, Any]:
     alt = section.alt or section.caption or section.title
     picture = (
-        "" if section.figure is None else inline_picture(section.figure(), f"f{number}-", section.title, alt)
+        ""
+        if section.figure is None
+        else inline_picture(section.figure(), f"f{number}-", section.title or alt, alt)
     )
     return {
         "title": section.title,
+        "number": number + 1,
         "caption": section.caption,
         "markdown": _markdown(section.text) if section.markdown else None,
         "blocks": [] if section.markdown else _blocks(section.text),

@@ -13,7 +13,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import Certificate
+from mechdesign.evidence.certificate import CLAIMED, Certificate
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.serialize import serializable
@@ -200,7 +200,8 @@ class Result(Handed):
         lines = [type(self.design).__name__, *self.solver_report.lines(), value]
         if self.lower_bound is not None:
             bound = at_least(self.lower_bound, digits)
-            lines.append(f"lower bound: {bound} (proved), gap {at_most(self.gap or 0.0, 2)}")
+            how = CLAIMED if self.certificate is None else self.certificate.bound_how
+            lines.append(f"lower bound: {bound} ({how}), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
         lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])

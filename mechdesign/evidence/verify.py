@@ -108,7 +108,7 @@ def exp_bounds(x, bits=320):
     """Rationals below and above e^x: a Taylor interval of x / 2^k, squared k times with outward rounding."""
     x = Fraction(x)
     if abs(x) > 2**14:
-        raise Refused("an exponent is too large")
+        raise NotCovered("an exponent beyond 16384")
     if x < 0:
         low, high = exp_bounds(-x, bits)
         return 1 / high, 1 / low
@@ -603,6 +603,11 @@ def lattice_bound(stated, loss, delta, growth, sensitivity):
 # Allocations -------------------------------------------------------------------------------------------------------
 
 
+def gaussian_delta(epsilon, mu):
+    tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
+    return tail[0] - math.exp(epsilon) * tail[1]
+
+
 def allocation(result, account):
     design, stated, p = result["design"], result["certificate"], result["design"]["loss"]
     noise, scales, lam, privacy = (
@@ -625,9 +630,13 @@ def allocation(result, account):
         budget = Fraction(privacy["epsilon"]) if power == 1 else 2 * Fraction(privacy["rho"])
         account.proved(f"within {privacy['']} {float(budget) / power!r}", spent <= budget)
     elif (privacy[""], noise) == ("approximate-dp", "gaussian"):
-        epsilon, mu, budget = privacy["epsilon"], math.sqrt(spent), spent
-        tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
-        account.recomputed("all of delta is spent:", privacy["delta"], tail[0] - math.exp(epsilon) * tail[1])
+        delta = privacy["delta"]
+        low, high = 0.0, 1e4  # limits may leave some of delta: the budget is what spends all of it
+        while low < (mu := (low + high) / 2) < high:
+            low, high = (mu, high) if gaussian_delta(privacy["epsilon"], mu) <= delta else (low, mu)
+        budget = low * low
+        found = gaussian_delta(privacy["epsilon"], math.sqrt(spent))
+        account.rows.append((f"within delta = {delta!r}", "recomputed", found <= delta * (1 + NEAR)))
     else:
         raise NotCovered(f"{noise} noise under {privacy['']}")
     limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]

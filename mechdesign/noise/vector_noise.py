@@ -79,6 +79,11 @@ class IndependentNoise:
         law = stats.norm(scale=wider) if self.noise == "gaussian" else stats.laplace(scale=wider)
         return ExactNoise(law, _STEP)
 
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the scales in a release."""
+        return self._exact.scale - 1.0
+
     def release(self, x: Any) -> Array:
         """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
 

@@ -16,19 +16,13 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.account import (
-    draw_quantizer,
-    quantizer_account,
-    quantizer_alternatives,
-    quantizer_remarks,
-)
+from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
 from mechdesign.quantizers.parameter_search import settle_family
@@ -37,7 +31,7 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["BiasedCertificate", "BiasedResult", "BiasedSelection"]
 
@@ -85,7 +79,7 @@ class BiasedCertificate(Certificate):
 
 @serializable("biased-result")
 @dataclass(frozen=True, eq=False)
-class BiasedResult(Result):
+class BiasedResult(QuantizerPage, Result):
     """Result of a `BiasedSelection`; `table` holds the bias–privacy–error trade-off met on the way."""
 
     table: pd.DataFrame | None = None
@@ -101,18 +95,7 @@ class BiasedResult(Result):
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table
 
-    def account(self) -> Account:
-        return quantizer_account(self, among="the biased selection mechanisms of the grid")
-
-    def alternatives(self) -> pd.DataFrame:
-        return quantizer_alternatives(self)
-
-    def remarks(self) -> list[str]:
-        return quantizer_remarks(self)
-
-    def plot(self, **options: Any) -> Figure:
-        """Draw the probability of every output, and the expected error, over the inputs."""
-        return draw_quantizer(self, **options)
+    _among = "the biased selection mechanisms of the grid"
 
     def _audit(self) -> pd.DataFrame:
         low, high = self.mechanism.extremes()

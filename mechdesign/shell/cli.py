@@ -16,7 +16,7 @@ import typer
 
 from mechdesign.errors import MechdesignError
 from mechdesign.runs.progress import progress_bar
-from mechdesign.shell.design_commands import calibrate, solve
+from mechdesign.shell.design_commands import calibrate, compare, solve
 from mechdesign.shell.result_commands import audit, report, verify
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
 from mechdesign.shell.show import console, show
@@ -141,6 +141,13 @@ app.command(
         "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
     )
 )(calibrate)
+app.command(
+    epilog=examples(
+        "compare --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 --whole --report report.html",
+        "compare --bits 2 --epsilon 2 --input-range -1 1",
+        "compare question.toml",
+    )
+)(compare)
 app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
 app.command(epilog=examples("verify result.json"))(verify)
 app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv"))(audit)

@@ -9,7 +9,7 @@ import typer
 
 from mechdesign.errors import DesignError
 
-__all__ = ["calibrate", "solve"]
+__all__ = ["calibrate", "compare", "solve"]
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Result file to write (JSON).")]
 Page = Annotated[Path | None, typer.Option("--report", "-r", help="Page to write (HTML).")]
@@ -103,3 +103,72 @@ def calibrate(
         sampling_rate=sampling_rate,
     )
     _handed(design.solve(), out, report)
+
+
+def compare(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            help='TOML file with a question ("NumericQuery", …), instead of the options; for metric spaces.'
+        ),
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    sensitivity: Each = None,
+    changed: Changed = None,
+    l1: L1 = None,
+    l2: L2 = None,
+    dimension: Size = 1,
+    rounds: Rounds = 1,
+    sampling_rate: Rate = 1.0,
+    whole: Annotated[bool, typer.Option("--whole", help="The numbers are whole (counts).")] = False,
+    bits: Annotated[
+        int | None, typer.Option(help="Bits of a report of one person's number: a local report.")
+    ] = None,
+    input_range: Annotated[tuple[float, float] | None, typer.Option(help="Where that number lies.")] = None,
+    loss: Annotated[str | None, typer.Option(help='What is ranked by: "squared" or "absolute".')] = None,
+    mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.")] = 1,
+    csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
+    out: Out = None,
+    report: Page = None,
+) -> None:
+    """Try every mechanism that answers a question, certified, and rank them by their error."""
+    from mechdesign import choose
+    from mechdesign.shell.show import show
+
+    if spec is not None:
+        from mechdesign.shell.spec_file import question_from_toml
+
+        question, asked = question_from_toml(spec)
+    else:
+        ranked = {} if loss is None else {"loss": loss}
+        asked = {"privacy": privacy_of(epsilon, delta, rho)}
+        if bits is not None:
+            question = choose.LocalReport(bits, input_range, **ranked)
+        else:
+            several = sensitivity_of(sensitivity, changed, l1, l2)
+            question = choose.NumericQuery(
+                dimension, several, rounds=rounds, sampling_rate=sampling_rate, whole=whole, **ranked
+            )
+    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
+    frame = found.to_frame()
+    frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
+    columns = [
+        "mechanism",
+        "error",
+        "ratio",
+        "standard deviation",
+        "mean absolute error",
+        "95% half-width",
+        "privacy",
+    ]
+    show(columns, frame[columns].itertuples(index=False), f"{found.question}; {found.privacy}")
+    typer.echo(f"ratio: to {found.reference}")
+    for name, reason in found.refused.items():
+        typer.echo(f"not {name}: {reason}")
+    for target, write in ((csv, found.to_csv), (out, found.save), (report, found.report)):
+        if target is not None:
+            write(target)
+            typer.echo(f"written to {target}")

@@ -39,9 +39,10 @@ def show(
     )
     for k, name in enumerate(columns):
         numeric = all(_number(row[k]) for row in cells)
-        whole = numeric or (k == 0 and all(len(row[0]) <= 24 for row in cells))
+        whole = numeric or (k == 0 and all(len(row[0]) <= 20 for row in cells))
         side = "right" if numeric and cells else "left"
-        table.add_column(str(name), justify=side, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
+        head = "\n".join(str(name).split()) if numeric else str(name)
+        table.add_column(head, justify=side, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
     for row in cells:
         table.add_row(*map(Text, row))
     console().print(table)

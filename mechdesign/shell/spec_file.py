@@ -36,11 +36,13 @@ from pathlib import Path
 from typing import Any
 
 import mechdesign
+from mechdesign import choose
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import one_of
 from mechdesign.problem.design import Design
 from mechdesign.shell.spec_values import PARSERS, bound, table
 
-__all__ = ["design_from_toml"]
+__all__ = ["design_from_toml", "question_from_toml"]
 
 _HEADER, _KEY = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]"), re.compile(r"\s*([\w.\"'-]+)\s*=")
 
@@ -53,6 +55,34 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]
     DesignError
         Not TOML, an unknown design, law or argument; the message names file, line and key, and says what is allowed.
     """
+    with _opened(path) as given:
+        options = table("solve", given.pop("solve", {}), 'solver = "highs"')
+        made = _made("design", _design(given.pop("design", None)), given)
+        bound("solve", type(made).solve, options, made)
+    return made, options
+
+
+def question_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """Read what `compare` answers from a TOML file: ``question = "MetricReport"``, its arguments, privacy or alpha.
+
+    Raises
+    ------
+    DesignError
+        As `design_from_toml`.
+    """
+    with _opened(path) as given:
+        name = one_of(
+            "question", given.pop("question", None), ("NumericQuery", "LocalReport", "MetricReport")
+        )
+        asked: dict[str, Any] = {
+            key: PARSERS.get(key, lambda v: v)(given.pop(key)) for key in ("privacy", "alpha") if key in given
+        }
+        return _made("question", getattr(choose, name), given), asked
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """What a file holds; errors that name a key of it get file and line."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         given = tomllib.loads(text)
@@ -61,22 +91,19 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]
     except (OSError, ValueError, RecursionError) as error:
         raise DesignError(f"{path}: not a readable TOML file ({error})") from None
     with _located(path, text):
-        return _read(given)
+        yield given
 
 
-def _read(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    name, options = given.pop("design", None), table("solve", given.pop("solve", {}), 'solver = "highs"')
-    design = _design(name)
-    fields = {f.name: f for f in dataclasses.fields(design) if f.init}
+def _made(word: str, kind: Any, given: dict[str, Any]) -> Any:
+    """The design or question with these arguments."""
+    name, fields = kind.__name__, {f.name: f for f in dataclasses.fields(kind) if f.init}
     for key in given:
         if key not in fields:
             raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
     needed = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
     if missing := sorted(needed - set(given)):
-        raise DesignError(f"design: {name} needs {', '.join(missing)}")
-    made = design(**{key: PARSERS.get(key, lambda v: v)(value) for key, value in given.items()})
-    bound("solve", design.solve, options, made)
-    return made, options
+        raise DesignError(f"{word}: {name} needs {', '.join(missing)}")
+    return kind(**{key: PARSERS.get(key, lambda v: v)(value) for key, value in given.items()})
 
 
 def _design(name: Any) -> Any:

@@ -109,7 +109,6 @@ class Report:
         self._figures: list[str] = []
         self._records: dict[str, Any] = {}
         self._paper = paper
-        self._said: list[str] = []
         self._sections: list[Section] = []
         self._started = time.perf_counter()
         if console is not None:
@@ -130,7 +129,7 @@ class Report:
     def text(self, markdown: str) -> None:
         """Add a paragraph."""
         self._lines += [markdown.strip(), ""]
-        self._said.append(markdown.strip())
+        self._section("", markdown.strip())
         if self._console is not None:
             from rich.markdown import Markdown
 
@@ -194,12 +193,10 @@ class Report:
         if self._console is not None:
             self._console.print(f"figure: {name}.png" + (f"  {caption}" if caption else ""))
 
-    def _section(self, title: str, **parts: Any) -> None:
-        """What was said since the last table or figure stands before this one on the page."""
+    def _section(self, title: str, text: str = "", **parts: Any) -> None:
         from mechdesign.evidence.page import Section
 
-        self._sections.append(Section(title, "\n\n".join(self._said), markdown=True, **parts))
-        self._said.clear()
+        self._sections.append(Section(title, text, markdown=True, **parts))
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[], None]]:
@@ -214,8 +211,6 @@ class Report:
         """Write README.md, the manifest, and all of it as one page, report.html."""
         from mechdesign.evidence.page import write_page
 
-        if self._said:
-            self._section("Remarks")
         write_page(
             self.folder / "report.html",
             self._title,

@@ -133,14 +133,14 @@ class CompiledLP:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _inner_constraints(self) -> list[Any]:
-        inner = self._inverse[-1]
-        inner = (
-            inner.get("inverse_data", inner)
-            if isinstance(inner, dict) and "eq_constr" not in inner
-            else inner
-        )
-        solver = self._chain.reductions[-1]
+        inner, solver = self._inner, self._chain.reductions[-1]
         return [*inner[solver.EQ_CONSTR], *inner[solver.NEQ_CONSTR]]
+
+    @property
+    def _inner(self) -> Any:
+        inner = self._inverse[-1]
+        packed = isinstance(inner, dict) and "eq_constr" not in inner
+        return inner.get("inverse_data", inner) if packed else inner
 
     def coefficients(self, points: Array) -> tuple[Array, Array, Array]:
         """Map points (P+1,) or (P+1, N) to matrix values, right-hand sides and (cost, offset) rows."""
@@ -148,16 +148,9 @@ class CompiledLP:
 
     def unpack(self, x: Array, row_dual: Array, value: float) -> None:
         """Store a solution of the compiled form in the problem's own variables and constraints."""
-        inner = self._inverse[-1]
-        inner = (
-            inner.get("inverse_data", inner)
-            if isinstance(inner, dict) and "eq_constr" not in inner
-            else inner
-        )
-        solver = self._chain.reductions[-1]
-        constraints = inner[solver.EQ_CONSTR] + inner[solver.NEQ_CONSTR]
-        duals = utilities.get_dual_values(-row_dual, utilities.extract_dual_value, constraints)
-        solution = CvxpySolution("optimal", value, {inner[solver.VAR_ID]: x}, duals, {})
+        duals = utilities.get_dual_values(-row_dual, utilities.extract_dual_value, self._inner_constraints())
+        name = self._inner[self._chain.reductions[-1].VAR_ID]
+        solution = CvxpySolution("optimal", value, {name: x}, duals, {})
         for reduction, inverse in zip(reversed(self._chain.reductions[:-1]), reversed(self._inverse[:-1])):
             solution = reduction.invert(solution, inverse)
         self.model.problem.unpack(solution)

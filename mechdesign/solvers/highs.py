@@ -195,14 +195,20 @@ class HighsSolver(Solver):
         return self.solve_from(model, None, time_limit=time_limit, **options)[0]
 
     def solve_from(
-        self, model: Model, basis: Any, *, time_limit: float | None = None, **options: Any
+        self,
+        model: Model,
+        basis: Any,
+        *,
+        time_limit: float | None = None,
+        compiled: CompiledLP | None = None,
+        **options: Any,
     ) -> tuple[Solution, Any]:
         """Solve from the basis of a model of the same shape (None: from scratch); return the last basis too."""
         started, deadline = time.perf_counter(), Deadline(time_limit)
         settings: dict[str, Any] = {"solver": self._method}
         if self._method == "pdlp":
             settings["kkt_tolerance"] = self.capabilities.accuracy
-        compiled = CompiledLP(model)
+        compiled = CompiledLP(model) if compiled is None else compiled
         session = HighsSession(compiled, compiled.point(), **{**settings, **options})
         if deadline.finite:
             session.highs.setOptionValue("time_limit", deadline.left)

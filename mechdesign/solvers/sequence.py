@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mechdesign.solvers.base import Model, Solution, Status
+from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.highs import HighsSolver
 from mechdesign.solvers.registry import get, solve
@@ -16,6 +17,8 @@ _LOOSE = {"primal_feasibility_tolerance": 1e-8, "dual_feasibility_tolerance": 1e
 
 class SolveSequence:
     """Solve models that differ in their numbers only, as successive linearisation makes them.
+
+    A model given again, its parameters changed, is not compiled again.
 
     Parameters
     ----------
@@ -47,6 +50,8 @@ class SolveSequence:
         self.iterations = 0
         self._shape: tuple[int, int] | None = None
         self._basis: Any = None
+        self._compiled_of: Model | None = None
+        self._compiled: CompiledLP | None = None
 
     def solve(self, model: Model) -> Solution:
         """Return the answer to the next model; errors as `mechdesign.solvers.solve`."""
@@ -64,12 +69,18 @@ class SolveSequence:
             basis = self._basis if model.size == self._shape else None
             self._shape = model.size
             # Badly scaled programs can keep the simplex method turning at the tightest tolerance.
+            if model is not self._compiled_of:
+                self._compiled_of, self._compiled = model, CompiledLP(model)
             for loose in ({}, _LOOSE):
                 if self.deadline.passed:
                     break
                 seconds = self.deadline.left if self.deadline.finite else None
                 answer, self._basis = backend.solve_from(
-                    model, basis, time_limit=seconds, **{**limit, **loose, **self.options}
+                    model,
+                    basis,
+                    time_limit=seconds,
+                    compiled=self._compiled,
+                    **{**limit, **loose, **self.options},
                 )
                 if answer.status is Status.OPTIMAL:
                     return answer.tagged(requested=self.name)

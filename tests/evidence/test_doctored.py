@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterator
@@ -240,11 +241,26 @@ def solved(name: str) -> md.Result:
     return design().solve(**options)
 
 
+@pytest.mark.parametrize("name", [*cheap.DESIGNS, *MORE])
+def test_the_summary_says_how_the_bound_is_checked(name: str) -> None:
+    """Seen before: "(proved)" for bounds that the certificate only recomputes."""
+    result = solved(name)
+    table = result.checks()
+    bounds = table[
+        table["claim"].str.contains("loses at least|does? better|do better|^lower bound$|no private channel")
+    ]
+    assert len(bounds) == (result.lower_bound is not None)
+    for how in bounds["how"]:
+        assert f"({how}), gap" in str(result)
+    if "channel" in name:  # refused without one
+        return
+    result = dataclasses.replace(result, certificate=None)
+    assert result.lower_bound is None or "(claimed), gap" in result.summary()
+
+
 @functools.cache
 def payloads(name: str) -> tuple[str, str]:
     """The result of a cheap design, and of the same at twice the budget."""
-    import dataclasses
-
     made, options = {**cheap.DESIGNS, **MORE}[name]
     if name in OTHERS:
         second = OTHERS[name]()

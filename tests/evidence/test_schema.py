@@ -10,6 +10,7 @@ import cheap
 import jsonschema
 import pytest
 
+from evidence import kinds
 from evidence.test_doctored import MORE, nodes, solved
 from mechdesign.evidence.serialize import dumps, result_schema
 from mechdesign.files import KINDS
@@ -24,6 +25,9 @@ def document(kind: str) -> Any:
 
 
 def test_it_is_a_schema_of_every_kind() -> None:
+    """A new kind, or member: one line of `evidence.kinds`, which then writes the schema."""
+    assert set(kinds.KINDS) == set(OBJECTS)
+    assert kinds.PATH.read_text() == kinds.schema_text()
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert set(SCHEMA["$defs"]["kinds"]) == set(OBJECTS)
     assert SCHEMA["$defs"]["kind"]["properties"]["$kind"]["enum"] == list(SCHEMA["$defs"]["kinds"])

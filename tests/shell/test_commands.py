@@ -20,6 +20,7 @@ COMMANDS = [
     [],
     ["solve"],
     ["calibrate"],
+    ["compare"],
     ["report"],
     ["verify"],
     ["audit"],
@@ -57,6 +58,19 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     code, out, _ = ended(["verify", str(folder / f"{name}.json")], capsys, monkeypatch)
     assert code == 0 and "verified by" in out
     assert ("two programs" in out) == (name != "noise") or "not covered" in out
+
+
+def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "compare --epsilon 1 -s 1 -m laplace -m staircase -m gaussian -o c.json -r c.html --csv c.csv"
+    code, out, _ = ended(words.split(), capsys, monkeypatch)
+    assert code == 0 and "not gaussian: " in out and "ratio: to the best found" in out
+    assert out.index("staircase") < out.index("laplace") and "proved" in out
+    assert md.load("c.json").names == ["staircase", "laplace"]
+    assert "<html" in Path("c.html").read_text() and "laplace" in Path("c.csv").read_text()
+    Path("q.toml").write_text('question = "MetricReport"\nspace = {rows = 2, columns = 0}\nalpha = 1.0\n')
+    code, _, error = ended(["compare", "q.toml"], capsys, monkeypatch)
+    assert code == 1 and "q.toml, line 2: columns = 0" in error
 
 
 def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
@@ -97,12 +111,27 @@ def test_the_commands_above_are_all(capsys, monkeypatch) -> None:
 
 
 def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> None:
-    """What a help shows is typed in, but for the studies, which take longer."""
+    """What a help shows is typed in, but for the studies, which take longer; of a comparison one mechanism is tried."""
     import typer
+
+    from mechdesign import choose
+
+    compare, one = (
+        choose.compare,
+        {"NumericQuery": "laplace", "LocalReport": "RQM", "MetricReport": "exponential mechanism"},
+    )
+
+    def quick(question: object, **given: object) -> object:
+        return compare(question, **{**given, "mechanisms": [one[type(question).__name__]]})
+
+    monkeypatch.setattr(choose, "compare", quick)
 
     monkeypatch.chdir(tmp_path)
     Path("design.toml").write_text(
         'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0, 2.0]\nprivacy = {epsilon = 1.0}\n'
+    )
+    Path("question.toml").write_text(
+        'question = "MetricReport"\nalpha = 0.7\nspace = {rows = 2, columns = 3}\n'
     )
     Path("result.json").write_text((folder / "allocation.json").read_text())
     for command in typer.main.get_command(app).commands.values():
@@ -208,7 +237,8 @@ def test_a_study_has_a_page(tmp_path: Path) -> None:
 
     text = (run_study(Study("tiny", "Tiny", "A paper", body), tmp_path) / "report.html").read_text()
     assert "<strong>Words</strong> before &lt;script&gt;" in text and text.count("<script>") == 1
-    assert text.count("<svg") == 1 and "A table" in text and "Remarks" in text
+    assert text.count("<svg") == 1 and "A table" in text
+    assert text.index("Words</strong> before") < text.index("A table</h2>") < text.index("Words after")
     assert "report.html" not in str(
         run_study(Study("tiny", "Tiny", "A paper", body), tmp_path)
     )  # it runs again

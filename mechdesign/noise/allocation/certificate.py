@@ -48,6 +48,10 @@ class AllocationCertificate(Certificate):
     multiplier: float
 
     @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
+
+    @property
     def statement(self) -> Mapping[str, Any]:
         """The question, and the two numbers claimed."""
         asked = {f.name: getattr(self.question, f.name) for f in fields(self.question)}

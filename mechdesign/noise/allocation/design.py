@@ -167,21 +167,15 @@ class NoiseAllocation(AllocationQuestion, Design):
         time_limit: float | None = None,
         **options: Any,
     ) -> AllocationResult:
-        """Return the optimal scales.
+        """Return the optimal scales, to a relative gap of 1e-6 unless asked for another.
 
         Parameters
         ----------
         solver : {None, "closed-form", "clarabel", "scs", ...}
             When not named: the closed form, with limits by one root (the multiplier at which the limited scales spend
             the budget). "closed-form" is refused with limits; the others solve `model`.
-        gap : float, optional
-            Relative gap above which the status says so; 1e-6 by default.
-        certify : bool
-            Whether the evidence is kept.
         time_limit : float, optional
             Seconds, for a named solver; past them the best scales known are returned with their proved gap.
-        **options
-            The solver's own.
 
         Raises
         ------

@@ -148,5 +148,6 @@ class AllocationResult(Result):
         return [
             f"{len(lam)} coordinates, disparity ν {disparity(lam):.4g}, Gini {gini(lam):.4g}",
             f"budget {self.design.budget:.9g}, spent {float(self.spent.sum()):.15g} of it",
+            f"released on multiples of 2^-30 of each scale, wider by {self.mechanism.lattice_cost:.2g}",
             f"MSE: {self.mse:.9g}",
         ]

@@ -182,8 +182,6 @@ class Calibration(Design):
             There is no program to give to a solver.
         gap : float, optional
             Without effect: the search proves no bound.
-        certify : bool
-            Whether δ of the law is enclosed once more, on another grid.
         time_limit : float, optional
             Seconds; past them the best shape tried is returned.
 

@@ -71,6 +71,10 @@ class CorrelatedGaussianCertificate(Certificate):
     multipliers: Array
 
     @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
+
+    @property
     def statement(self) -> Mapping[str, Any]:
         """The question, and the two numbers claimed."""
         return {

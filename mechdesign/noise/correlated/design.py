@@ -153,20 +153,12 @@ class CorrelatedGaussian(Design):
         time_limit: float | None = None,
         **options: Any,
     ) -> CorrelatedGaussianResult:
-        """Return the covariance, made to meet the budget for sure, and a lower bound by weak duality.
+        """Return the covariance, made to meet the budget for sure, and a lower bound by weak duality; gap 1e-9 by default.
 
         Parameters
         ----------
         solver : {None, "fixed-point", "clarabel", "scs"}
             The fixed point of `fixed_point` when not named; the others solve `model`, whose multipliers are taken.
-        gap : float, optional
-            1e-9 by default.
-        certify : bool
-            Whether the evidence is kept.
-        time_limit : float, optional
-            Seconds.
-        **options
-            The named solver's own.
 
         Raises
         ------

@@ -130,6 +130,16 @@ class CorrelatedGaussianNoise:
         wider = 1 + step * math.sqrt(self.span.rank) / root * (1 + 1e-9)
         return step, ExactNoise(stats.norm(scale=math.nextafter(wider, 2.0)), step)
 
+    @property
+    def step(self) -> float:
+        """Lattice step of a release, of each whitened coordinate."""
+        return self._exact[0]
+
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the standard deviations in a release."""
+        return self._exact[1].scale - 1.0
+
     def release(self, x: Any) -> Array:
         """Return an answer with noise: for deployment.
 

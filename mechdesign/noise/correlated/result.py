@@ -63,4 +63,6 @@ class CorrelatedGaussianResult(Result):
         return [
             f"{len(used)} sensitivity vectors in {self.design.vectors.shape[1]} dimensions, "
             f"{int((used > 1 - 1e-6).sum())} active, largest share of the budget {used.max():.15g}",
+            f"released on multiples of {self.mechanism.step:.6g} after whitening, wider by "
+            f"{self.mechanism.lattice_cost:.2g}",
         ]

@@ -94,10 +94,14 @@ class NoiseCertificate(Certificate):
             mirrored=self.mirrored,
         )
 
+    @property
+    def bound_how(self) -> str:
+        return PROVED if Loss.of(self.loss).function is None else RECOMPUTED
+
     def checks(self) -> pd.DataFrame:
         """Privacy, reach, value and lower bound, recomputed from statement, law and multipliers."""
         loss = Loss.of(self.loss)
-        exact = PROVED if loss.function is None else RECOMPUTED
+        exact = self.bound_how
         law = self.law
         spare = self.delta - law.exact_delta(self.privacy.epsilon)
         reach = Fraction(law.width) * law.cells_per_shift - Fraction(self.sensitivity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,29 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_quantizer", "quantizer_account", "quantizer_alternatives", "quantizer_remarks"]
+__all__ = ["QuantizerPage"]
 
 _LINES = 8  # outputs that are drawn as lines; more as shades
+
+
+class QuantizerPage:
+    """What the page of a quantizer's result is filled with; `_among` says which mechanisms it was chosen from."""
+
+    design: Any
+    _among: ClassVar[str] = "the {} mechanisms that the design allows"
+
+    def account(self) -> Account:
+        return quantizer_account(self, among=self._among.format(type(self.design).__name__))
+
+    def alternatives(self) -> pd.DataFrame:
+        return quantizer_alternatives(self)
+
+    def remarks(self) -> list[str]:
+        return quantizer_remarks(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the probability of every output, and the expected error, over the inputs."""
+        return draw_quantizer(self, **options)
 
 
 def quantizer_account(result: Any, *, among: str) -> Account:

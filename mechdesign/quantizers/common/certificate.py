@@ -277,22 +277,27 @@ class QuantizerCertificate(Certificate):
             how, tolerance = (PROVED, 0.0) if self._prior.proved else (RECOMPUTED, _FLOATS * abs(stated))
         return claim, how, round_down(margin), margin >= -tolerance
 
+    @property
+    def bound_how(self) -> str:
+        if self.duals is None or self.loss is None or not self.loss.polynomial:
+            return CLAIMED
+        return PROVED if self.objective == "worst" or self._prior.proved else RECOMPUTED
+
     def _bound_checks(self) -> Iterator[Check]:
         if self.lower_bound is None:
             return
-        claim = f"every mechanism loses at least {self.lower_bound!r}"
-        if self.duals is None or self.loss is None or not self.loss.polynomial:
+        claim, how = f"every mechanism loses at least {self.lower_bound!r}", self.bound_how
+        if how == CLAIMED or self.duals is None:
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
         if not self.duals.sound(len(self.law.bins), worst=self.objective == "worst"):
             yield claim, PROVED, -math.inf, False
             return
         margin = self.proved_bound() - Fraction(self.lower_bound)
-        exact = self.objective == "worst" or self._prior.proved
         # The floats of a prior's moments come with a factor ρ into the bound.
         loose = _FLOATS + 1e-3 * _FLOATS * float(min(self.rho, Fraction(10**300)))
-        tolerance = 0.0 if exact else loose * abs(self.lower_bound)
-        yield claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance
+        tolerance = 0.0 if how == PROVED else loose * abs(self.lower_bound)
+        yield claim, how, round_down(margin), margin >= -tolerance
 
     def proved_bound(self) -> Fraction:
         """The lower bound that the multipliers prove, in exact arithmetic."""

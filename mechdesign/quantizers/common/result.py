@@ -9,28 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.common.account import (
-    draw_quantizer,
-    quantizer_account,
-    quantizer_alternatives,
-    quantizer_remarks,
-)
+from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.opendp import quantizer_measurement
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["QuantizerResult"]
 
 
 @serializable("quantizer-result")
 @dataclass(frozen=True, eq=False)
-class QuantizerResult(Result):
+class QuantizerResult(QuantizerPage, Result):
     """Result of OPTM, RQM, ERM, MVU and the other quantizer designs.
 
     Parameters
@@ -66,21 +60,6 @@ class QuantizerResult(Result):
     def to_opendp(self) -> Any:
         """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
         return quantizer_measurement(self.mechanism, self.certify())
-
-    def account(self) -> Account:
-        return quantizer_account(
-            self, among=f"the {type(self.design).__name__} mechanisms that the design allows"
-        )
-
-    def alternatives(self) -> pd.DataFrame:
-        return quantizer_alternatives(self)
-
-    def remarks(self) -> list[str]:
-        return quantizer_remarks(self)
-
-    def plot(self, **options: Any) -> Figure:
-        """Draw the probability of every output, and the expected error, over the inputs."""
-        return draw_quantizer(self, **options)
 
     def _audit(self) -> pd.DataFrame:
         table = quantizer_slack(self.mechanism, self.design.privacy.epsilon)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -169,12 +170,16 @@ class HybridMechanism(_Continuous):
         """Probability of the piecewise mechanism."""
         return 0.0 if self.epsilon <= HYBRID_THRESHOLD else 1 - math.exp(-self.epsilon / 2)
 
+    @cached_property
+    def _parts(self) -> tuple[PiecewiseMechanism, Quantizer]:
+        return PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
-        piecewise, two_point = PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+        piecewise, two_point = self._parts
         return self.share * piecewise.loss_at(x, loss) + (1 - self.share) * two_point.loss_at(x, loss)
 
     def sample(self, x: Any, *, rng: Any = None) -> Array:
         draws, x = generator(rng), inside(x, RANGE)
         coin = draws.random(x.shape) < self.share
-        piecewise, two_point = PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+        piecewise, two_point = self._parts
         return np.where(coin, piecewise.sample(x, rng=draws), two_point.sample(x, rng=draws))

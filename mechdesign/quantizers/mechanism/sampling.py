@@ -30,6 +30,7 @@ from mechdesign.typing import Array
 __all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
 
 _CHUNK = 1 << 15
+_CELLS = 1 << 14
 
 
 def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
@@ -83,7 +84,7 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
             k += words[::2] < t
             k *= m
             v = words[1::2] * unit
-            k += v.astype(np.int32)
+            k += v.astype(np.intp)
             passed = v >= keep_below.take(k)
             k += k
             k += passed
@@ -100,23 +101,20 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
     return out.reshape(np.shape(x))
 
 
-def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.int32]]:
-    """Return what finds the segments of inputs by a uniform grid: at once where no knot is in the grid cell."""
-    cells = 8 * len(knots) + 1
+def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
+    """Return what finds the segments of inputs by a uniform grid: at once where no knot is near the grid cell."""
+    cells = min(256 * len(knots), _CELLS)
     scale = cells / (knots[-1] - knots[0])
     edges = np.linspace(knots[0], knots[-1], cells + 1)
     first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
     # A cell before and after covers the rounding of the index computation.
-    low = first[np.maximum(np.arange(cells + 1) - 1, 0)].astype(np.int32)
-    steps = int((first[np.minimum(np.arange(cells + 1) + 2, cells)] - low).max())
-    next_knot = np.append(knots[1:-1], np.inf)
+    before, after = (first[np.clip(np.arange(cells + 1) + d, 0, cells)] for d in (-1, 2))
+    known = np.where(before == after, before, -1)
 
-    def segment(x: Array) -> npt.NDArray[np.int32]:
-        if steps > 4:
-            return np.searchsorted(next_knot[:-1], x, side="right").astype(np.int32)
-        k = low.take(((x - knots[0]) * scale).astype(np.int32))
-        for _ in range(steps):
-            k += x >= next_knot.take(k)
+    def segment(x: Array) -> npt.NDArray[np.intp]:
+        k = known.take(((x - knots[0]) * scale).astype(np.intp))
+        near = np.flatnonzero(k < 0)
+        k[near] = np.searchsorted(knots[1:-1], x[near], side="right")
         return k
 
     return segment

@@ -31,9 +31,9 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
         raise DesignError.of("x", x, "must be numbers") from None
     if clip and not np.isnan(values).any():
         return np.clip(values, lower, upper)
-    good = (values >= lower) & (values <= upper)
-    if not good.all():
-        first = values[~good].ravel()[0]
+    # NaN makes either comparison false
+    if values.size and not (values.min() >= lower and values.max() <= upper):
+        first = values[~((values >= lower) & (values <= upper))].ravel()[0]
         remedy = "" if np.isnan(first) else "; or pass clip=True"
         raise DesignError(f"x = {first:g}: inputs must be in [{lower:g}, {upper:g}]{remedy}")
     return values

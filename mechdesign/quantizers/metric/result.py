@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, positive, whole
 from mechdesign.problem.privacy import MetricDP
-from mechdesign.quantizers.common.account import (
-    draw_quantizer,
-    quantizer_account,
-    quantizer_alternatives,
-    quantizer_remarks,
-)
+from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.metric.certificate import MetricCertificate
 from mechdesign.typing import Array, Status
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["MetricQuantizerResult"]
 
 
 @serializable("metric-quantizer-result")
 @dataclass(frozen=True, eq=False)
-class MetricQuantizerResult(Result):
+class MetricQuantizerResult(QuantizerPage, Result):
     """Result of `MetricQuantizer`."""
 
     @property
@@ -95,18 +89,7 @@ class MetricQuantizerResult(Result):
             self, notes=notes, solver_report=replace(self.solver_report, status=status, seconds=seconds)
         )
 
-    def account(self) -> Account:
-        return quantizer_account(self, among="all mechanisms with these outputs that are right on average")
-
-    def alternatives(self) -> pd.DataFrame:
-        return quantizer_alternatives(self)
-
-    def remarks(self) -> list[str]:
-        return quantizer_remarks(self)
-
-    def plot(self, **options: Any) -> Figure:
-        """Draw the probability of every output, and the expected error, over the inputs."""
-        return draw_quantizer(self, **options)
+    _among = "all mechanisms with these outputs that are right on average"
 
     def _audit(self) -> pd.DataFrame:
         x, rows, notion = self.mechanism.knots, self._rows, self.design.notion

@@ -274,19 +274,7 @@ def cutting_planes(
 ) -> FloorSolution:
     """Minimise the expected loss over the floors by cutting planes.
 
-    Parameters
-    ----------
-    problem : FloorProblem
-    gap : float
-        Relative gap to stop at.
-    start : ndarray (m,), optional
-        Floors to cut at first, a good guess.
-    deadline : Deadline, optional
-
-    Returns
-    -------
-    FloorSolution
-        The best found; the caller judges its `gap`.
+    Arguments and answer as of `mechdesign.quantizers.optimal.methods.uncapped`; `start` is cut at first.
     """
     edges = np.linspace(problem.lower, problem.upper, int(np.clip(4 * len(problem.bins), 16, 64)) + 1)
 

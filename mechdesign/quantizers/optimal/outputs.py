@@ -9,7 +9,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, settle, whole
+from mechdesign.problem.checks import one_of, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["Alphabet", "BinSearch"]
@@ -86,5 +86,7 @@ class BinSearch:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        one_of("symmetric", self.symmetric, (None, True, False))
+        one_of("exhaustive", self.exhaustive, (True, False))
         settle(self, m=whole("m", self.m, 2, 64), max_abs=positive("max_abs", self.max_abs))
         settle(self, starts=whole("starts", self.starts, 1), seed=whole("seed", self.seed, 0))

@@ -11,10 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.common.account import quantizer_account
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.common.slack import quantizer_slack
@@ -98,17 +96,14 @@ class OptimalQuantizerResult(QuantizerResult):
             )
         return self.certificate
 
-    def account(self) -> Account:
-        return quantizer_account(
-            self, among="all mechanisms there are with these outputs, continuous inputs included"
-        )
+    _among = "all mechanisms there are with these outputs, continuous inputs included"
 
     def alternatives(self) -> pd.DataFrame:
         table = super().alternatives()
         if self.any_outputs_bound is None:
             return table
         least = self.any_outputs_bound
-        row = ["proved least with any outputs in the range", least, least / self.value]
+        row = ["claimed least with any outputs in the range", least, least / self.value]
         return pd.concat([table, pd.DataFrame([row], columns=table.columns)], ignore_index=True)
 
     def tried(self) -> pd.DataFrame:
@@ -125,7 +120,7 @@ class OptimalQuantizerResult(QuantizerResult):
         ]
         if self.any_outputs_bound is not None:
             lines.append(
-                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (proved), "
+                f"any number of outputs in the same range: at least {self.any_outputs_bound:.9g} (claimed), "
                 f"{100 * (self.alphabet_gap or 0):.3g}% lower"
             )
         return lines + super()._evidence()
@@ -246,7 +241,7 @@ def _restated(
 ) -> tuple[QuantizerCertificate, float, float | None]:
     """Take value and bound back to what the certificate finds, where floats may have been too sure of them.
 
-    That is where e^ε multiplies their rounding, where integrals are quadratures, and on slivers of inputs; not where
+    That is where e^ε multiplies their rounding, where the prior's moments are not rational, and on slivers of inputs; not where
     verification would take longer than the design (many rows; beta laws, whose digits are dear).
     """
     duals = certificate.duals
@@ -259,7 +254,7 @@ def _restated(
         return certificate, value, bound
     widths = np.diff(parts[:, :2], axis=1)
     sliver = bool(((widths > 0) & (widths < 1e-7 * widths.max(initial=0.0))).any())
-    if design.privacy.epsilon < 7 and design.prior.closed_form and not sliver:
+    if design.privacy.epsilon < 7 and certificate.moments is None and not sliver:
         return certificate, value, bound
     for _ in range(2):
         failed = [(claim, margin) for claim, _, margin, holds in certificate.cost_checks() if not holds]

@@ -297,27 +297,52 @@ class SelectionBlocks:
             \min\; & \nabla E\ell(q) \cdot d + \text{price} \cdot \textstyle\sum_i s_i \\
             \text{normalisation:}\; & \textstyle\sum_{l} d_l = 0 \text{ for every row of the families} \\
             \text{floor:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
-            \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest}
+            \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest} \\
+            \text{least, most:}\; & \text{lower} \le d \le \text{upper}
 
         Rows are in units of each output's largest probability, where that is at least `least_unit`: a solver's tolerance is then
         relative to it.
         """
-        step = cp.Variable(self.size, name="step", bounds=[lower, upper])
+        declared, unit = self._declared, self.units(q, least_unit)
+        per_unit, inner = 1.0 / unit[self.output], self.inner @ q
+        values = {
+            "limits": per_unit * q[self.outer] * inner,
+            "outer slopes": per_unit * inner,
+            "inner slopes": per_unit * q[self.outer],
+            "gradient": self.gradient(q),
+            "prices": price * unit,
+            "ratio": np.exp(epsilon),
+            "least": lower,
+            "most": upper,
+        }
+        for name, parameter in declared.parameters.items():
+            parameter.value = values[name]
+        return declared
+
+    @cached_property
+    def _declared(self) -> Model:
+        """The program of `model` at any point: compiled once, its numbers change."""
+        count, size = len(self.outer), self.size
+        named = {name: cp.Parameter(count, name=name) for name in ("limits", "outer slopes", "inner slopes")}
+        named |= {name: cp.Parameter(size, name=name) for name in ("gradient", "least", "most")}
+        named |= {"prices": cp.Parameter(self.floors, name="prices"), "ratio": cp.Parameter(name="ratio")}
+        step = cp.Variable(size, name="step")
         floor = cp.Variable(self.floors, name="floor", nonneg=True)
         over = cp.Variable(self.floors, name="over", nonneg=True)
-        unit = self.units(q, least_unit)
-        per_unit = 1.0 / unit[self.output]
-        moved = per_unit * self.limits(q) + sparse.diags_array(per_unit) @ self.jacobian(q) @ step
+        moved = named["limits"] + cp.multiply(named["outer slopes"], step[self.outer])
+        moved = moved + cp.multiply(named["inner slopes"], self.inner @ step)
         low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)
         families = {
             "normalisation": self.rows @ step == 0,
             "floor": moved[low] >= floor[self.output[low]],
-            "ceiling": moved[high] <= np.exp(epsilon) * floor[self.output[high]] + over[self.output[high]],
+            "ceiling": moved[high] <= named["ratio"] * floor[self.output[high]] + over[self.output[high]],
+            "least": step >= named["least"],
+            "most": step <= named["most"],
         }
         problem = cp.Problem(
-            cp.Minimize(self.gradient(q) @ step + price * (unit @ over)), list(families.values())
+            cp.Minimize(named["gradient"] @ step + named["prices"] @ over), list(families.values())
         )
-        return Model(problem, {"step": step, "floor": floor, "over": over}, families)
+        return Model(problem, {"step": step, "floor": floor, "over": over}, families, named)
 
 
 def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:

@@ -43,6 +43,7 @@ _PROGRAMS = 80  # linear programs a start; a third of that where a second-order 
 _ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
+_HAIR = 1e-7  # excess probability from which a second-order solver's end is taken
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
@@ -225,8 +226,17 @@ class Successive:
     # -- the descent ----------------------------------------------------------------------------------
 
     def _descend(self, q: Array, epsilon: float, deadline: Deadline) -> LinearisedPoint | None:
-        """Follow linearised programs down from q, then move inside the budget; None where that fails."""
+        """Follow linearised programs down from q, then move inside the budget; None where that fails.
+
+        Where there are few unknowns a second-order solver goes first: where it ends a hair from the budget, nothing is left to do.
+        """
         blocks = self.blocks
+        if blocks.size <= _SMALL:
+            end = _polished(blocks, q, epsilon, deadline)
+            if end is not q and blocks.excess(end, epsilon) <= _HAIR:
+                found = self._inside(end, epsilon)
+                if found is not None and found.value <= (1 + _TOLERANCE) * blocks.loss(end):
+                    return found
         value = blocks.loss(q)
         price, radius = 50.0 * value, 0.1
 

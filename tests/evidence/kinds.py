@@ -1,0 +1,281 @@
+r"""The JSON Schema of result files, written from one line for each kind of saved object.
+
+    cd tests && python -m evidence.kinds
+
+writes `mechdesign/evidence/result.schema.json` anew; a test compares the two. A line names every member of a kind and what it
+may be: ``num`` (∞ and NaN included), ``pos`` and ``nn`` (positive, not negative), ``count``, ``flag``, ``text``, ``frac``, ``arr`` (an
+array), ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and rows of
+them, ``@kind``, ``'word'``, ``any``; ``|`` is or, a ``?`` at the end: or null.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mechdesign.evidence
+from mechdesign.typing import Status
+
+PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
+GROUPS = {
+    "prior": ["prior-law", "prior-clipped", "prior-truncated", "prior-samples"],
+    "notion": ["pure-dp", "approximate-dp", "zcdp", "metric-dp"],
+    "exact": ["block-fill-law", "selection-law", "rational-table"],
+}
+
+
+def result(design: str, mechanism: str, certificate: str, more: str = "") -> str:
+    return (
+        f"design:{design}, mechanism:{mechanism}, value:num, lower_bound:num?, solver_report:@solve-report, "
+        f"notes:texts, certificate:{certificate}?, duals:table?" + (more and f", {more}")
+    )
+
+
+# fmt: off
+CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
+KINDS: dict[str, str] = {
+    "additive-noise": "law:law, sensitivity:pos, dimension:count",
+    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num",
+    "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
+    "alphabet": "max_abs:pos, step:pos",
+    "amplification": "epsilon:num, delta:num, divergence:any, accounting:any",
+    "approximate-dp": "epsilon:pos, delta:nn",
+    "biased-certificate": "design:@biased-selection, mechanism:@biased-quantizer, value:num",
+    "biased-quantizer": "selection:@selection, beta:num, input_range:pair",
+    "biased-result": result("@biased-selection","@biased-quantizer","@biased-certificate","table:table|null"),
+    "biased-selection": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, max_bias:num, grid:@grid?, input_range:pair?",
+    "bin-search": "m:count, max_abs:num, symmetric:flag|null, starts:count, exhaustive:any, seed:any",
+    "block-fill-law": "bins:fracs, floors:fracs, rho:frac, lower:frac, upper:frac",
+    "calibration": "noise:any, privacy:@notion, sensitivity:any, dimension:count, loss:any, accounting:any, rounds:any, sampling_rate:any",
+    "calibration-certificate": "accounting:any, loss:any, noise:any, privacy:@notion, spent:any, value:num, rounds:any, sampling_rate:any",
+    "calibration-result": result("@calibration","any","@calibration-certificate"),
+    "cell-noise": "weights:ints, width:pos, start:num, cells_per_shift:count, spike:count, spike_width:nn, decay:frac",
+    "certificate": CERTIFICATE,
+    "channel": "matrix:arr, space:@metric-space?, weights:irows|null",
+    "channel-certificate": "weights:irows, distances:arr, alpha:pos, prior:arr, loss:arr, triples:arr, multipliers:arr, inputs:arr|null, reports:arr|null, free:arr|null, value:num, lower_bound:num, bias:num",
+    "channel-result": result("@metric-channel","@channel","@channel-certificate"),
+    "clustered-response": "space:@metric-space, alpha:pos",
+    "correlated-gaussian": "vectors:any, privacy:@notion, weights:any",
+    "correlated-gaussian-certificate": "vectors:arr, weights:any, privacy:@notion, noise:@correlated-gaussian-noise, budget:num, multipliers:arr, value:num, lower_bound:num",
+    "correlated-gaussian-noise": "covariance:arr, budget:any, coordinates:any, lift:any, whitening:any",
+    "correlated-gaussian-result": result("@correlated-gaussian","@correlated-gaussian-noise","@correlated-gaussian-certificate"),
+    "delta-interval": "lower:nn, upper:nn, how:text",
+    "discrete-emd-privacy": "alpha:pos, radius:pos, delta:nn, model:text, sizes:text",
+    "dual-pieces": "pieces:arr, multipliers:arr, origin:num, cap_price:nn",
+    "emd-privacy": "alpha:pos, delta:nn, model:text, sizes:text",
+    "erm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
+    "frequency-estimate": "channel:any, space:@metric-space?, project:flag",
+    "frequency-fit": "estimate:arr, histogram:arr, error_bound:num, space:@metric-space, reports:count, standard_errors:arr",
+    "frontier": "design:any, over:text, table:table",
+    "grid": "axes:items",
+    "hadamard-response": "items:count, epsilon:pos",
+    "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null",
+    "item-privacy": "alpha:pos",
+    "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
+    "knorm-noise": "dimension:count, scale:pos, norm:num",
+    "l1-staircase": "epsilon:pos, sensitivity:pos, dimension:count, gamma:num?",
+    "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
+    "linear-query": "space:@metric-space, values:arr, name:text",
+    "linear-release": "query:@linear-query, alpha:pos, model:text, users:count, norm:num, gaussian:flag, delta:nn",
+    "loss": "absolute:nn, squared:nn, function:fun|null",
+    "metric-certificate": CERTIFICATE + ", notion:@pairwise-privacy?, multipliers:arr|null",
+    "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
+    "metric-dp": "epsilon:pos, metric:text|fun",
+    "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",
+    "metric-quantizer-result": result("@metric-quantizer","@quantizer","@metric-certificate"),
+    "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any",
+    "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:any, max_abs:any",
+    "noise-allocation": "noise:'gaussian'|'laplace', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any",
+    "noise-certificate": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, law:@cell-noise, value:frac, lower_bound:frac, cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag",
+    "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any",
+    "optimal-noise-result": result("@optimal-noise","@cell-noise","@noise-certificate"),
+    "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
+    "optimal-quantizer-result": result("@optimal-quantizer","@quantizer","@certificate","model_audit:table|null, rise:num, floors:arr|null, cuts:any, search:table|null, any_outputs_bound:num?"),
+    "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:any, families:any, input_range:pair",
+    "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:any, families:any, judge:any",
+    "optm-search-result": result("@optm-search","@quantizer","@certificate","model_audit:table|null, rise:num, table:table|null, best:any"),
+    "pairwise-privacy": "privacy:@notion, continuum:flag",
+    "prior-clipped": "law:law, lower:num, upper:num",
+    "prior-law": "law:law",
+    "prior-moments": "cells:ints, spans:ints, masses:ints",
+    "prior-samples": "samples:arr",
+    "prior-truncated": "law:law, lower:num, upper:num",
+    "pure-dp": "epsilon:pos",
+    "quantizer": "bins:arr, knots:arr, starts:arr, ends:arr, selection:@selection?, law:@exact?",
+    "quantizer-result": result("@optm|@rqm|@erm|@mvu","@quantizer","@certificate","model_audit:table|null, rise:num"),
+    "rational-table": "bins:fracs, knots:fracs, starts:rows, ends:rows",
+    "reduced-release": "mechanism:@itemwise-release, radius:num, failure:num, samples:any",
+    "rqm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
+    "sampling-reduction": "alpha:pos, radius:num, samples:count, failure:num, delta:nn, diameter:num, model:text",
+    "selection": "bins:arr, left:any, right:any",
+    "selection-law": "bins:fracs, left:irows, right:irows, lower:frac, upper:frac",
+    "sensitivity": "linf:num?, l1:num?, l2:num?, changed:count?, each:nums|null, neighbours:text",
+    "accuracy": "standard_deviation:num, absolute_error:num, half_width:num",
+    "comparison": "question:@numeric-query|@local-report|@metric-report, privacy:@notion, table:table, results:items, least:num?, least_name:text",
+    "local-report": "bits:count, input_range:pair, prior:any, loss:@loss",
+    "metric-report": "space:@metric-space, prior:any, loss:text|arr",
+    "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums, loss:any, rounds:count, sampling_rate:num, whole:flag",
+    "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
+    "vector-quantizer": "coordinate:@quantizer, dimension:count, scale:num",
+    "zcdp": "rho:pos, xi:nn",
+}
+# fmt: on
+
+VALUE = {"$ref": "#/$defs/value"}
+
+
+def ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def wrapped(tag: str, inner: Any, **more: Any) -> dict[str, Any]:
+    properties = {tag: inner, **more}
+    return {
+        "type": "object",
+        "required": list(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def listed(items: Any, size: int | None = None) -> dict[str, Any]:
+    sizes = {} if size is None else {"minItems": size, "maxItems": size}
+    return {"type": "array", "items": items, **sizes}
+
+
+def tupled(items: Any, size: int | None = None) -> dict[str, Any]:
+    return wrapped("$tuple", listed(items, size))
+
+
+def pairs(first: Any, second: Any, *more: Any) -> dict[str, Any]:
+    size = 2 + len(more)
+    return {
+        "type": "array",
+        "items": {
+            "type": "array",
+            "prefixItems": [first, second, *more],
+            "minItems": size,
+            "maxItems": size,
+        },
+    }
+
+
+TEXT, NUMBER = {"type": "string"}, ref("number")
+DTYPE = {"type": "string", "pattern": "^(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})$"}
+WORDS: dict[str, Any] = {
+    "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "text": TEXT, "flag": {"type": "boolean"},
+    "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
+    "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
+    "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
+    "ints": ref("integers"), "pair": ref("pair"), "rows": ref("rational-rows"), "irows": ref("integer-rows"),
+    "status": {"enum": [str(s.value) for s in Status]},
+}  # fmt: skip
+SHARED: dict[str, Any] = {
+    "number": {"anyOf": [{"type": "number"}, ref("float")]},
+    "float": wrapped("$float", {"enum": ["inf", "-inf", "nan"]}),
+    "fraction": wrapped("$fraction", {**TEXT, "pattern": "^-?[0-9]{1,4300}/0*[1-9][0-9]{0,4299}$"}),
+    "cells": {
+        "anyOf": [{"type": ["number", "boolean", "string", "null"]}, ref("float"), listed(ref("cells"))]
+    },
+    "array": wrapped(
+        "$array",
+        listed(ref("cells")),
+        dtype=DTYPE,
+        shape={**listed({"type": "integer", "minimum": 0}), "minItems": 1},
+    ),
+    "table": wrapped("$table", pairs(TEXT, DTYPE, {"type": "array"})),
+    "tuple": tupled(VALUE),
+    "texts": tupled(TEXT),
+    "integers": tupled({"type": "integer"}),
+    "fractions": tupled(ref("fraction")),
+    "numbers": tupled(NUMBER),
+    "pair": tupled(NUMBER, 2),
+    "integer-rows": tupled(ref("integers")),
+    "rational-rows": tupled(ref("fractions")),
+    "items": wrapped("$items", pairs(VALUE, VALUE)),
+    "callable": wrapped("$callable", TEXT),
+    "law": wrapped(
+        "$law",
+        TEXT,
+        args=listed({"anyOf": [NUMBER, {"type": "boolean"}, ref("array")]}),
+        kwds=wrapped("$items", pairs(TEXT, NUMBER)),
+    ),
+    "value": {
+        "anyOf": [
+            {"type": ["null", "boolean", "number", "string"]},
+            listed(VALUE),
+            *map(ref, ("kind", "float", "fraction", "array", "table", "tuple", "items", "law", "callable")),
+        ]
+    },
+}
+
+
+def member(line: str) -> dict[str, Any]:
+    """The schema of one member."""
+    words = [*line.rstrip("?").split("|"), *(["null"] if line.endswith("?") else [])]
+    kinds = [k for w in words if w[0] == "@" for k in GROUPS.get(w[1:], [w[1:]])]
+    named = [w.strip("'") for w in words if w[0] == "'"]
+    parts = [WORDS[w] for w in words if w[0] not in "@'"]
+    if kinds:
+        parts.append({"required": ["$kind"], "properties": {"$kind": {"enum": kinds}}, **ref("kind")})
+    if named:
+        parts.append({"enum": named})
+    return parts[0] if len(parts) == 1 else {"anyOf": parts}
+
+
+def schema_text() -> str:
+    """The file, a line for each definition."""
+    kinds = {}
+    for kind, line in KINDS.items():
+        members = dict(part.split(":", 1) for part in line.split(", "))
+        fields = {name: member(what) for name, what in members.items()}
+        kinds[kind] = {
+            "type": "object",
+            "required": sorted(fields),
+            "properties": fields,
+            "additionalProperties": False,
+        }
+    known = {
+        "type": "object",
+        "required": ["$kind", "fields"],
+        "additionalProperties": False,
+        "properties": {"$kind": {"enum": list(kinds)}, "fields": {"type": "object"}},
+    }
+    cases = [
+        {
+            "if": {"required": ["$kind"], "properties": {"$kind": {"const": kind}}},
+            "then": {"properties": {"fields": ref(f"kinds/{kind}")}},
+        }
+        for kind in kinds
+    ]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "mechdesign result file, version 1",
+        "description": "In prose: docs/format.md. Beyond this schema, readers refuse more than 2^26 characters, 100 levels or "
+        "4300 digits a number, a checksum that does not match, and a key that stands twice.",
+        "type": "object",
+        "required": ["format", "version", "sha256", "payload"],
+        "additionalProperties": False,
+        "properties": {
+            "format": {"const": "mechdesign-result"},
+            "version": {"type": "integer", "const": 1},
+            "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "payload": ref("kind"),
+        },
+    }
+
+    def lines(members: dict[str, Any], indent: int) -> str:
+        return ",\n".join(
+            f"{' ' * indent}{json.dumps(name)}: {json.dumps(inner)}" for name, inner in members.items()
+        )
+
+    listed_cases = ",\n".join(f"    {json.dumps(case)}" for case in cases)
+    return (
+        f'{{\n{lines(head, 1)},\n "$defs": {{\n{lines(SHARED, 2)},\n  "kind": {{\n{lines(known, 3)},\n   "allOf": [\n'
+        f'{listed_cases}\n   ]\n  }},\n  "kinds": {{\n{lines(kinds, 3)}\n  }}\n }}\n}}\n'
+    )
+
+
+if __name__ == "__main__":
+    PATH.write_text(schema_text())

@@ -35,7 +35,7 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 # fmt: off
 CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
 KINDS: dict[str, str] = {
-    "additive-noise": "law:law, sensitivity:pos, dimension:count",
+    "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count",
     "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num",
     "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
     "alphabet": "max_abs:pos, step:pos",
@@ -59,7 +59,9 @@ KINDS: dict[str, str] = {
     "correlated-gaussian": "vectors:any, privacy:@notion, weights:any",
     "correlated-gaussian-certificate": "vectors:arr, weights:any, privacy:@notion, noise:@correlated-gaussian-noise, budget:num, multipliers:arr, value:num, lower_bound:num",
     "correlated-gaussian-noise": "covariance:arr, budget:any, coordinates:any, lift:any, whitening:any",
-    "correlated-gaussian-result": result("@correlated-gaussian","@correlated-gaussian-noise","@correlated-gaussian-certificate"),
+    "correlated-gaussian-result": result("@correlated-gaussian|@counts-gaussian","@correlated-gaussian-noise","@correlated-gaussian-certificate|@counts-certificate"),
+    "counts-certificate": "design:@counts-gaussian, noise:@correlated-gaussian-noise, value:num, lower_bound:num, multipliers:arr",
+    "counts-gaussian": "counts:count, changed:count, privacy:@notion, most:pos, signed:flag",
     "delta-interval": "lower:nn, upper:nn, how:text",
     "discrete-emd-privacy": "alpha:pos, radius:pos, delta:nn, model:text, sizes:text",
     "dual-pieces": "pieces:arr, multipliers:arr, origin:num, cap_price:nn",

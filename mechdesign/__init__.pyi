@@ -35,6 +35,7 @@ from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
+from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.densities import density as density

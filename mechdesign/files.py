@@ -38,6 +38,8 @@ KINDS: dict[str, str] = {
     "channel-result": "mechdesign.channels.optimal.result",
     "clustered-response": "mechdesign.channels.responses",
     "comparison": "mechdesign.choose.comparison",
+    "counts-certificate": "mechdesign.noise.correlated.counts",
+    "counts-gaussian": "mechdesign.noise.correlated.counts",
     "correlated-gaussian": "mechdesign.noise.correlated.design",
     "correlated-gaussian-certificate": "mechdesign.noise.correlated.certificate",
     "correlated-gaussian-noise": "mechdesign.noise.correlated.noise",

@@ -54,6 +54,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.CorrelatedGaussian(vectors=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
         {},
     ),
+    "counts-gaussian": (lambda: md.CountsGaussian(4, 2, md.ApproximateDP(0.5, 1e-6)), {}),
     "calibration": (
         lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
         {},

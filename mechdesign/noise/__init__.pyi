@@ -12,6 +12,8 @@ from .calibration.design import calibrate as calibrate
 from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
 from .correlated.certificate import CorrelatedGaussianCertificate as CorrelatedGaussianCertificate
+from .correlated.counts import CountsCertificate as CountsCertificate
+from .correlated.counts import CountsGaussian as CountsGaussian
 from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated.result import CorrelatedGaussianResult as CorrelatedGaussianResult

@@ -1,0 +1,75 @@
+"""Counts of which one person changes a few: the published numbers, the listed sets, and tampering."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+
+PRIVACY = md.ApproximateDP(1, 1e-6)
+
+
+def test_the_reference():
+    plus = md.CountsGaussian(20, 3, PRIVACY).solve()
+    assert plus.value == pytest.approx(1039.4379, abs=1e-3)
+    assert plus.lower_bound == pytest.approx(plus.value, rel=1e-9) and plus.certificate.verify()
+    both = md.CountsGaussian(20, 3, PRIVACY, signed=True).solve()
+    assert both.value == pytest.approx(1070.8747, abs=1e-3) and "independent" in both.notes[0]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 10))
+def test_as_the_listed_set(n, c, most):
+    c = min(c, n)
+    result = md.CountsGaussian(n, c, PRIVACY, most=most).solve()
+    vectors = most * np.array([v for v in itertools.product((0.0, 1.0), repeat=n) if 0 < sum(v) <= c])
+    listed = md.CorrelatedGaussian(vectors, PRIVACY).solve()
+    assert result.value == pytest.approx(listed.value, rel=1e-7)
+    assert (result.mechanism.mahalanobis(vectors) ** 2).max() <= result.design.budget * (1 + 1e-12)
+    assert result.lower_bound <= listed.value * (1 + 1e-9)
+
+
+def test_signed_against_every_pattern():
+    result = md.CountsGaussian(4, 2, PRIVACY, signed=True).solve()
+    vectors = np.array([v for v in itertools.product((-1.0, 0.0, 1.0), repeat=4) if 0 < np.abs(v).sum() <= 2])
+    assert (result.mechanism.mahalanobis(vectors) ** 2).max() <= result.design.budget * (1 + 1e-12)
+    assert result.value == pytest.approx(md.CorrelatedGaussian(vectors, PRIVACY).solve().value, rel=1e-6)
+
+
+def test_a_tampered_certificate_does_not_verify():
+    held = md.CountsGaussian(5, 2, PRIVACY).solve().certificate
+    assert held.verify()
+    assert not replace(held, value=held.value * 0.99).verify()
+    assert not replace(held, lower_bound=held.lower_bound * 1.01).verify()
+    assert not replace(held, design=replace(held.design, changed=3)).verify()
+    wider = held.noise.whitening.copy()
+    wider[0, 1] *= 1.001
+    assert not replace(held, noise=replace(held.noise, whitening=wider)).verify()
+
+
+def test_release_and_files(tmp_path):
+    result = md.CountsGaussian(5, 2, PRIVACY).solve()
+    assert result.mechanism.release(np.arange(5.0)).shape == (5,)
+    result.save(tmp_path / "a.json")
+    assert md.load(tmp_path / "a.json").certificate.verify()
+    result.report(tmp_path / "a.html")
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ({"counts": 0}, "counts = 0"),
+        ({"changed": 6}, "changed = 6"),
+        ({"changed": 0}, "changed = 0"),
+        ({"most": -1}, "most = -1"),
+        ({"signed": 1}, "signed = 1"),
+        ({"privacy": md.PureDP(1)}, "privacy"),
+    ],
+)
+def test_bad_input(bad, word):
+    with pytest.raises(md.DesignError, match=word):
+        md.CountsGaussian(**{"counts": 5, "changed": 2, "privacy": PRIVACY, **bad})

@@ -12,9 +12,10 @@ from sphinx.util import logging
 
 # Characters that docstrings use in formulas and the converter lacks.
 WORDS = {
+    r"\texttt": r"\mathtt",
     "∝": r"\propto ",
     r"\dots": r"\ldots",
-    r"\tfrac": r"\frac",
+    r"\tfrac": r"\frac", r"\texttt": r"\mathtt",
     "−": "-",
     "…": r"\ldots ",
     "·": r"\cdot ",

@@ -28,6 +28,8 @@ from .errors import ResultFormatError as ResultFormatError
 from .errors import SolverError as SolverError
 from .evidence.certificate import Certificate as Certificate
 from .evidence.results import Result as Result
+from .evidence.serialize import register_law as register_law
+from .evidence.serialize import register_loss as register_loss
 from .files import load as load
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
@@ -35,6 +37,7 @@ from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.optimal.design import OptimalNoise as OptimalNoise
+from .problem.densities import density as density
 from .problem.losses import Loss as Loss
 from .problem.priors import Prior as Prior
 from .problem.priors import clipped as clipped

@@ -1,3 +1,4 @@
+from .densities import density as density
 from .design import Design as Design
 from .losses import Loss as Loss
 from .priors import Prior as Prior

@@ -85,7 +85,8 @@ class Loss:
     def name(self) -> str:
         """How reports call it."""
         if self.function is not None:
-            return getattr(self.function, "name", getattr(self.function, "__name__", "callable"))
+            held = getattr(self.function, "name", getattr(self.function, "__name__", "callable"))
+            return str(held).removeprefix("@")
         if (self.absolute, self.squared) == (1.0, 0.0):
             return "absolute"
         if (self.absolute, self.squared) == (0.0, 1.0):

@@ -35,7 +35,7 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 # fmt: off
 CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
 KINDS: dict[str, str] = {
-    "additive-noise": "law:law, sensitivity:pos, dimension:count",
+    "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count",
     "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num",
     "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
     "alphabet": "max_abs:pos, step:pos",
@@ -74,7 +74,7 @@ KINDS: dict[str, str] = {
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
     "knorm-noise": "dimension:count, scale:pos, norm:num",
-    "l1-staircase": "epsilon:pos, sensitivity:pos, dimension:count, gamma:num?",
+    "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
     "linear-query": "space:@metric-space, values:arr, name:text",
     "linear-release": "query:@linear-query, alpha:pos, model:text, users:count, norm:num, gaussian:flag, delta:nn",

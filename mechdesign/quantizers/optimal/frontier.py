@@ -1,13 +1,14 @@
-r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with the MSE allowed.
+r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with any number of a design.
 
-Each point is an optimal quantizer of its own, with its lower bound and its exact certificate, so the curve drawn is
-squeezed between what a deployable mechanism achieves and what none can beat.
+Each point is a result of its own, with its lower bound and its certificate, so the curve drawn is squeezed between what
+a deployable mechanism achieves and what none can beat. Optimal quantizers have axes of their own (bits, MSE caps) and
+columns of their own; every other design is solved with one of its numbers, or its privacy's, varied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, one_of
-from mechdesign.problem.design import wanted_gap
+from mechdesign.problem.checks import array, instance, one_of
+from mechdesign.problem.design import Design, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -44,13 +45,14 @@ class Frontier(Handed):
 
     Parameters
     ----------
-    design : OptimalQuantizer
+    design : Design
         What is common to all points.
-    over : {"epsilon", "bits", "max_mse"}
+    over : str
         What varies.
     table : DataFrame
-        A row per point: the axis, value, lower_bound, gap, absolute and squared error, number of outputs, exact ε
-        (rounded up), certified, seconds. Points that are infeasible have NaN values and say why in `note`.
+        A row per point: the axis, value, lower_bound, gap, certified, seconds; of optimal quantizers absolute and squared
+        error, number of outputs and exact ε (rounded up) too. Points that are infeasible have NaN values and say why in
+        `note`.
     """
 
     design: Any
@@ -69,41 +71,54 @@ class Frontier(Handed):
         table = self.table[self.table["value"].notna()]
         x = "squared" if self.over == "max_mse" else self.over
         axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
-        axis.plot(table[x], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
-        axis.set(xlabel=AXES[self.over], ylabel=plain(self._measure))
+        if table["lower_bound"].notna().any():
+            axis.plot(table[x], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
+        axis.set(xlabel=plain(self._axis), ylabel=plain(self._measure))
         if self.over == "bits":
             axis.set_xticks(table["bits"].tolist())
         axis.legend(frameon=False)
         return fig
 
     @property
+    def _quantizers(self) -> bool:
+        return isinstance(self.design, OptimalQuantizer)
+
+    @property
+    def _axis(self) -> str:
+        return AXES.get(self.over, self.over)
+
+    @property
     def _measure(self) -> str:
+        if not self._quantizers:
+            return f"value of {type(self.design).__name__}"
         kind = "largest" if self.design.objective == "worst" else "expected"
         return f"{kind} {loss_words(self.design.loss)}"
 
     def _page(self) -> dict[str, Any]:
         solved = self.table[self.table["value"].notna()]
         question = (
-            f"How the least possible {self._measure} moves with the {AXES[self.over]}. Every point is a quantizer of its own, "
-            "with a proved lower bound: the curve runs between what a mechanism that can be deployed reaches and what none "
-            "can beat.\n\n"
-            f"Inputs follow {prior_words(self.design.prior)}. The unit of privacy is one report of one person, "
-            "randomized before it leaves the device."
+            f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
+            "what a mechanism that can be deployed reaches and, where a lower bound is proved, what none can beat."
         )
+        if self._quantizers:
+            question += (
+                f"\n\nInputs follow {prior_words(self.design.prior)}. The unit of privacy is one report of one person, "
+                "randomized before it leaves the device."
+            )
         certified = int(solved["certified"].astype(bool).sum())
         facts = [
             ("Points", str(len(self.table)), f"{len(solved)} feasible"),
             ("Certified", f"{certified} of {len(solved)}", "law checked in exact arithmetic"),
             (
                 "Largest gap",
-                at_most(float(solved["gap"].max()), 2) if len(solved) else "–",
+                at_most(float(solved["gap"].max()), 2) if solved["gap"].notna().any() else "–",
                 "relative, proved",
             ),
         ]
         columns = [c for c in self.table.columns if c != "seconds"]
         return {
-            "title": f"{self._measure[0].upper()}{self._measure[1:]} against the {AXES[self.over]}",
-            "subtitle": "A certified frontier of optimal quantizers.",
+            "title": f"{self._measure[0].upper()}{self._measure[1:]} against the {self._axis}",
+            "subtitle": f"A certified frontier of {type(self.design).__name__}.",
             "kind": "mechdesign frontier",
             "facts": facts,
             "sections": (
@@ -126,7 +141,7 @@ class Frontier(Handed):
 
 
 def frontier(
-    design: OptimalQuantizer,
+    design: Design,
     over: str = "epsilon",
     values: Sequence[float] | None = None,
     *,
@@ -137,12 +152,15 @@ def frontier(
 
     Parameters
     ----------
-    design : OptimalQuantizer
-        For "bits" its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs (whose largest absolute
-        value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
-    over : {"epsilon", "bits", "max_mse"}
+    design : Design
+        Any. Of an `OptimalQuantizer`, for "bits", its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs
+        (whose largest absolute value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
+    over : str
+        "epsilon", or another number of the design or of its privacy ("alpha", "delta", "dimension", …); "bits" or
+        "max_mse" of an optimal quantizer.
     values : sequence of float, optional
-        Defaults: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the one that no longer binds.
+        Needed, except of an optimal quantizer: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the
+        one that no longer binds.
     gap : float, optional
         Relative gap of every point, 1e-6 by default.
     verify : bool
@@ -156,7 +174,7 @@ def frontier(
     [1.7005, 1.0329]
     """
     if not isinstance(design, OptimalQuantizer):
-        raise DesignError.of("design", design, "must be an OptimalQuantizer")
+        return _any_design(instance("design", design, Design), over, values, gap)
     one_of("verify", verify, (True, False))
     over, gap = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6)
     points = _default(design, over, gap) if values is None else array("values", values).tolist()
@@ -164,6 +182,56 @@ def frontier(
         raise DesignError.of("values", values, "must be positive numbers")
     rows = [_point(_at(design, over, v), over, v, gap, verify) for v in points]
     return Frontier(design, over, pd.DataFrame(rows))
+
+
+def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Frontier:
+    """One number of a design, or of its privacy, varied."""
+    held = getattr(design, "privacy", None)
+    own, inner = _numbers(design), _numbers(held)
+    name = one_of("over", over, tuple(dict.fromkeys(own + inner)))
+    if values is None:
+        raise DesignError.of("values", values, f"must be the values of {name} to solve at")
+    rows = []
+    for value in array("values", values).tolist():
+        row: dict[str, Any] = {name: value}
+        number = int(value) if value == int(value) and name in _whole(design) else value
+        try:
+            point = (
+                replace(design, **{name: number})  # type: ignore[type-var]
+                if name in own
+                else replace(design, privacy=replace(held, **{name: number}))  # type: ignore[type-var]
+            )
+            result = point.solve(gap=gap)
+        except InfeasibleError as error:
+            blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
+            rows.append({**row, **blank, "certified": False, "note": error.reason})
+            continue
+        rows.append(
+            {
+                **row,
+                "value": result.value,
+                "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
+                "gap": np.nan if result.gap is None else result.gap,
+                "seconds": result.solver_report.seconds,
+                "certified": result.certificate is not None and result.certificate.verify(),
+                "note": "; ".join(result.notes),
+            }
+        )
+    return Frontier(design, name, pd.DataFrame(rows))
+
+
+def _numbers(value: Any) -> tuple[str, ...]:
+    """Fields that hold a number."""
+    if not is_dataclass(value):
+        return ()
+    return tuple(
+        f.name for f in fields(value)
+        if isinstance(getattr(value, f.name), (int, float)) and not isinstance(getattr(value, f.name), bool)
+    )  # fmt: skip
+
+
+def _whole(design: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(design) if isinstance(getattr(design, f.name), int))
 
 
 def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:

@@ -15,7 +15,7 @@ WORDS = {
     r"\texttt": r"\mathtt",
     "∝": r"\propto ",
     r"\dots": r"\ldots",
-    r"\tfrac": r"\frac", r"\texttt": r"\mathtt",
+    r"\tfrac": r"\frac",
     "−": "-",
     "…": r"\ldots ",
     "·": r"\cdot ",

@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import house
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+BROUGHT = {"markupsafe": ("jinja2", "markupsafe"), "markdown_it": ("rich", "markdown-it-py")}
+"""Modules that a dependency of ours brings under every circumstance, and by which name it asks for them."""
 IMPORTED_AS = {"dp-accounting": "dp_accounting", "pot": "ot", "scikit-learn": "sklearn", "flwr": "flwr"}
 
 
@@ -29,10 +32,18 @@ EXTRAS = {
 
 
 def test_every_import_is_declared() -> None:
-    known = CORE.union(*EXTRAS.values(), sys.stdlib_module_names, {"mechdesign", "mechdesign_studies"})
+    known = CORE.union(
+        *EXTRAS.values(), BROUGHT, sys.stdlib_module_names, {"mechdesign", "mechdesign_studies"}
+    )
     for name, path in house.modules().items():
         stray = {t.split(".")[0].lower() for t in house.imports(path)} - known
         assert not stray, f"{name} imports {stray}, which pyproject.toml does not name"
+
+
+def test_what_dependencies_bring() -> None:
+    for module, (bringer, name) in BROUGHT.items():
+        wanted = [r for r in requires(bringer) or [] if r.lower().startswith(name)]
+        assert bringer in CORE and wanted and not any(";" in r for r in wanted), f"{module}: {wanted}"
 
 
 def test_every_extra_that_an_error_names_exists() -> None:

@@ -19,6 +19,7 @@ from sphinx.application import Sphinx
 import mechdesign
 from mechdesign.problem.design import Design
 
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mechdesign.__file__).parent
 TITLES = {
     "accounting": "Accounting", "channels": "Metric-private channels", "choose": "Choosing", "evidence": "Evidence",
@@ -123,7 +124,7 @@ def command_page() -> str:
 
 def extras_page() -> str:
     """The extras, from pyproject.toml."""
-    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = ".. list-table::\n   :header-rows: 1\n\n   * - extra\n     - brings\n"
     for extra, needs in project["optional-dependencies"].items():
         text += f"   * - ``[{extra}]``\n     - {', '.join(needs)}\n"

@@ -12,6 +12,7 @@ from sphinx.util import logging
 
 # Characters that docstrings use in formulas and the converter lacks.
 WORDS = {
+    r"\texttt": r"\mathtt",
     "∝": r"\propto ",
     r"\dots": r"\ldots",
     r"\tfrac": r"\frac",

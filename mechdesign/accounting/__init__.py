@@ -1,7 +1,7 @@
 """What a release loses in privacy, exactly or between proved bounds.
 
 `privacy_profile` is the exact δ(ε) of one coordinate of additive noise, `gaussian_profile` that of Gaussian noise in any
-number of dimensions (Balle and Wang 2018), `delta_interval` a proved interval for many coordinates, rounds and samples
+number of dimensions (Balle and Wang 2018), `delta_interval` an interval for many coordinates, rounds and samples
 (Doroshenko et al. 2022, with its counterpart from below), `flipped_huber_sufficient` and `flipped_huber_zcdp` the closed
 forms of the flipped Huber paper (Muthukrishnan and Kalyani), `amplification` and `shuffled_alpha` what shuffling gives
 under metric privacy (Imola, Roy Chowdhury and Chaudhuri 2024), `to_pld` the bridge to dp-accounting (extra ``pld``).

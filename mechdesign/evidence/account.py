@@ -78,7 +78,13 @@ def headline(result: Any, account: Account, claims: pd.DataFrame) -> list[Fact]:
     counts = claims["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
     facts.append(("Claims that hold", f"{held} of {len(claims)}", words))
-    return facts
+    failed = len(claims) - held
+    warning = (
+        "Warning",
+        "do not deploy",
+        f"{failed} of the claims below {'does' if failed == 1 else 'do'} not hold",
+    )
+    return [warning, *facts] if failed else facts
 
 
 def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iterator[Section]:

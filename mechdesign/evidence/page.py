@@ -32,6 +32,7 @@ __all__ = ["Fact", "Section", "page", "write_page"]
 Fact = tuple[str, str, str]
 """A key number of the headline strip: label, value, remark ("" for none)."""
 
+PICTURES = 300_000  # characters that all drawings of a page may take as drawings
 _MARKED = {"proved", "recomputed", "claimed"}
 
 
@@ -137,13 +138,14 @@ def page(
     for name, text in (("title", title), ("subtitle", subtitle), ("kind", kind)):
         DesignError.unless(name, text, str)
     parts = [DesignError.unless("sections", section, Section) for section in sections]
+    longest = min(150_000, PICTURES // max(1, sum(part.figure is not None for part in parts)))
     style, script = _asset("page.css"), _asset("page.js")
     return _template().render(
         title=_together(title),
         subtitle=subtitle,
         kind=kind,
         facts=[(str(label), _together(str(value)), str(remark)) for label, value, remark in facts],
-        sections=[_rendered(part, k) for k, part in enumerate(parts)],
+        sections=[_rendered(part, k, longest) for k, part in enumerate(parts)],
         style=_safe(style),
         script=_safe(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -173,12 +175,12 @@ def _safe(text: str) -> Any:
     return Markup(text)
 
 
-def _rendered(section: Section, number: int) -> dict[str, Any]:
+def _rendered(section: Section, number: int, longest: int) -> dict[str, Any]:
     alt = section.alt or section.caption or section.title
     picture = (
         ""
         if section.figure is None
-        else inline_picture(section.figure(), f"f{number}-", section.title or alt, alt)
+        else inline_picture(section.figure(), f"f{number}-", section.title or alt, alt, longest=longest)
     )
     return {
         "title": section.title,

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["inline_picture"]
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-LARGEST = 150_000  # characters; a longer drawing is embedded as pixels
 _BLACK = re.compile(r"(fill|stroke): (#000000|black)\b")
 _FONT = re.compile(r"font: ([^;\"]*?)([\d.]+px)[^;\"]*")
 
 
-def inline_picture(figure: Figure, prefix: str, title: str, description: str) -> str:
+def inline_picture(figure: Figure, prefix: str, title: str, description: str, *, longest: int) -> str:
     """Return markup for a figure: an SVG element, or an image of pixels where that would be too long.
 
     Parameters
@@ -30,6 +29,8 @@ def inline_picture(figure: Figure, prefix: str, title: str, description: str) ->
         Put before every name in the drawing, so that two of them can stand on one page.
     title, description : str
         Read aloud where the figure is not seen.
+    longest : int
+        Characters; a longer drawing is embedded as pixels.
     """
     from matplotlib import rc_context
 
@@ -37,7 +38,7 @@ def inline_picture(figure: Figure, prefix: str, title: str, description: str) ->
     with rc_context(STYLE):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    if len(text) > LARGEST:
+    if len(text) > longest:
         return _pixels(figure, description)
     root = ElementTree.fromstring(text[text.index("<svg") :])
     for parent in list(root.iter()):
@@ -74,8 +75,10 @@ def _attribute(key: str, value: str, prefix: str) -> str:
 
 def _pixels(figure: Figure, description: str) -> str:
     from markupsafe import escape
+    from PIL import Image  # matplotlib brings it
 
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    data = base64.b64encode(buffer.getvalue()).decode()
+    buffer, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+    Image.open(buffer).convert("RGB").quantize(96).save(small, "png", optimize=True)
+    data = base64.b64encode(small.getvalue()).decode()
     return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'

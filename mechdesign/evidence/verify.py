@@ -23,6 +23,11 @@ from itertools import accumulate, pairwise
 from operator import mul
 
 NEAR = 1e-9
+ENCLOSED = (
+    "norm",
+    "truncnorm",
+    "beta",
+)  # laws whose stated moments are proved bounds; those of others are floats
 UNIT = 1 << 160  # masses and moments are stored in units of 1/UNIT
 
 
@@ -363,7 +368,8 @@ def costs(result, account, segments, rho):
     if value is None or loss["function"] is not None:
         return
     moments = None if worst and cap is None else Moments(stated["prior"], stated["moments"], account)
-    floats = 0 if moments is None or moments.exact is not None else NEAR
+    enclosed = moments is None or moments.exact is not None or stated["prior"]["law"]["name"] in ENCLOSED
+    floats = 0 if enclosed else NEAR
     cells = list(quadratics(segments, bins, loss))
     if worst:
         top = max(max(a, a + b + c, a - b * b / (4 * c) if c < 0 < b < -2 * c else a) for _, a, b, c in cells)
@@ -392,11 +398,8 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
     spans = sorted({(u, v) for u, v, *_ in table if u < v})
     known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if spans else []
     cells, used, changes = dict(zip(spans, known)), Counter(), Counter()
-    first, second, places = (
-        Fraction(loss["absolute"]),
-        Fraction(loss["squared"]) + price,
-        [b - origin for b in bins],
-    )
+    first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
+    places = [b - origin for b in bins]
     unit, rho = math.lcm(*(b.denominator for b in places)), Fraction(math.ceil(rho * 2**64), 2**64)
     places, gradient, total = [int(b * unit) for b in places], [0] * len(bins), Fraction(0)
     for u, v, share, L, L1, M, M1 in table:
@@ -428,9 +431,8 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
                 scale = math.lcm(*(c.denominator for c in line))
                 slope, rest, curve = (int(c * scale) for c in line)
                 reduced = [(slope + curve * b) * b + rest for b in places[part]]
-                gradient[part] = [
-                    g + c * (up if c > 0 else down) // scale for g, c in zip(gradient[part], reduced)
-                ]
+                steps = (c * (up if c > 0 else down) // scale for c in reduced)
+                gradient[part] = [g + step for g, step in zip(gradient[part], steps)]
     covered = accumulate(change for _, change in sorted(changes.items()))
     if max([0, *covered, *used.values()]) > 1:
         raise Refused("a part of the prior is counted twice")
@@ -454,9 +456,8 @@ def channel(result, account):
     weights, alpha, distances = stated["weights"], Fraction(stated["alpha"]), stated["distances"]
     items, total = range(len(weights)), sum(weights[0])
     account.same(stated, alpha=design["alpha"], weights=mechanism["weights"] or weights)
-    shown = all(
-        abs(w / total - p) <= 1e-12 for r, s in zip(weights, mechanism["matrix"]) for w, p in zip(r, s)
-    )
+    tables = zip(weights, mechanism["matrix"])
+    shown = all(abs(w / total - p) <= 1e-12 for r, s in tables for w, p in zip(r, s))
     account.proved("the matrix shown is the channel", shown and len(mechanism["matrix"]) == len(weights))
     account.proved("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
     given, points = design["space"]["matrix"], design["space"]["points"]
@@ -481,9 +482,8 @@ def channel(result, account):
     account.same(stated, loss=losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"])
     reduced = [[p * Fraction(c) for c in r] for p, r in zip(prior, stated["loss"])]
     value = sum(sum(map(mul, w, r)) for w, r in zip(weights, reduced)) / total
-    account.proved(
-        f"the value is {result['value']!r}", value <= stated["value"] <= result["value"] * (1 + NEAR)
-    )
+    shown = result["value"]
+    account.proved(f"the value is {shown!r}", value <= stated["value"] <= shown * (1 + NEAR))
     account.proved("and not less", Fraction(result["value"]) * (1 - Fraction(NEAR) / 1000) <= value)
     for (x, z, y), m in zip(stated["triples"], map(Fraction, stated["multipliers"])):
         reduced[x][y] += max(m, 0)  # multipliers are not negative
@@ -529,11 +529,10 @@ def lattice_noise(result, account):
     total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * zero
     account.proved("shifts up to the sensitivity", n * width >= sensitivity)
     scale, up, down = r.denominator**2, low.numerator, low.denominator
-    tails = [
-        [w * int(scale * r**e) for e in order for w in part]
-        for order, part in (((2, 1), cells[:n]), ((1, 2), cells[-n:]))
-    ]
-    line = [*tails[0], *(w * scale for w in cells), *tails[1]]
+    once, twice = int(scale * r), int(scale * r * r)
+    left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
+    right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
+    line = [*left, *(w * scale for w in cells), *right]
 
     def excess(k):
         moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
@@ -548,11 +547,9 @@ def lattice_noise(result, account):
 
     def repeated(a, b):  # of the repetitions of a cell
         c, step = abs(a + b) / 2, n * width
-        return (
-            c * zero + step * one
-            if loss == "absolute"
-            else cost(a, b) * zero + 2 * c * step * one + step**2 * two
-        )
+        if loss == "absolute":
+            return c * zero + step * one
+        return cost(a, b) * zero + 2 * c * step * one + step**2 * two
 
     sides = [(start + i * width, start + (i + 1) * width) for i in range(len(cells))]
     spent = sum(w * cost(*side) for w, side in zip(cells, sides))

@@ -195,9 +195,6 @@ def _rescaled(law: Any, centre: float, unit: float) -> Any:
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
 
-_NONE = (np.zeros(0), np.zeros(0))
-
-
 class _Continuous(Prior):
     """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
 
@@ -210,7 +207,7 @@ class _Continuous(Prior):
 
     @property
     def atoms(self) -> tuple[Array, Array]:
-        return _NONE
+        return np.zeros(0), np.zeros(0)
 
     def continuous_moments(self, edges: Array) -> Array:
         return self._factor * law_moments(self._source, edges, self.support)

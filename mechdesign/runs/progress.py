@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["progress_bar"]
 
@@ -16,6 +17,9 @@ def progress_bar(
     label: str, total: int | None, *, console: Console | None = None
 ) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal, nothing elsewhere; yields a function that advances it by one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield lambda: None

@@ -19,7 +19,6 @@ from mechdesign.runs.progress import progress_bar
 from mechdesign.shell.design_commands import calibrate, compare, solve
 from mechdesign.shell.result_commands import audit, report, verify
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
-from mechdesign.shell.show import console, show
 from mechdesign.shell.studykit import Study
 
 __all__ = ["app", "main"]
@@ -77,6 +76,8 @@ def _chosen(names: list[str]) -> list[Study]:
 @study_app.command("list", epilog=examples("study list"))
 def study_list() -> None:
     """List the studies."""
+    from mechdesign.shell.show import show
+
     show(("study", "title", "regenerates"), ((s.name, s.title, s.paper) for s in all_studies().values()))
 
 
@@ -89,6 +90,8 @@ def study_run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show a bar instead of tables.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
+    from mechdesign.shell.show import console
+
     chosen = _chosen(names)
     if not quiet or len(chosen) == 1:
         for study in chosen:
@@ -156,6 +159,7 @@ app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv"))(audit
 @app.command("solvers", epilog=examples("solvers"))
 def list_solvers() -> None:
     """Show the solver backends and what each can do."""
+    from mechdesign.shell.show import show
     from mechdesign.solvers.registry import available
 
     frame = available()

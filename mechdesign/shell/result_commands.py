@@ -104,11 +104,13 @@ def report(
         Path | None, typer.Option("--out", "-o", help="Page to write; beside the file if not given.")
     ] = None,
 ) -> None:
-    """Write a result as one self-contained HTML page, to read, print and hand over."""
+    """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
     from mechdesign.evidence.audit import audited
 
     loaded = _result(result)
-    audited(loaded, str(result))  # refuses a file whose parts do not fit together
+    claims, _, _ = audited(loaded, str(result))  # refuses a file whose parts do not fit together
     target = result.with_suffix(".html") if out is None else out
     loaded.report(target)
     typer.echo(f"written to {target}")
+    if failed := [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]:
+        raise DesignError(f"{result}: {'; '.join(failed)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ GROUP = "mechdesign.studies"
 
 def all_studies() -> dict[str, Study]:
     """Every study that an installed distribution declares, by name; none is imported."""
+    from importlib import metadata
+
     found = [study for entry in metadata.entry_points(group=GROUP) for study in entry.load()]
     return {study.name: study for study in sorted(found, key=lambda s: s.name)}
 

@@ -17,6 +17,7 @@ from mechdesign.accounting.tail import Tail
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.flipped_huber import flipped_huber
+from tests.accounting.reference import LAWS as REFERENCE
 from tests.accounting.reference import delta, random_law
 
 LAWS = 500 if os.environ.get("MECHDESIGN_NIGHTLY") else 25
@@ -104,3 +105,49 @@ def test_the_end_of_a_bounded_law_is_reached() -> None:
         assert double.width < 0.01
     law = stats.truncnorm(-3, 3)
     assert Tail(law.logpdf, 3.0, "truncnorm").isf(1e-200) == pytest.approx(3.0)
+
+
+SHAPES = {
+    "gennorm": [1.7],
+    "flipped_huber": [1.3],
+    "osgt": [0.8],
+    "truncated_laplace": [4],
+    "truncnorm": [-2, 2],
+}
+
+
+@pytest.mark.parametrize("name", list(REFERENCE))
+def test_the_references_tails_are_integrals_of_its_densities(name) -> None:
+    """What the intervals are compared with is not another copy of their formulas."""
+    with mp.workdps(30):
+        shapes = [mp.mpf(s) for s in SHAPES.get(name, [])]
+        log_density, upper = REFERENCE[name](*shapes)
+        end = shapes[-1] if name in ("truncated_laplace", "truncnorm") else mp.inf
+        bends = [shapes[0]] if name == "flipped_huber" else []
+
+        def mass(u):
+            pieces = [u, *(b for b in bends if b > u), *(p for p in (6, 20, 60) if u < p < end), end]
+            return mp.quad(lambda t: mp.exp(log_density(t)), pieces)
+
+        for u in (mp.mpf(0), mp.mpf(1) / 3, mp.mpf(3) / 2):
+            assert abs(mass(u) / (2 * mass(mp.mpf(0))) / upper(u) - 1) < mp.mpf(10) ** -20
+
+
+def test_what_is_called_proved() -> None:
+    """All intervals were printed as proved, those that rest on estimates of quadrature errors too."""
+    for law in (stats.norm(), stats.laplace(), flipped_huber(2.0), stats.gennorm(1.5)):
+        found = delta_interval(NoiseTerm(law, 1.0), 0.5)
+        assert found.how == "proved" and found.width < 1e-12
+    assert delta_interval(NoiseTerm(stats.norm(), 1.0, 5), 0.5).how == "proved"
+    for term in (NoiseTerm(stats.semicircular(), 0.1), NoiseTerm(stats.laplace(), 0.1, 5)):
+        assert delta_interval(term, 0.05).how == "recomputed"
+
+
+def test_a_law_that_calls_itself_normal() -> None:
+    """Its loss was SciPy's normal one, by the name."""
+
+    class Other(type(stats.laplace)):
+        pass
+
+    found = delta_interval(NoiseTerm(Other(name="norm")(), 1.0), 0.5)
+    assert found.how == "recomputed" and -math.expm1(-0.25) in found

@@ -76,7 +76,7 @@ KINDS: dict[str, str] = {
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
     "knorm-noise": "dimension:count, scale:pos, norm:num",
-    "l1-staircase": "epsilon:pos, sensitivity:pos, dimension:count, gamma:num?",
+    "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
     "linear-query": "space:@metric-space, values:arr, name:text",
     "linear-release": "query:@linear-query, alpha:pos, model:text, users:count, norm:num, gaussian:flag, delta:nn",

@@ -137,6 +137,18 @@ def test_a_long_drawing_is_embedded_as_pixels() -> None:
     assert len(text) < 500_000 and [i["alt"] for i in Outline(text).named("img")] == [EVIL]
 
 
+def test_many_drawings_stay_a_light_page() -> None:
+    def wave():
+        fig, axis = figure()
+        axis.plot(range(800), [k * k % 977 for k in range(800)])
+        return fig
+
+    text = page("t", [Section(f"s{k}", figure=wave) for k in range(12)])
+    found = Outline(text)
+    assert len(text) < 1_000_000 and len(found.named("img")) == 12
+    assert len(Outline(page("t", [Section("s", figure=wave)])).named("svg")) == 1
+
+
 def test_a_long_table_is_cut_and_says_so(tmp_path) -> None:
     write_page(tmp_path / "a.html", "t", [Section("s", table=pd.DataFrame({"k": range(1000)}), rows=50)])
     text = (tmp_path / "a.html").read_text()

@@ -120,6 +120,7 @@ def test_a_claim_that_fails_is_seen(tmp_path: Path) -> None:
     result = made("allocation")
     replace(result, value=result.value / 2).report(tmp_path / "a.html")
     text = "".join(Outline((tmp_path / "a.html").read_text()).texts)
+    assert "do not deploy" in text
     held = re.search(r"Claims that hold(\d+) of (\d+)", text)
     assert held is not None and int(held[1]) < int(held[2])
 

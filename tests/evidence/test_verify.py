@@ -19,7 +19,8 @@ from campaign import mutations
 import mechdesign as md
 from evidence.test_doctored import DOCTORINGS, MORE, payloads, solved
 from mechdesign.evidence import exact, verify
-from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 
 NOT_COVERED = {"biased-selection", "calibration", "correlated-gaussian"}
@@ -128,6 +129,33 @@ def test_exponentials_enclose(tmp_path: Path) -> None:
         low, high = verify.exp_bounds(Fraction(x))
         assert low <= exact.exp_upper(Fraction(x)) and exact.exp_lower(Fraction(x)) <= high
         assert 0 < low <= high <= low * (1 + Fraction(1, 2**200))
+
+
+def test_the_privacy_of_any_lattice_noise() -> None:
+    """Few cells to a shift, many, tails, spikes: δ is what the package finds, to the last unit."""
+    rng = random.Random(5)
+    text = dumps(solved("optimal-noise"))
+    for _ in range(60):
+        n, tails = rng.randint(1, 7), rng.random() < 0.5
+        count = rng.randint(2 * n, 3 * n) if tails else rng.randint(1, 3 * n)
+        law = md.noise.CellNoise(
+            weights=tuple(rng.randint(1, 9) for _ in range(count)),
+            width=0.125,
+            start=-count / 16,
+            cells_per_shift=n,
+            spike=(spike := rng.choice([0, 3])),
+            spike_width=0.1 if spike else 0.0,
+            decay=Fraction(rng.randint(1, 8), 9) if tails else Fraction(0),
+        )
+        delta = law.exact_delta(1.0)
+        less = round_down(delta * (1 - Fraction(1, 10**12)))
+        for allowed, holds in ((round_up(delta), True), (less, delta == 0)):
+            payload = json.loads(text)["payload"]
+            for part in ("design", "certificate"):
+                payload["fields"][part]["fields"]["privacy"]["fields"] |= {"epsilon": 1.0, "delta": allowed}
+            payload["fields"]["mechanism"] = payload["fields"]["certificate"]["fields"]["law"] = encode(law)
+            rows = verify.verify(cheap.sealed(payload)).rows
+            assert [row[2] for row in rows if row[0].startswith("delta at most")] == [holds]
 
 
 def test_large_results() -> None:

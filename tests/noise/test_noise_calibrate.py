@@ -289,3 +289,11 @@ def test_a_truncated_normal_is_calibrated(reach):
     """Was: DesignError "must have a log-concave density", which it has."""
     found = calibrate(stats.truncnorm(-reach, reach), privacy=ApproximateDP(1.0, 1e-3), sensitivity=1.0)
     assert found.certificate.verify() and found.certificate.upper == pytest.approx(1e-3, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 16.0, 20.0, 40.0])
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+def test_a_staircase_of_any_epsilon_is_certified(epsilon, loss):
+    """Was: "calibration check failed" from about ε = 10: the second opinion on the cost ended before the first step did."""
+    found = calibrate("staircase", privacy=PureDP(epsilon), sensitivity=0.3, loss=loss)
+    assert found.certificate.verify()

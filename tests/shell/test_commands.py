@@ -83,6 +83,9 @@ def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, mo
     (tmp_path / "doctored.json").write_text(sealed(document["payload"]))
     code, _, error = ended(["verify", str(tmp_path / "doctored.json")], capsys, monkeypatch)
     assert code == 1 and "does not hold" in error and error.count("\n") == 1
+    code, _, error = ended(["report", str(tmp_path / "doctored.json")], capsys, monkeypatch)
+    assert code == 1 and "does not hold" in error and error.count("\n") == 1
+    assert "do not deploy" in (tmp_path / "doctored.html").read_text()
 
 
 def test_version(capsys, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -13,10 +14,11 @@ import pandas as pd
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.serialize import write_whole
+from mechdesign.evidence.serialize import dumps, write_whole
 from mechdesign.shell.runner import run_study
 from mechdesign.shell.studykit import Report, Study
 
+KILLS = 30 if os.environ.get("MECHDESIGN_NIGHTLY") else 5
 COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
 STUDY = """
 import sys
@@ -31,6 +33,33 @@ def body(report):
 
 print("ready", flush=True)
 run_study(Study("tiny", "Tiny", "", body), Path(sys.argv[1]))
+"""
+
+
+# Thirty-six choices of bins, a line of the store each.
+SEARCH = """
+import sys
+from scipy import stats
+import mechdesign as md
+
+search = md.OPTMSearch(
+    md.PureDP(1.0), stats.uniform(-1, 2),
+    bins=md.Grid(delta=[1.2, 1.4, 1.6, 1.8, 1.9, 2.0], inner=[0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
+    levels=md.Grid(level=[0.6, 0.63, 0.66, 0.67, 0.7], width=[0.01]),
+)
+print("ready", flush=True)
+search.solve(store=sys.argv[1], progress=False).save(sys.argv[2])
+"""
+SPECIFICATION = """
+design = "OPTM"
+bins = [-3, -0.5, 0.5, 3]
+[privacy]
+kind = "PureDP"
+epsilon = 1
+[prior]
+law = "uniform"
+loc = -1
+scale = 2
 """
 
 
@@ -76,7 +105,7 @@ def test_a_users_file_in_the_folder_stays(tmp_path: Path) -> None:
 
 def test_a_killed_study_leaves_one_whole_run(tmp_path: Path) -> None:
     rng = random.Random(1)
-    for number in range(6):
+    for number in range(KILLS + 1):
         words = [sys.executable, "-c", STUDY, str(tmp_path), str(number)]
         run = subprocess.Popen(words, stdout=subprocess.PIPE)
         assert run.stdout is not None and run.stdout.readline()
@@ -99,6 +128,70 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    """Killed again and again at random moments, on one store, and then left to end."""
+    rng, store, whole = random.Random(2), tmp_path / "store", tmp_path / "whole"
+
+    def run(*paths: Path, after: float | None = None) -> None:
+        words = [sys.executable, "-c", SEARCH, *map(str, paths)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline()
+        if after is not None:
+            time.sleep(after)
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+    started = time.perf_counter()
+    run(whole, tmp_path / "whole.json")
+    longest, lengths = time.perf_counter() - started, []
+    for _ in range(KILLS):
+        run(store, tmp_path / "r.json", after=rng.uniform(0.0, 0.5 * longest / KILLS))
+        lengths.append(store.stat().st_size if store.exists() else 0)
+        held = store.read_bytes() if store.exists() else b""
+        assert whole.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
+    run(store, tmp_path / "r.json")
+    assert store.read_bytes() == whole.read_bytes() and lengths == sorted(lengths)
+    a, b = (md.load(tmp_path / name) for name in ("r.json", "whole.json"))
+    assert a.table.equals(b.table) and (a.value, a.lower_bound) == (b.value, b.lower_bound)
+    assert dumps(a.mechanism) == dumps(b.mechanism)
+
+
+@pytest.mark.parametrize("bytes_left", [0, 4000])
+def test_a_full_disk_leaves_the_last_result(bytes_left: int, tmp_path: Path) -> None:
+    """One line and exit 1; what was there stays, and no half-written file beside it."""
+    specification, result = tmp_path / "design.toml", tmp_path / "result.json"
+    specification.write_text(SPECIFICATION)
+    result.write_text("the last one")
+    code = f"""
+import resource, sys
+import cvxpy, joblib  # joblib tries a semaphore of its own
+from mechdesign.shell.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
+sys.argv = ["mechdesign", "solve", "design.toml", "--out", "result.json"]
+main()
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
+    assert "large" in run.stderr or "space" in run.stderr
+    assert result.read_text() == "the last one"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["design.toml", "result.json"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = Path("/sys/kernel") if os.geteuid() == 0 else tmp_path / "locked"
+    if os.geteuid():
+        folder.mkdir(mode=0o555)
+    (tmp_path / "design.toml").write_text(SPECIFICATION)
+    for words in (
+        f"solve design.toml --out {folder}/r.json",
+        f"study run location -q --out {folder}/results",
+    ):
+        run = subprocess.run(f"{COMMAND} {words}", shell=True, cwd=tmp_path, capture_output=True, text=True)
+        assert run.returncode == 1
+        assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,10 @@ def _integrated_cost(law: Any, loss: str) -> float:
     edges = np.append(np.arange(0, top, float(law.std()) / 4), top)
     if law.dist.name == "staircase":
         (_, gamma), _, step = law.dist._parse_args(*law.args, **law.kwds)
-        edges = np.add.outer(np.arange(0, top, step), [0.0, gamma * step]).ravel()
+        shells = 3 + math.ceil(
+            top / step
+        )  # where ε is large the law is narrower than its first step, and costs beyond it
+        edges = np.add.outer(step * np.arange(shells), [0.0, gamma * step]).ravel()
     edges = np.unique(edges)
     nodes, weights = np.polynomial.legendre.leggauss(16)
     width = np.diff(edges)[:, None]

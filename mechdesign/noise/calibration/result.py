@@ -94,7 +94,7 @@ class CalibrationResult(Result):
         )[()]
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Proved interval for δ(ε) of all rounds; options as in `mechdesign.accounting.delta_interval`."""
+        """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""
         return self.noise.delta_interval(epsilon, **{**self._repeated, **options})
 
     def epsilon(self, delta: float, **options: Any) -> float:

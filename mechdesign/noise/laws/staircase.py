@@ -98,7 +98,7 @@ class Staircase(SymmetricLaw):
         b = np.exp(-epsilon)
         k = np.floor(u)
         rest = u - k
-        inside = gamma + b * (1 - gamma) - np.where(rest < gamma, rest, gamma + b * (rest - gamma))
+        inside = np.where(rest < gamma, gamma - rest + b * (1 - gamma), b * (1 - rest))
         return b**k * (inside / (2 * _mass(epsilon, gamma)) + b / 2)
 
     def _reach(self, s: Any, epsilon: Any, gamma: Any) -> Any:

@@ -234,9 +234,9 @@ class Successive:
         if blocks.size <= _SMALL:
             end = _polished(blocks, q, epsilon, deadline)
             if end is not q and blocks.excess(end, epsilon) <= _HAIR:
-                found = self._inside(end, epsilon)
-                if found is not None and found.value <= (1 + _TOLERANCE) * blocks.loss(end):
-                    return found
+                point = self._inside(end, epsilon)
+                if point is not None and point.value <= (1 + _TOLERANCE) * blocks.loss(end):
+                    return point
         value = blocks.loss(q)
         price, radius = 50.0 * value, 0.1
 

@@ -148,7 +148,10 @@ def to_pld(
 
 def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> Any:
     """Return dp-accounting's distribution of several terms composed, on one step."""
-    steps = [2.0 ** math.floor(math.log2(max(plan_grid((t,), 1.0, 0.01).step / 4, 1e-9))) for t in terms]
+    # an atom between two points of the grid moves up by a step at most, in each coordinate: finer where there are atoms
+    finer = [64 if loss_of(t.law, t.sensitivity).atoms else 4 for t in terms]
+    fine = [max(plan_grid((t,), 1.0, 0.01).step / by, 1e-9) for t, by in zip(terms, finer)]
+    steps = [2.0 ** math.floor(math.log2(step)) for step in fine]
     parts = [to_pld(t.law, t.sensitivity, dimension=t.count, step=min(steps)) for t in terms]
     found = parts[0]
     for part in parts[1:]:

@@ -34,11 +34,20 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.registered import (
+    LAWS,
+    LOSSES,
+    UnavailableCallable,
+    law_name,
+    register_law,
+    register_loss,
+)
 
 __all__ = [
     "FORMAT",
     "LIMIT",
     "VERSION",
+    "UnavailableCallable",
     "dumps",
     "file_path",
     "histogram_parts",
@@ -58,13 +67,9 @@ DIGITS = 4300  # of one number: Python's own limit
 _DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
 _FRACTION = re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII)
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
-
 C = TypeVar("C", bound=type)
 _CLASSES: dict[str, type] = {}
 _KINDS: dict[type, str] = {}
-_LAWS: dict[str, Any] = {}
-_LOSSES: dict[str, Callable[[Any], Any]] = {}
 
 
 def serializable(kind: str) -> Callable[[C], C]:
@@ -80,106 +85,6 @@ def serializable(kind: str) -> Callable[[C], C]:
         return cls
 
     return decorate
-
-
-def register_law(name: str, generator: Any) -> None:
-    """Let frozen laws of a custom `generator` survive saving, as `name`.
-
-    A file holds the name and the parameters; a program that reads it registers the same name first.
-
-    Parameters
-    ----------
-    name : str
-    generator : scipy.stats.rv_continuous or rv_discrete
-        An instance of a subclass of your own, which freezes to the law.
-
-    Raises
-    ------
-    DesignError
-        No such instance; a name that SciPy or this package has given to a law of its own.
-
-    Examples
-    --------
-    >>> class Triangle(stats.rv_continuous):
-    ...     def _pdf(self, x):
-    ...         return 2 * x
-    >>> register_law("my-triangle", Triangle(a=0, b=1, name="my-triangle"))
-    """
-    _check_name(name)
-    kinds = (stats.rv_continuous, stats.rv_discrete, stats.rv_histogram)
-    if not isinstance(generator, kinds[:2]) or type(generator) in kinds:
-        raise DesignError.of(
-            "generator", generator, "must be an instance of a subclass of rv_continuous or rv_discrete"
-        )
-    ours, held = _ours(generator), _LAWS.get(name)
-    if not ours and (hasattr(stats, name) or (held is not None and _ours(held))):
-        raise DesignError.of("name", name, "is the name of another law already; choose one of your own")
-    _LAWS[name] = generator
-
-
-def register_loss(name: str, function: Callable[[Any], Any]) -> None:
-    """Let a loss given as a function survive saving, as `name`: a result loaded where it is registered has it again.
-
-    Raises
-    ------
-    DesignError
-        No name, or no function.
-
-    Examples
-    --------
-    >>> register_loss("quartic", lambda t: t**4)
-    """
-    _check_name(name)
-    if not callable(function):
-        raise DesignError.of("function", function, "must be a function of an array of errors")
-    _LOSSES[name] = function
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DesignError.of("name", name, "must be 1 to 80 letters, digits, dots, dashes or underscores")
-
-
-def _ours(generator: Any) -> bool:
-    return type(generator).__module__.startswith("mechdesign.noise.laws.")
-
-
-@dataclasses.dataclass(frozen=True)
-class UnavailableCallable:
-    """Stands for a function that a result was made with; functions are not stored in files."""
-
-    name: str
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.name.startswith("@"):
-            name = self.name[1:]
-            raise DesignError(
-                f"the loss {name!r} is not registered in this program: md.register_loss({name!r}, function), "
-                "then load the file again"
-            )
-        raise DesignError(
-            f"the function {self.name} was not stored in the result file: pass it again, or register it with "
-            "md.register_loss before it is saved"
-        )
-
-
-def _law_name(law: Any) -> str:
-    for name, generator in _LAWS.items():
-        if type(law.dist) is type(generator) and (_ours(generator) or _made(law.dist) == _made(generator)):
-            return name
-    name = law.dist.name
-    if type(law.dist) is type(
-        getattr(stats, name, None)
-    ):  # not by its name alone: anyone can call a law "uniform"
-        return str(name)
-    raise DesignError(
-        f"the law {name!r} is neither in scipy.stats nor registered: md.register_law(name, generator) lets it be stored"
-    )
-
-
-def _made(generator: Any) -> str:
-    """What an instance of a user's class was made with: two of them are two laws."""
-    return repr(sorted(generator._updated_ctor_param().items()))
 
 
 def _dtype(dtype: Any) -> str:
@@ -222,11 +127,11 @@ def encode(value: Any) -> Any:
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         if type(value.dist) is stats.rv_histogram:
             return _histogram(value)
-        return {"$law": _law_name(value), "args": encode(list(value.args)), "kwds": encode(dict(value.kwds))}
+        return {"$law": law_name(value), "args": encode(list(value.args)), "kwds": encode(dict(value.kwds))}
     if callable(value):
         if isinstance(value, UnavailableCallable):
             return {"$callable": value.name}
-        known = next((f"@{name}" for name, function in _LOSSES.items() if function is value), None)
+        known = next((f"@{name}" for name, function in LOSSES.items() if function is value), None)
         return {"$callable": known or getattr(value, "__qualname__", "function")}
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
 
@@ -267,9 +172,9 @@ def _class(kind: Any, kinds: Mapping[str, str]) -> type:
 
 def _generator(name: Any, kinds: Mapping[str, str]) -> Any:
     if isinstance(name, str):
-        if name not in _LAWS and f"law:{name}" in kinds:
+        if name not in LAWS and f"law:{name}" in kinds:
             import_module(kinds[f"law:{name}"])
-        found = _LAWS.get(name) or getattr(stats, name, None)
+        found = LAWS.get(name) or getattr(stats, name, None)
         # Only laws: a file must not be able to call anything else of scipy.stats.
         if isinstance(found, (stats.rv_continuous, stats.rv_discrete)):
             return found
@@ -321,7 +226,7 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
             made = _from_histogram if name == "histogram" else _generator(name, kinds)
             return made(*shapes, **named)
         case {"$callable": str(name), **rest} if not rest:
-            known = _LOSSES.get(name[1:]) if name.startswith("@") else None
+            known = LOSSES.get(name[1:]) if name.startswith("@") else None
             return UnavailableCallable(name) if known is None else known
     _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")
 

@@ -153,7 +153,7 @@ class Moments:
             return [(Fraction(a), Fraction(b), Fraction(c)) for a, b, c in about.T.tolist()]
         primitive = _primitive(self._law)
         assert primitive is not None
-        return primitive(self._law, edges)
+        return primitive(self._law, edges, 0 if isinstance(self.prior, TruncatedPrior) else BITS + 400)
 
 
 @serializable("prior-moments")
@@ -242,7 +242,7 @@ def _fixed(value: Fraction) -> Enclosure:
     return math.floor(value * (1 << BITS)) - _WIDENED, math.ceil(value * (1 << BITS)) + _WIDENED
 
 
-def _uniform(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
+def _uniform(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
     low, high = (Fraction(float(v)) for v in law.support())
     out = []
     inner = [min(max(x, low), high) for x in edges]
@@ -252,7 +252,7 @@ def _uniform(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, F
     return out
 
 
-def _histogram(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
+def _histogram(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
     """Constant density between the histogram's edges, with masses in the ratio of its counts."""
     _, loc, scale = law_parameters(law)
     contents, cuts, density = histogram_parts(law)
@@ -272,9 +272,12 @@ def _histogram(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction,
 
 
 def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Fraction, Fraction, Fraction]]]:
-    """Moments from a function that gives, for each cell, those about zero of the standard law."""
+    """Moments from a function that gives, for each cell, those about zero of the standard law.
 
-    def moments(law: Any, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
+    Masses below 2^-bits are nothing; without bits, where all may be divided by a small one, below 2^-400 of the largest.
+    """
+
+    def moments(law: Any, edges: Sequence[Any], bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
         import mpmath
 
         shapes, loc, scale = law_parameters(law)
@@ -288,6 +291,7 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
             cells = primitive(mpmath, z, *map(real, shapes))
             # Far tails have exponents of millions of digits: next to the largest cell they are nothing.
             least = max((m0 for m0, *_ in cells), default=mpmath.mpf(0)) / mpmath.mpf(2) ** 400
+            least = max(least, mpmath.mpf(2) ** -bits) if bits else least
             for (m0, m1, m2), a in zip(cells, z):
                 if m0 < least:
                     out.append((Fraction(0), Fraction(0), Fraction(0)))

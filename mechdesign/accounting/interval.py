@@ -104,9 +104,9 @@ class GridPlan:
         ]
 
     def align(self, step: float) -> float:
-        """Shrink the step so that the atoms of the first atomic loss are on the grid."""
+        """Shrink the step so that the atoms of the first loss that has any are on the grid; not below such an atom."""
         for loss, _ in self.losses:
-            if loss.atoms:
+            if loss.atoms and loss.atoms[0] >= step:
                 return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
         return step
 

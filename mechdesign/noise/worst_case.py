@@ -105,7 +105,8 @@ def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> W
     s, discrete = sensitivity, not hasattr(law.dist, "_logpdf")
 
     def terms(vector: Shifts) -> Terms:
-        return tuple(NoiseTerm(law, size, count) for size, count in vector)
+        least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift is none: rounded up
+        return tuple(NoiseTerm(law, max(size, least), count) for size, count in vector)
 
     attained = () if discrete else tuple(terms(vector) for vector in s.attained(dimension))
     if is_gaussian(law):

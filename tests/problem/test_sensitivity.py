@@ -7,7 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -51,7 +51,7 @@ def random_members(s, dimension, rng, count=200):
         scale = 1.0
         if s.l1 is not None and v.sum() > 0:
             scale = min(scale, s.l1 / v.sum())
-        if s.l2 is not None and v.any():
+        if s.l2 is not None and np.linalg.norm(v) > 0:
             scale = min(scale, s.l2 / np.linalg.norm(v))
         yield v * scale * (1 - 1e-12)
 
@@ -109,6 +109,7 @@ def test_the_norms_are_reached(s):
     st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @example(Sensitivity(each=(0.0, 3.6, 5e-266)), stats.laplace(scale=2.0), 1.0, 0)
+@example(Sensitivity(each=(0.0, 1.0, 5e-324)), flipped_huber(0.7, scale=2.0), 1.0, 0)
 def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
     """Seen before: the example's grid was laid through its smallest atom, a ZeroDivisionError."""
     cases = worst_cases(law, s, 3)

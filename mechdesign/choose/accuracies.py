@@ -45,7 +45,8 @@ class Accuracy:
 
     Examples
     --------
-    >>> print(accuracy("laplace", NumericQuery(), PureDP(1.0)))
+    >>> import mechdesign as md
+    >>> print(md.accuracy("laplace", md.NumericQuery(), md.PureDP(1.0)))
     standard deviation 1.41421, mean absolute error 1, 95% within ±2.99573
     """
 
@@ -116,7 +117,8 @@ def least_epsilon(
 
     Examples
     --------
-    >>> round(least_epsilon("laplace", NumericQuery(), error=2.0, measure="absolute_error"), 3)
+    >>> import mechdesign as md
+    >>> round(md.least_epsilon("laplace", md.NumericQuery(), error=2.0, measure="absolute_error"), 3)
     0.5
     """
     error, delta = positive("error", error), probability("delta", delta, below_one=True)

@@ -66,7 +66,7 @@ class Handed(ABC):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     result.report(pathlib.Path(folder) / "report.html")
         """
-        write_page(path, **self._page())
+        write_page(file_path(path), **self._page())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""

@@ -130,7 +130,7 @@ def layer_profile(
     --------
     >>> profile, groups = layer_profile([1.0, 2.0], [4, 1])
     >>> profile
-    array([0.5, 0.5, 0.5, 0.5, 2. ])
+    LayerProfile([0.5, 0.5, 0.5, 0.5, 2. ])
     """
     c, counts = check_profile(clips, "clips"), array("sizes", sizes)
     if (

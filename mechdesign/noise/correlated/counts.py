@@ -259,6 +259,10 @@ class CountsCertificate(Certificate):
     multipliers: Array
 
     @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
+
+    @property
     def statement(self) -> Mapping[str, Any]:
         """The question, and the two numbers claimed."""
         d = self.design

@@ -134,9 +134,9 @@ class Moments:
             n1 = (m1 + shift * m0) / width
             n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
             found = [_fixed(n) for n in (m0, n1, n2)]
-            # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support.
-            limit = found[0][1] if b > a else 0
-            out.append(tuple((max(lo, 0), min(hi, limit)) for lo, hi in found))
+            # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support; what is only estimated may lie outside by rounding.
+            limit = max(found[0][1], 0) if b > a else 0
+            out.append(tuple((min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in found))
         return out  # type: ignore[return-value]
 
     def _cell_masses(self, edges: Sequence[Any]) -> list[Fraction]:

@@ -13,7 +13,11 @@ import house
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BROUGHT = {"markupsafe": ("jinja2", "markupsafe"), "markdown_it": ("rich", "markdown-it-py"), "pil": ("matplotlib", "pillow")}
+BROUGHT = {
+    "markupsafe": ("jinja2", "markupsafe"),
+    "markdown_it": ("rich", "markdown-it-py"),
+    "pil": ("matplotlib", "pillow"),
+}
 """Modules that a dependency of ours brings under every circumstance, and by which name it asks for them."""
 IMPORTED_AS = {"dp-accounting": "dp_accounting", "pot": "ot", "scikit-learn": "sklearn", "flwr": "flwr"}
 

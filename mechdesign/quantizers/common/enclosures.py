@@ -370,7 +370,7 @@ def _beta(mp: Any, z: list[Any], a: Any, b: Any) -> list[tuple[Any, Any, Any]]:
     ]
 
 
-_Primitive = Callable[[Any, Sequence[Any]], list[tuple[Fraction, Fraction, Fraction]]]
+_Primitive = Callable[[Any, Sequence[Any], int], list[tuple[Fraction, Fraction, Fraction]]]
 _RATIONAL: dict[type, _Primitive] = {type(stats.uniform): _uniform, stats.rv_histogram: _histogram}
 _PRIMITIVES: dict[type, _Primitive] = {
     **_RATIONAL,

@@ -63,7 +63,11 @@ def subsampled_parts(
     with np.errstate(under="ignore"):
         other = mass * np.exp(-points)
     missing = max(1.0 - float(other.sum()), 0.0)  # where P has no mass: loss −∞ before sampling
-    moved = np.log1p(sampling * np.expm1(points))
+    # log(1 − q + q e^x), by e^−x where e^x is past the doubles
+    with np.errstate(under="ignore"):
+        small, large = np.minimum(points, 1.0), np.maximum(points, 1.0)
+        above = large + np.log(sampling + (1 - sampling) * np.exp(-large))
+    moved = np.where(points <= 1.0, np.log1p(sampling * np.expm1(small)), above)
     least = math.log1p(-sampling) if sampling < 1 else -math.inf
     remove = AtomicLoss(
         np.append(moved, least),

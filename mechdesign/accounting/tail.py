@@ -87,7 +87,7 @@ class Tail:
     """
 
     def __init__(self, log_density: Callable[[Array], Array], top: float, name: str) -> None:
-        self._log_density = log_density
+        self._log_density, self._name = log_density, name
         mesh = self._mesh(top)
         level = self._levels(mesh)
         self._check(mesh, level, name)
@@ -102,8 +102,12 @@ class Tail:
             )
 
     def _levels(self, t: Array) -> Array:
-        with np.errstate(all="ignore"):
-            value = np.asarray(self._log_density(t), dtype=float)
+        try:
+            with np.errstate(all="ignore"):
+                value = np.asarray(self._log_density(t), dtype=float)
+        except Exception as error:  # a user's own density may raise anything
+            said = f"has a density that raises {type(error).__name__}: {error!s:.80}"
+            raise DesignError.of("law", self._name, said) from error
         return np.where(np.isnan(value), -np.inf, value)
 
     def _mesh(self, top: float) -> Array:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from mechdesign.accounting.interval import delta_interval
+from mechdesign.accounting.loss import loss_of
 from mechdesign.accounting.profile import integrated_profile, privacy_profile
 from mechdesign.accounting.sufficient import flipped_huber_sufficient
 from mechdesign.accounting.terms import NoiseTerm
@@ -297,3 +298,26 @@ def test_a_staircase_of_any_epsilon_is_certified(epsilon, loss):
     """Was: "calibration check failed" from about ε = 10: the second opinion on the cost ended before the first step did."""
     found = calibrate("staircase", privacy=PureDP(epsilon), sensitivity=0.3, loss=loss)
     assert found.certificate.verify()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_sampling_that_needs_hardly_any_noise(name: str) -> None:
+    """Seen before: "cannot convert float NaN to integer" (losses past e^709), where q·rounds is near δ or below."""
+    for rounds, rate in ((1, 0.01), (1, 1e-300)):
+        with pytest.raises(DesignError, match="sampling_rate"):
+            calibrate(
+                name, privacy=ApproximateDP(1, 0.05), sensitivity=1.0, rounds=rounds, sampling_rate=rate
+            )
+    result = calibrate(name, privacy=ApproximateDP(5, 0.0099999), sensitivity=1.0, sampling_rate=0.01)
+    assert result.certificate.verify() and result.value < 0.02
+
+
+def test_a_law_that_raises_is_named() -> None:
+    """Seen before: the law's own RuntimeError."""
+
+    class Broken(stats.rv_continuous):
+        def _pdf(self, x):
+            raise RuntimeError("no density")
+
+    with pytest.raises(DesignError, match=r"law = .*raises RuntimeError: no density"):
+        loss_of(Broken(name="broken")(scale=2.0), 1.0)

@@ -11,6 +11,7 @@ certified on a different grid.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,9 +135,9 @@ class Calibration(Design):
             )
 
     def _check_sampling(self) -> None:
-        if self.sampling_rate == 0:
+        if self.sampling_rate < 1e-12:
             raise DesignError.of(
-                "sampling_rate", self.sampling_rate, "must be in (0, 1]; 1 samples everybody"
+                "sampling_rate", self.sampling_rate, "must be in [1e-12, 1]; 1 samples everybody"
             )
         if self.sampling_rate == 1:
             return
@@ -149,6 +150,14 @@ class Calibration(Design):
                 "sampling_rate",
                 self.sampling_rate,
                 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"',
+            )
+        seen = -math.expm1(self.rounds * math.log1p(-self.sampling_rate))
+        if seen <= getattr(self.privacy, "delta", 0.0):
+            raise DesignError.of(
+                "sampling_rate",
+                self.sampling_rate,
+                f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no "
+                "noise; lower it",
             )
 
     @cached_property

@@ -52,7 +52,7 @@ class CountsGaussian(Design):
     Parameters
     ----------
     counts : int
-        n, up to 1000.
+        n, up to 700.
     changed : int
         c ≤ n.
     privacy : ApproximateDP or ZeroConcentratedDP
@@ -76,7 +76,7 @@ class CountsGaussian(Design):
     signed: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, counts=whole("counts", self.counts, 1, 1000), most=positive("most", self.most))
+        settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most))
         settle(self, changed=whole("changed", self.changed, 1, self.counts))
         one_of("signed", self.signed, (True, False))
         _ = self.budget

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mechdesign.channels.optimal.result import ChannelResult
-from mechdesign.choose.candidates import solved
+from mechdesign.choose.answers import check_answer, check_same_privacy
+from mechdesign.choose.candidates import checked_question, solved
 from mechdesign.choose.questions import LocalReport, MetricReport, Question
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result
@@ -69,8 +70,9 @@ def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = No
     mechanism : Result, or the name of one of `compare`'s mechanisms
         A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
     question : NumericQuery, LocalReport or MetricReport, optional
-        Of a result for reports, the prior that errors are averaged over; its own by default.
+        Of a result for reports, the prior that errors are averaged over; its own by default. A result must answer it.
     privacy : optional
+        Of a result, what it must have been made for.
 
     Raises
     ------
@@ -78,6 +80,10 @@ def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = No
         A mechanism that does not answer the question (the message lists those that do), or one whose errors are not known.
     """
     if isinstance(mechanism, Result):
+        if question is not None:
+            check_answer("mechanism", mechanism, checked_question(question))
+        if privacy is not None:
+            check_same_privacy("mechanism", mechanism, privacy)
         return accuracy_of(mechanism, question)
     if question is None or privacy is None:
         raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")

@@ -37,7 +37,7 @@ from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.rqm import RQM
 from mechdesign.typing import Status
 
-__all__ = ["Candidate", "candidates", "check_privacy", "fewest", "solved"]
+__all__ = ["Candidate", "candidates", "check_privacy", "checked_question", "fewest", "solved"]
 
 _REACH = 2.5
 """Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
@@ -78,11 +78,16 @@ def check_privacy(question: Question, privacy: Any) -> None:
         raise DesignError.of("privacy", privacy, "must be alpha times the space's own distance: give alpha=")
 
 
-def solved(name: Any, question: Question, privacy: Any) -> Result:
-    """Solve one of the candidates."""
+def checked_question(question: Any) -> Question:
+    """Return the question, or raise DesignError."""
     if not isinstance(question, NumericQuery | LocalReport | MetricReport):
         raise DesignError.of("question", question, "must be a NumericQuery, a LocalReport or a MetricReport")
-    check_privacy(question, privacy)
+    return question
+
+
+def solved(name: Any, question: Question, privacy: Any) -> Result:
+    """Solve one of the candidates."""
+    check_privacy(checked_question(question), privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")

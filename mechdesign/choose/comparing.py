@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.choose.accuracies import Accuracy, accuracy_of
+from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
 from mechdesign.choose.candidates import candidates, check_privacy, fewest, solved
 from mechdesign.choose.comparison import COLUMNS, Comparison
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
@@ -56,7 +57,8 @@ def compare(
     mechanisms : sequence of str, optional
         Names, to try these alone; all by default.
     also : mapping of str to Result, optional
-        Mechanisms of your own, or results solved with more effort, made for the same privacy.
+        Mechanisms of your own, or results solved with more effort, made for the same privacy and loss, and for all the
+        changes, rounds and inputs that the question allows.
     jobs : int
         Mechanisms tried at a time; −1 for one a core.
     progress : bool
@@ -70,7 +72,7 @@ def compare(
     Raises
     ------
     DesignError
-        A question or a requirement of another kind; an unknown mechanism.
+        A question or a requirement of another kind; an unknown mechanism; a result that answers another question.
     InfeasibleError
         Nothing answers the question; each reason is given.
 
@@ -92,7 +94,7 @@ def compare(
             known if mechanisms is None else [one_of("mechanisms", m, tuple(known)) for m in mechanisms]
         )
     )
-    own = _own(also, privacy, names)
+    own = _own(also, question, privacy, names)
     one_of("progress", progress, (True, False))
     if progress:
         with progress_bar("comparing", len(names)) as step:
@@ -139,17 +141,16 @@ def _alpha(alpha: Any) -> float:
         raise DesignError.of("alpha", alpha, "must be a positive, finite number") from None
 
 
-def _own(also: Any, privacy: Any, names: list[str]) -> dict[str, Result]:
+def _own(also: Any, question: Question, privacy: Any, names: list[str]) -> dict[str, Result]:
     found = dict(instance("also", also, Mapping)) if also is not None else {}
     for name, result in found.items():
         if not isinstance(name, str) or name in names:
             raise DesignError.of("also", name, "must be a name of its own")
         instance(f"also[{name!r}]", result, Result)
-        held = getattr(result.design, "privacy", None)
-        if held is None and isinstance(privacy, MetricDP):
-            held = MetricDP(result.design.alpha)
-        if held != privacy:
-            raise DesignError.of(f"also[{name!r}]", held, f"is not the privacy of the comparison, {privacy}")
+        title = f"also[{name!r}]"
+        check_same_privacy(title, result, privacy)
+        check_answer(title, result, question)
+        check_loss(title, result, question)
     return found
 
 

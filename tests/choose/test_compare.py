@@ -147,6 +147,113 @@ def test_ones_own_results():
         md.compare(md.NumericQuery(), md.PureDP(2), mechanisms=["staircase"], also={"mine": mine})
 
 
+Q3 = md.NumericQuery(dimension=3, sensitivity=2.0)
+TIGHT = {"privacy": PRIVACY, "sensitivity": 2.0, "dimension": 3}
+OTHERS = {
+    "less sensitive": (Q3, lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": 1e-3}), "sensitivity"),
+    "fewer numbers": (
+        Q3,
+        lambda: md.calibrate("gaussian", privacy=PRIVACY, sensitivity=2.0),
+        "dimension = 1",
+    ),
+    "fewer rounds": (
+        md.NumericQuery(dimension=3, sensitivity=2.0, rounds=10),
+        lambda: md.calibrate("gaussian", **TIGHT),
+        "rounds = 1",
+    ),
+    "sampled": (Q3, lambda: md.calibrate("gaussian", **TIGHT, sampling_rate=0.1), "sampling_rate = 0.1"),
+    "fewer change": (
+        Q3,
+        lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": md.Sensitivity(linf=2, changed=1)}),
+        "sensitivity",
+    ),
+    "one alone": (Q3, lambda: md.OptimalNoise(PRIVACY, 2.0, "squared").solve(gap=0.5), "dimension = 1"),
+    "small profile": (
+        Q3,
+        lambda: md.NoiseAllocation("gaussian", [2, 2, 0.1], PRIVACY).solve(),
+        "sensitivity",
+    ),
+    "counts": (Q3, lambda: md.CountsGaussian(3, 3, PRIVACY, most=2).solve(), "sensitivity"),
+    "few vectors": (Q3, lambda: md.CorrelatedGaussian(2 * np.eye(3), PRIVACY).solve(), "sensitivity"),
+    "discrete": (Q3, lambda: md.calibrate("discrete_gaussian", **TIGHT), "whole"),
+    "a report": (
+        md.NumericQuery(),
+        lambda: md.MetricChannel(md.MetricSpace.grid(2, 2), 1).solve(),
+        "must be noise",
+    ),
+    "noise": (
+        md.LocalReport(),
+        lambda: md.calibrate("laplace", privacy=md.PureDP(1), sensitivity=1),
+        "must be an unbiased quantizer",
+    ),
+    "more bits": (
+        md.LocalReport(bits=1),
+        lambda: md.RQM(4, md.PureDP(1), stats.uniform(-1, 2)).solve(),
+        "bins = 4",
+    ),
+    "narrow": (
+        md.LocalReport(bits=2, input_range=(-2, 2)),
+        lambda: md.RQM(4, md.PureDP(1), stats.uniform(-1, 2)).solve(),
+        "input_range",
+    ),
+    "another space": (
+        md.MetricReport(md.MetricSpace.grid(2, 3)),
+        lambda: md.MetricChannel(md.MetricSpace.grid(2, 2), 1).solve(),
+        "space",
+    ),
+    "another prior": (
+        md.MetricReport(md.MetricSpace.grid(1, 2), [0.9, 0.1]),
+        lambda: md.MetricChannel(md.MetricSpace.grid(1, 2), 1).solve(),
+        "prior",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_results_for_another_question_are_refused(name):
+    """Noise for a sensitivity of 0.001 was ranked first for a question of 2.0, in ten rounds, as "proved"."""
+    question, made, word = OTHERS[name]
+    result = made()
+    with pytest.raises(md.DesignError, match=word):
+        md.accuracy(result, question)
+    held = getattr(result.design, "privacy", None)
+    if isinstance(question, md.NumericQuery) and held is not None:
+        with pytest.raises(md.DesignError, match=word):
+            md.compare(question, held, mechanisms=["laplace"], also={"w": result})
+    with pytest.raises(md.DesignError, match="is not the privacy"):
+        md.accuracy(result, privacy=md.PureDP(3))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": 3.0}, rounds=2),
+        lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": md.Sensitivity(l2=4)}),
+        lambda: md.NoiseAllocation("gaussian", [2, 2, 3], PRIVACY).solve(),
+        lambda: md.CountsGaussian(3, 3, PRIVACY, most=2, signed=True).solve(),
+        lambda: md.CorrelatedGaussian(
+            [[2, 2, 2], [2, 2, -2], [2, -2, 2], [-2, 2, 2], [1, 0, 0]], PRIVACY
+        ).solve(),
+    ],
+)
+def test_results_for_a_harder_question_are_welcome(made):
+    result = made()
+    found = md.compare(Q3, PRIVACY, mechanisms=["gaussian"], also={"w": result})
+    assert "w" in found.names and md.accuracy(result, Q3, PRIVACY) == found.accuracy["w"]
+
+
+def test_a_value_in_another_loss_is_not_ranked():
+    """Mean absolute errors stood in one column with mean squares."""
+    for other in (
+        md.calibrate("laplace", privacy=PRIVACY, sensitivity=1, loss="absolute"),
+        md.NoiseAllocation("laplace", [1.0], PRIVACY, loss=1).solve(),
+        md.NoiseAllocation("laplace", [1.0], PRIVACY, weights=[0.01]).solve(),
+        md.OptimalNoise(PRIVACY, 1.0).solve(gap=0.5),
+    ):
+        with pytest.raises(md.DesignError, match="loss"):
+            md.compare(md.NumericQuery(), PRIVACY, mechanisms=["laplace"], also={"w": other})
+
+
 def test_allocation_where_each_coordinate_has_its_bound():
     query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(each=[1, 2, 8]))
     found = md.compare(query, md.PureDP(1), mechanisms=["laplace", "allocated laplace"])

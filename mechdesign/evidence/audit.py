@@ -23,7 +23,7 @@ from mechdesign.typing import Status
 
 __all__ = ["audited", "claims", "tightest"]
 
-_SHARED = ("space", "sensitivity", "sensitivities", "dimension", "input_range")
+_SHARED = ("noise", "space", "sensitivity", "sensitivities", "dimension", "input_range")
 _NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
 
 
@@ -65,7 +65,7 @@ def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
 def _same_law(result: Any) -> bool:
     """Whether the parts of the certificate that are parts of the mechanism, or the mechanism itself, are the same.
 
-    So must be what the mechanism and the design both say: the space, the sensitivity, the input range.
+    So must be what the mechanism and the design both say: the family of the noise, the space, the sensitivity, the input range.
     """
     mechanism, design, found = result.mechanism, result.design, []
     for name in _SHARED:

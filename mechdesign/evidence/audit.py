@@ -55,11 +55,14 @@ def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
     bound = result.lower_bound
     if "value" not in statement:
         yield f"the value is {result.value:.9g}", CLAIMED, math.nan, math.isfinite(result.value)
-    if "lower_bound" not in statement and bound is not None:
-        yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, bound <= result.value
+    if (
+        "lower_bound" not in statement and bound is not None
+    ):  # nor may it stand beside a certificate of no bound
+        holds = result.certificate is None and bound <= result.value
+        yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, holds
     if result.status is Status.OPTIMAL:
-        proved = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
-        yield "optimal: with a finite value and lower bound", PROVED, math.nan, proved
+        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        yield "optimal: with a finite value and lower bound", result.bound_how, math.nan, finite
 
 
 def _same_law(result: Any) -> bool:

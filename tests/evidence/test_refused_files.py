@@ -9,9 +9,14 @@ import cheap
 import pytest
 
 import mechdesign as md
+from mechdesign.evidence import verify
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
+
+CORRELATED = md.CorrelatedGaussian(
+    vectors=[[1.0, 0.2, 0.0], [0.3, 1.0, 0.5], [0.0, 0.4, 2.0]], privacy=md.ApproximateDP(1.0, 1e-6)
+)
 
 
 def payload_of(name: str) -> dict[str, Any]:
@@ -44,3 +49,27 @@ def test_a_calibration_proves_no_lower_bound(status: str) -> None:
     bound = table[table["claim"].str.contains("no mechanism|optimal:")]
     assert set(bound["how"]) == {"claimed"} and not table["holds"].all()
     assert "(claimed)" in str(result) and "(proved)" not in str(result)
+
+
+def test_the_covariance_shown_is_the_laws_entry_by_entry() -> None:
+    """Was: only the trace was compared, and a covariance with other entries off its diagonal passed."""
+    payload = json.loads(dumps(CORRELATED.solve()))["payload"]
+    assert claims(read(payload))["holds"].all()
+    for part in (payload, payload["fields"]["certificate"]):
+        noise = part["fields"]["mechanism" if part is payload else "noise"]["fields"]
+        rows = noise["covariance"]["$array"]
+        rows[0][1] = rows[1][0] = rows[0][1] * (1 + 1e-6)
+    table = claims(read(payload))
+    assert not table.set_index("claim")["holds"]["the covariance shown is the law's"]
+
+
+def test_a_law_has_no_more_shifts_than_cells() -> None:
+    """Was: 29 weights and a million cells per shift, 3 KB, kept the audit and verify.py busy for minutes."""
+    payload = payload_of("optimal-noise")
+    for law in (payload["fields"]["mechanism"], payload["fields"]["certificate"]["fields"]["law"]):
+        law["fields"]["cells_per_shift"] = 10**6
+    text = cheap.sealed(payload)
+    with pytest.raises(md.ResultFormatError, match="cells_per_shift"):
+        loads(text, kinds=KINDS)
+    with pytest.raises(verify.Refused, match="shifts"):
+        verify.verify(text)

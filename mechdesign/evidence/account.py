@@ -65,11 +65,9 @@ class Account:
 def headline(result: Any, account: Account, claims: pd.DataFrame) -> list[Fact]:
     """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
     gap, bound, digits = result.gap, result.lower_bound, meaningful(result.gap, 7)
-    stated = {} if result.certificate is None else result.certificate.statement
     facts = [("Error", at_most(result.value, digits), account.value)]
     if bound is not None and math.isfinite(bound):
-        how = "proved" if "lower_bound" in stated else "claimed"
-        facts.append(("Lower bound", at_least(bound, digits), f"{how}: nothing does better"))
+        facts.append(("Lower bound", at_least(bound, digits), f"{result.bound_how}: nothing does better"))
         facts.append(("Gap", "0" if not gap else at_most(gap, 2), "at most this far from optimal, relative"))
     else:
         facts.append(("Lower bound", "none", "it is not known how much better others are"))

@@ -23,7 +23,7 @@ from mechdesign.typing import Status
 
 __all__ = ["audited", "claims", "tightest"]
 
-_SHARED = ("space", "sensitivity", "sensitivities", "dimension", "input_range")
+_SHARED = ("noise", "space", "sensitivity", "sensitivities", "dimension", "input_range")
 _NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
 
 
@@ -55,17 +55,20 @@ def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
     bound = result.lower_bound
     if "value" not in statement:
         yield f"the value is {result.value:.9g}", CLAIMED, math.nan, math.isfinite(result.value)
-    if "lower_bound" not in statement and bound is not None:
-        yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, bound <= result.value
+    if (
+        "lower_bound" not in statement and bound is not None
+    ):  # nor may it stand beside a certificate of no bound
+        holds = result.certificate is None and bound <= result.value
+        yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, holds
     if result.status is Status.OPTIMAL:
-        proved = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
-        yield "optimal: with a finite value and lower bound", PROVED, math.nan, proved
+        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        yield "optimal: with a finite value and lower bound", result.bound_how, math.nan, finite
 
 
 def _same_law(result: Any) -> bool:
     """Whether the parts of the certificate that are parts of the mechanism, or the mechanism itself, are the same.
 
-    So must be what the mechanism and the design both say: the space, the sensitivity, the input range.
+    So must be what the mechanism and the design both say: the family of the noise, the space, the sensitivity, the input range.
     """
     mechanism, design, found = result.mechanism, result.design, []
     for name in _SHARED:

@@ -147,6 +147,13 @@ class Result(Handed):
         return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
     @property
+    def bound_how(self) -> str:
+        """How the lower bound is checked: proved, recomputed, or claimed where no certificate speaks of it."""
+        if self.certificate is None or "lower_bound" not in self.certificate.statement:
+            return CLAIMED
+        return self.certificate.bound_how
+
+    @property
     def status(self) -> Status:
         """How the solve ended."""
         return self.solver_report.status
@@ -200,8 +207,7 @@ class Result(Handed):
         lines = [type(self.design).__name__, *self.solver_report.lines(), value]
         if self.lower_bound is not None:
             bound = at_least(self.lower_bound, digits)
-            how = CLAIMED if self.certificate is None else self.certificate.bound_how
-            lines.append(f"lower bound: {bound} ({how}), gap {at_most(self.gap or 0.0, 2)}")
+            lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
         lines += self._evidence()
         lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])

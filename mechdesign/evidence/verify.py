@@ -522,6 +522,8 @@ def lattice_noise(result, account):
     delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
+    if n > len(cells) + 100 or stated["cells"] > 10**5:
+        raise Refused("more shifts than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
         raise Refused("weights that are none")
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.

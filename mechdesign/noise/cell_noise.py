@@ -68,7 +68,7 @@ class CellNoise:
     Raises
     ------
     DesignError
-        Weights not integer, negative or all zero; widths not positive; tails with too few cells.
+        Weights not integer, negative or all zero; widths not positive; too few cells for the tails or the shift.
 
     Notes
     -----
@@ -95,7 +95,8 @@ class CellNoise:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
         weights = tuple(whole("weights", w, 0) for w in self.weights)
-        n, spike = whole("cells_per_shift", self.cells_per_shift, 1), whole("spike", self.spike, 0)
+        most = len(weights) + 100  # every shift costs time, and beyond the last cell all are alike
+        n, spike = whole("cells_per_shift", self.cells_per_shift, 1, most), whole("spike", self.spike, 0)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = positive("width", self.width), number("start", self.start)
@@ -104,16 +105,8 @@ class CellNoise:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and len(weights) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
-        settle(
-            self,
-            weights=weights,
-            width=width,
-            start=start,
-            cells_per_shift=n,
-            spike=spike,
-            spike_width=narrow,
-            decay=Fraction(self.decay),
-        )
+        settle(self, weights=weights, width=width, start=start, cells_per_shift=n)
+        settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 
     # Exact quantities ------------------------------------------------------------------------------------
 

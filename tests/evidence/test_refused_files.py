@@ -1,0 +1,75 @@
+"""Files edited part by part and sealed anew, which the audit once believed: what the commit before printed is in each test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cheap
+import pytest
+
+import mechdesign as md
+from mechdesign.evidence import verify
+from mechdesign.evidence.audit import claims
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+
+CORRELATED = md.CorrelatedGaussian(
+    vectors=[[1.0, 0.2, 0.0], [0.3, 1.0, 0.5], [0.0, 0.4, 2.0]], privacy=md.ApproximateDP(1.0, 1e-6)
+)
+
+
+def payload_of(name: str) -> dict[str, Any]:
+    return json.loads(dumps(cheap.solved(name)))["payload"]
+
+
+def read(payload: Any) -> Any:
+    return loads(cheap.sealed(payload), kinds=KINDS)
+
+
+def test_the_noise_of_an_allocation_is_of_the_family_asked_for() -> None:
+    """Was: Laplace scales under pure privacy with the mechanism's noise "gaussian": every claim true."""
+    payload = payload_of("noise-allocation")
+    assert claims(read(payload))["holds"].all()
+    payload["fields"]["mechanism"]["fields"]["noise"] = "gaussian"
+    assert not claims(read(payload))["holds"].all()
+
+
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_a_calibration_proves_no_lower_bound(status: str) -> None:
+    """Was: "lower bound: 53.5 (proved)", and "optimal: with a finite value and lower bound | proved | yes"."""
+    payload = payload_of("calibration")
+    payload["fields"]["lower_bound"] = 0.999 * payload["fields"]["value"]
+    payload["fields"]["solver_report"]["fields"]["status"] = status
+    try:
+        result = read(payload)
+    except md.ResultFormatError:
+        return
+    table = result.checks()
+    bound = table[table["claim"].str.contains("no mechanism|optimal:")]
+    assert set(bound["how"]) == {"claimed"} and not table["holds"].all()
+    assert "(claimed)" in str(result) and "(proved)" not in str(result)
+
+
+def test_the_covariance_shown_is_the_laws_entry_by_entry() -> None:
+    """Was: only the trace was compared, and a covariance with other entries off its diagonal passed."""
+    payload = json.loads(dumps(CORRELATED.solve()))["payload"]
+    assert claims(read(payload))["holds"].all()
+    for part in (payload, payload["fields"]["certificate"]):
+        noise = part["fields"]["mechanism" if part is payload else "noise"]["fields"]
+        rows = noise["covariance"]["$array"]
+        rows[0][1] = rows[1][0] = rows[0][1] * (1 + 1e-6)
+    table = claims(read(payload))
+    assert not table.set_index("claim")["holds"]["the covariance shown is the law's"]
+
+
+def test_a_law_has_no_more_shifts_than_cells() -> None:
+    """Was: 29 weights and a million cells per shift, 3 KB, kept the audit and verify.py busy for minutes."""
+    payload = payload_of("optimal-noise")
+    for law in (payload["fields"]["mechanism"], payload["fields"]["certificate"]["fields"]["law"]):
+        law["fields"]["cells_per_shift"] = 10**6
+    text = cheap.sealed(payload)
+    with pytest.raises(md.ResultFormatError, match="cells_per_shift"):
+        loads(text, kinds=KINDS)
+    with pytest.raises(verify.Refused, match="shifts"):
+        verify.verify(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -12,7 +13,9 @@ from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Indices
 
 __all__ = [
+    "answers",
     "array",
+    "check_preserved",
     "generator",
     "increasing",
     "indices",
@@ -149,6 +152,37 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def answers(name: str, value: Any) -> Array:
+    """Return what is to be released as an array of finite floats, or raise DesignError where these are other numbers.
+
+    Beyond 2⁵³ doubles are more than 1 apart: rounded to them, whole numbers 1 apart may come to lie 2 apart.
+
+    Examples
+    --------
+    >>> answers("x", [1, 2**53])
+    array([1.00000000e+00, 9.00719925e+15])
+    """
+    found = array(name, value, ndim=None, empty=True)
+    check_preserved(name, value, found)
+    return found
+
+
+def check_preserved(name: str, value: Any, found: Array) -> None:
+    """Raise DesignError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
+    far = np.abs(found) >= 2.0**53
+    if not far.any():
+        return
+    given = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
+    for was, now in zip(given[far].tolist(), found[far].tolist()):
+        was = was.item() if isinstance(was, np.generic) else was  # an int64 compares as a double
+        if isinstance(was, numbers.Number) and was != now:
+            raise DesignError.of(
+                name,
+                was,
+                "is beyond 2^53 and would be rounded, which changes the sensitivity: release it less a public number near it",
+            )
 
 
 def increasing(name: str, value: Any, least: int = 2) -> Array:

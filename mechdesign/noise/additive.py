@@ -21,7 +21,7 @@ from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
-from mechdesign.problem.checks import answers, array, generator, positive, settle, whole
+from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -67,7 +67,7 @@ class AdditiveNoise:
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         frozen_parts(self.law)  # refuses anything else
         variance = float(self.law.var())
         if not (math.isfinite(variance) and variance > 0):

@@ -16,6 +16,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import calibrate
+from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber
@@ -244,3 +245,10 @@ def test_correlated_answers_are_rounded_as_in_exact_arithmetic(monkeypatch: pyte
         if law.lift is not None:
             exact += np.array([[float(part) for part in law.span.outside(row)] for row in answers])
         assert np.array_equal(law.release(answers), exact)
+
+
+def test_answers_too_far_out_for_correlated_noise_are_refused() -> None:
+    """An answer of 1e300 raised OverflowError: int too large to convert to float."""
+    mechanism = CountsGaussian(3, 2, ApproximateDP(1.0, 1e-6)).solve().mechanism
+    with pytest.raises(DesignError, match="finite number of steps"):
+        mechanism.release([1e300, 2, 3])

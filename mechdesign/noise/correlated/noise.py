@@ -156,9 +156,10 @@ class CorrelatedGaussianNoise:
             raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
         step, noise = self._exact
         held, whitening = rows[:, self.span.coordinates], np.asarray(self.whitening)
-        near = held @ whitening.T / step + 0.5
+        with np.errstate(all="ignore"):
+            near = held @ whitening.T / step + 0.5
         draws = noise.draw(near.size).reshape(near.shape)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             steps = np.floor(near)
             # Doubles decide, unless the next whole number is within their error.
             error = np.abs(held) @ np.abs(whitening).T / step * (held.shape[1] + 8) * 2.0**-52
@@ -166,7 +167,10 @@ class CorrelatedGaussianNoise:
         noisy = np.where(sure, steps + draws, 0.0)
         open_ = np.flatnonzero(~sure.all(axis=1))
         if open_.size:
-            noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
+            try:
+                noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
+            except OverflowError:
+                raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}") from None
         released = (noisy * step) @ self._factor.T
         if self.lift is not None:
             released += np.array([[float(part) for part in self.span.outside(row)] for row in rows])

@@ -28,7 +28,7 @@ from scipy.optimize import elementwise
 from mechdesign.accounting.law import AtomicLoss, NoiseLaw, UnitLoss
 from mechdesign.accounting.tail import Tail
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import UP, positive
 
 __all__ = ["CentredLoss", "Loss", "centred_loss", "frozen_parts", "laplace_loss", "loss_of", "of_scipy"]
 
@@ -257,7 +257,7 @@ Loss = CentredLoss | AtomicLoss
 
 def loss_of(law: Any, sensitivity: float) -> Loss:
     """Return the privacy loss of a frozen law at `sensitivity`: with finitely many values, or as a function."""
-    delta = positive("sensitivity", sensitivity)
+    delta = positive("sensitivity", sensitivity, side=UP)
     dist, shapes, loc, scale = frozen_parts(law)
     if loc != 0:
         raise DesignError.of("law", dist.name, "must be centred: loc = 0")

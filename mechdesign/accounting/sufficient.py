@@ -15,7 +15,7 @@ from scipy import special
 
 from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import non_negative, positive, whole
+from mechdesign.problem.checks import UP, non_negative, positive, whole
 from mechdesign.problem.privacy import ZeroConcentratedDP
 
 __all__ = ["flipped_huber_sufficient", "flipped_huber_zcdp", "zcdp_delta"]
@@ -26,7 +26,7 @@ def _parameters(law: Any, sensitivity: float, dimension: int) -> tuple[float, fl
     if dist.name not in ("norm", "flipped_huber"):
         raise DesignError.of("law", dist.name, "must be flipped Huber (or normal) for this guarantee")
     b = shapes[0] if shapes else 0.0
-    sensitivity = positive("sensitivity", sensitivity)
+    sensitivity = positive("sensitivity", sensitivity, side=UP)
     dimension = whole("dimension", dimension, 1)
     alpha = b * gamma
     r = alpha**2 - max(alpha - sensitivity, 0.0) ** 2

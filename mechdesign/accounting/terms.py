@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import positive, settle, whole
+from mechdesign.problem.checks import UP, positive, settle, whole
 
 __all__ = ["NoiseTerm", "as_terms"]
 
@@ -42,7 +42,9 @@ class NoiseTerm:
 
     def __post_init__(self) -> None:
         settle(
-            self, sensitivity=positive("sensitivity", self.sensitivity), count=whole("count", self.count, 1)
+            self,
+            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
+            count=whole("count", self.count, 1),
         )
 
 

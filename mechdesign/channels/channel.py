@@ -29,7 +29,7 @@ from mechdesign.channels.channel_loss import integer_rows, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import DOWN, array, indices, instance, one_of, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -342,7 +342,7 @@ class Channel(Response):
         by bisection on the exact metric loss (β = α where all normalisers agree). Beyond βd = 600 the distance
         counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
         """
-        alpha = positive("alpha", alpha)
+        alpha = positive("alpha", alpha, side=DOWN)
         distances = instance("space", space, MetricSpace).distances
         one_of("calibrated", calibrated, (True, False))
 

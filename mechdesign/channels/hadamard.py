@@ -14,7 +14,7 @@ from mechdesign.channels.channel import Response
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import TOP, level
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, settle, whole
+from mechdesign.problem.checks import DOWN, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -84,7 +84,11 @@ class HadamardResponse(Response):
     epsilon: float
 
     def __post_init__(self) -> None:
-        settle(self, items=whole("items", self.items, 2, 1 << 40), epsilon=positive("epsilon", self.epsilon))
+        settle(
+            self,
+            items=whole("items", self.items, 2, 1 << 40),
+            epsilon=positive("epsilon", self.epsilon, side=DOWN),
+        )
 
     @property
     def size(self) -> int:

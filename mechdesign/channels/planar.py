@@ -13,7 +13,7 @@ import numpy as np
 
 from mechdesign.channels.channel import Channel
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import DOWN, positive
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
@@ -78,7 +78,7 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     >>> channel.alpha <= 0.7, bool(abs(channel.matrix.sum(axis=1) - 1).max() < 1e-12)
     (True, True)
     """
-    alpha = positive("alpha", alpha)
+    alpha = positive("alpha", alpha, side=DOWN)
     if (
         not isinstance(space, MetricSpace)
         or space.kind != "grid"

@@ -24,7 +24,7 @@ from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, settle, whole
+from mechdesign.problem.checks import DOWN, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -81,7 +81,7 @@ class ClusteredResponse(Response):
     alpha: float
 
     def __post_init__(self) -> None:
-        settle(self, alpha=positive("alpha", self.alpha))
+        settle(self, alpha=positive("alpha", self.alpha, side=DOWN))
         if not isinstance(self.space, MetricSpace) or self.space.kind != "clustered" or self.space.size < 2:
             allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
             raise DesignError.of("space", self.space, allowed)
@@ -249,5 +249,6 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
     (True, True)
     """
     return ClusteredResponse(
-        MetricSpace.clustered(1, whole("items", items, 2), within=1.0), positive("epsilon", epsilon)
+        MetricSpace.clustered(1, whole("items", items, 2), within=1.0),
+        positive("epsilon", epsilon, side=DOWN),
     )

@@ -9,7 +9,7 @@ from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import instance, interval, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import UP, instance, interval, one_of, positive, probability, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.sensitivity import Sensitivity
@@ -56,12 +56,12 @@ class NumericQuery:
             self,
             dimension=whole("dimension", self.dimension, 1, 10**9),
             rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=probability("sampling_rate", self.sampling_rate),
+            sampling_rate=probability("sampling_rate", self.sampling_rate, side=UP),
         )
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         if self.sampling_rate == 0:
             raise DesignError.of(
                 "sampling_rate", self.sampling_rate, "must be in (0, 1]; 1 samples everybody"

@@ -21,7 +21,7 @@ from mechdesign.evidence.serialize import dumps, serializable, write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
-from mechdesign.problem.checks import array, generator, positive, settle, whole
+from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -67,7 +67,7 @@ class AdditiveNoise:
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         frozen_parts(self.law)  # refuses anything else
         variance = float(self.law.var())
         if not (math.isfinite(variance) and variance > 0):
@@ -137,9 +137,9 @@ class AdditiveNoise:
 
     def sample(self, x: Any, *, rng: Any = None) -> Any:
         """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
-        answers = self._answers(x)
-        draws = self.law.rvs(size=answers.shape, random_state=generator(rng))
-        return (answers + draws)[()]
+        held = self._answers(x)
+        draws = self.law.rvs(size=held.shape, random_state=generator(rng))
+        return (held + draws)[()]
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -153,10 +153,10 @@ class AdditiveNoise:
         return ExactNoise(self.lattice.law, self.lattice.step)
 
     def _answers(self, x: Any) -> Array:
-        answers = array("x", x, ndim=None, empty=True)
-        if self.dimension > 1 and answers.shape[-1:] != (self.dimension,):
+        found = answers("x", x)
+        if self.dimension > 1 and found.shape[-1:] != (self.dimension,):
             raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
-        return answers
+        return found
 
     def release(self, x: Any) -> Any:
         """Return answers with noise, as multiples of the lattice step: for deployment.

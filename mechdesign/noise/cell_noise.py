@@ -26,7 +26,7 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, non_negative, number, positive, settle, whole
+from mechdesign.problem.checks import answers, array, generator, non_negative, number, positive, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
@@ -381,13 +381,13 @@ class CellNoise:
         DesignError
             An answer that is not finite or too far out; a density that is not centred at 0.
         """
-        answers = array("x", x, ndim=None, empty=True)
-        scaled = answers / self.step
+        held = answers("x", x)
+        scaled = held / self.step
         if np.any(np.abs(scaled) > 2.0**51):
             raise DesignError.of("x", x, f"must be within 2^51 steps of {self.step:g} around 0")
         if 2 * Fraction(self.start) != -len(self.weights) * Fraction(self.width):
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         whole = np.floor(scaled)
         whole += scaled - whole >= 0.5
-        steps = 2 * whole.astype(np.int64) + self._draw_steps(answers.size).reshape(answers.shape)
+        steps = 2 * whole.astype(np.int64) + self._draw_steps(held.size).reshape(held.shape)
         return (steps * (self.step / 2))[()]

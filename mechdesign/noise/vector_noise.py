@@ -14,7 +14,7 @@ from scipy import special, stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
-from mechdesign.problem.checks import array, generator, one_of, positive, settle, whole
+from mechdesign.problem.checks import answers, generator, one_of, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
@@ -94,20 +94,20 @@ class IndependentNoise:
         ----------
         x : array, shape (..., K)
         """
-        answers = array("x", x, ndim=None, empty=True)
-        if answers.shape[-1:] != self.scales.shape:
+        held = answers("x", x)
+        if held.shape[-1:] != self.scales.shape:
             raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
         step = self.scales * _STEP
         with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.rint(answers / step)
-        draws = self._exact.draw(answers.size).reshape(answers.shape)
+            steps = np.rint(held / step)
+        draws = self._exact.draw(held.size).reshape(held.shape)
         noisy = np.where(step > 0, steps + draws, 0.0) * step
         for at in map(tuple, np.argwhere((np.abs(steps) > 2.0**51) & (step > 0))):
             unit = Fraction(float(step[at[-1]]))  # too far out for doubles
             noisy[at] = float(
-                (math.floor(Fraction(float(answers[at])) / unit + Fraction(1, 2)) + int(draws[at])) * unit
+                (math.floor(Fraction(float(held[at])) / unit + Fraction(1, 2)) + int(draws[at])) * unit
             )
-        return np.where(step > 0, noisy, answers)
+        return np.where(step > 0, noisy, held)
 
     def variance(self) -> Array:
         """Variance per coordinate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -12,7 +13,11 @@ from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Indices
 
 __all__ = [
+    "DOWN",
+    "UP",
+    "answers",
     "array",
+    "check_preserved",
     "generator",
     "increasing",
     "indices",
@@ -23,6 +28,7 @@ __all__ = [
     "one_of",
     "positive",
     "probability",
+    "rounded_up",
     "settle",
     "whole",
 ]
@@ -30,8 +36,14 @@ __all__ = [
 T = TypeVar("T")
 
 
-def number(name: str, value: Any, allowed: str = "must be a finite number") -> float:
+DOWN, UP = -1, 1
+"""The safe sides: privacy budgets are rounded down, what people change is rounded up."""
+
+
+def number(name: str, value: Any, allowed: str = "must be a finite number", *, side: int = 0) -> float:
     """Return `value` as a finite float, or raise DesignError saying what is `allowed`; no bools, no strings.
+
+    With a `side`, `DOWN` or `UP`, the double is the nearest on that side of a fraction or decimal number.
 
     Examples
     --------
@@ -41,7 +53,7 @@ def number(name: str, value: Any, allowed: str = "must be a finite number") -> f
     if isinstance(value, (bool, np.bool_, str, bytes)):
         raise DesignError.of(name, value, allowed)
     try:
-        found = float(value)
+        found = _sided(float(value), value, side)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
     if not math.isfinite(found):
@@ -49,7 +61,24 @@ def number(name: str, value: Any, allowed: str = "must be a finite number") -> f
     return found
 
 
-def positive(name: str, value: Any) -> float:
+def _sided(found: float, value: Any, side: int) -> float:
+    """The double next to `found` where that is on the wrong side of the number it was made from."""
+    was = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
+    if side and isinstance(was, numbers.Number) and (found > was if side == DOWN else found < was):
+        return math.nextafter(found, side * math.inf)
+    return found
+
+
+def rounded_up(found: Array, value: Any) -> Array:
+    """The doubles that were made from `value`, each moved up where it is below its number."""
+    if getattr(getattr(value, "dtype", None), "kind", "O") == "f" and value.dtype.itemsize <= 8:
+        return found
+    given = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
+    moved = [_sided(now, was, UP) for now, was in zip(found.ravel().tolist(), given.ravel().tolist())]
+    return np.array(moved).reshape(found.shape)
+
+
+def positive(name: str, value: Any, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it is a positive, finite number.
 
     Examples
@@ -57,23 +86,23 @@ def positive(name: str, value: Any) -> float:
     >>> positive("epsilon", 1)
     1.0
     """
-    found = number(name, value, allowed := "must be a positive, finite number")
+    found = number(name, value, allowed := "must be a positive, finite number", side=side)
     if not found > 0:
         raise DesignError.of(name, value, allowed)
     return found
 
 
-def non_negative(name: str, value: Any) -> float:
+def non_negative(name: str, value: Any, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it is finite and at least 0."""
-    found = number(name, value, allowed := "must be a finite number of at least 0")
+    found = number(name, value, allowed := "must be a finite number of at least 0", side=side)
     if found < 0:
         raise DesignError.of(name, value, allowed)
     return found
 
 
-def probability(name: str, value: Any, *, below_one: bool = False) -> float:
+def probability(name: str, value: Any, *, below_one: bool = False, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it lies in [0, 1] (or in [0, 1))."""
-    found = number(name, value, allowed := f"must be in [0, 1{')' if below_one else ']'}")
+    found = number(name, value, allowed := f"must be in [0, 1{')' if below_one else ']'}", side=side)
     if not 0 <= found <= 1 or (below_one and found == 1):
         raise DesignError.of(name, value, allowed)
     return found
@@ -149,6 +178,37 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def answers(name: str, value: Any) -> Array:
+    """Return what is to be released as an array of finite floats, or raise DesignError where these are other numbers.
+
+    Beyond 2⁵³ doubles are more than 1 apart: rounded to them, whole numbers 1 apart may come to lie 2 apart.
+
+    Examples
+    --------
+    >>> answers("x", [1, 2**53])
+    array([1.00000000e+00, 9.00719925e+15])
+    """
+    found = array(name, value, ndim=None, empty=True)
+    check_preserved(name, value, found)
+    return found
+
+
+def check_preserved(name: str, value: Any, found: Array) -> None:
+    """Raise DesignError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
+    far = np.abs(found) >= 2.0**53
+    if not far.any():
+        return
+    given = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
+    for was, now in zip(given[far].tolist(), found[far].tolist()):
+        was = was.item() if isinstance(was, np.generic) else was  # an int64 compares as a double
+        if isinstance(was, numbers.Number) and was != now:
+            raise DesignError.of(
+                name,
+                was,
+                "is beyond 2^53 and would be rounded, which changes the sensitivity: release it less a public number near it",
+            )
 
 
 def increasing(name: str, value: Any, least: int = 2) -> Array:

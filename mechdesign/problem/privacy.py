@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, one_of, positive, probability, settle
+from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability, settle
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
 
@@ -44,7 +44,7 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon))
+        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
 
 
 @serializable("approximate-dp")
@@ -69,8 +69,8 @@ class ApproximateDP:
     delta: float
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon))
-        settle(self, delta=probability("delta", self.delta, below_one=True))
+        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
+        settle(self, delta=probability("delta", self.delta, below_one=True, side=DOWN))
 
 
 @serializable("zcdp")
@@ -90,7 +90,7 @@ class ZeroConcentratedDP:
     xi: float = 0.0
 
     def __post_init__(self) -> None:
-        settle(self, rho=positive("rho", self.rho), xi=non_negative("xi", self.xi))
+        settle(self, rho=positive("rho", self.rho, side=DOWN), xi=non_negative("xi", self.xi, side=DOWN))
 
 
 @serializable("metric-dp")
@@ -112,7 +112,7 @@ class MetricDP:
     metric: str | Callable[[Any, Any], Any] = "absolute"
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon))
+        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
         if not callable(self.metric):
             one_of("metric", self.metric, ("absolute", "squared"))
 

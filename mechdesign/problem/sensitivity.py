@@ -31,7 +31,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, one_of, positive, settle, whole
+from mechdesign.problem.checks import UP, array, one_of, positive, rounded_up, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["NEIGHBOURS", "Sensitivity", "Shifts"]
@@ -91,11 +91,11 @@ class Sensitivity:
     def __post_init__(self) -> None:
         for name in ("linf", "l1", "l2"):
             if getattr(self, name) is not None:
-                settle(self, **{name: positive(name, getattr(self, name))})
+                settle(self, **{name: positive(name, getattr(self, name), side=UP)})
         if self.changed is not None:
             settle(self, changed=whole("changed", self.changed, 1))
         if self.each is not None:
-            bounds = array("each", self.each)
+            bounds = array("each", rounded_up(array("each", self.each), self.each))
             if bounds.min() < 0 or not bounds.any():
                 raise DesignError.of(
                     "each", self.each, "must be bounds of at least 0, one a coordinate, not all 0"
@@ -112,7 +112,7 @@ class Sensitivity:
     @classmethod
     def of(cls, value: Any) -> Sensitivity:
         """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
-        return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value))
+        return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value, side=UP))
 
     @classmethod
     def of_contribution(

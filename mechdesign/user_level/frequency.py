@@ -24,7 +24,7 @@ from mechdesign.channels.channel import Channel, Response
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, indices, instance, positive, settle, whole
+from mechdesign.problem.checks import DOWN, array, generator, indices, instance, positive, settle, whole
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
@@ -253,7 +253,9 @@ class LaplaceHistogram:
 
     def __post_init__(self) -> None:
         instance("space", self.space, MetricSpace)
-        settle(self, epsilon=positive("epsilon", self.epsilon), users=whole("users", self.users, 1))
+        settle(
+            self, epsilon=positive("epsilon", self.epsilon, side=DOWN), users=whole("users", self.users, 1)
+        )
 
     @property
     def scale(self) -> float:

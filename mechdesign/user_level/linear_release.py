@@ -37,7 +37,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.noise.rounded_sum import RoundedSum
-from mechdesign.problem.checks import array, generator, instance, settle, whole
+from mechdesign.problem.checks import array, check_preserved, generator, instance, settle, whole
 from mechdesign.typing import Array
 from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.linear_query import LinearQuery
@@ -168,6 +168,7 @@ class LinearRelease:
         """
         lattice, space = self.lattice, self.query.space
         counts = array("histogram", histogram, ndim=None)
+        check_preserved("histogram", histogram, counts)
         whole_numbers = (
             (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
         )

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
+    DOWN,
     array,
     instance,
     non_negative,
@@ -51,8 +52,8 @@ SIZES = ("bounded", "unbounded")
 
 def settle_notion(notion: Any) -> None:
     """Check what the notions of privacy for datasets have in common: α, δ, the model and whose sizes are public."""
-    settle(notion, alpha=positive("alpha", notion.alpha))
-    settle(notion, delta=probability("delta", notion.delta, below_one=True))
+    settle(notion, alpha=positive("alpha", notion.alpha, side=DOWN))
+    settle(notion, delta=probability("delta", notion.delta, below_one=True, side=DOWN))
     settle(notion, model=one_of("model", notion.model, MODELS), sizes=one_of("sizes", notion.sizes, SIZES))
 
 
@@ -74,8 +75,8 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     >>> print(f"{epsilon:.1f} {delta:.4e}")
     1.5 5.3670e-06
     """
-    epsilon = positive("epsilon", epsilon)
-    delta = probability("delta", delta, below_one=True)
+    epsilon = positive("epsilon", epsilon, side=DOWN)
+    delta = probability("delta", delta, below_one=True, side=DOWN)
     total = whole("steps", steps, 1, 1 << 53) * epsilon
     if delta == 0:
         return total, 0.0
@@ -138,7 +139,7 @@ class ItemPrivacy:
     alpha: float
 
     def __post_init__(self) -> None:
-        settle(self, alpha=positive("alpha", self.alpha))
+        settle(self, alpha=positive("alpha", self.alpha, side=DOWN))
 
     def epsilon(self, distance: float) -> float:
         """Loss between two items at this distance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -15,14 +16,17 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import calibrate
+from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber
 from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.noise.release import ExactNoise, lattice_of, rounded
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 CONTINUOUS = [
     stats.norm(scale=3.0),
@@ -125,6 +129,54 @@ def test_rounded_answers_are_within_the_shift_that_is_accounted(x, sensitivity, 
     assert 0 <= lattice.cost < 1e-3
 
 
+LAPLACE = NoiseAllocation("laplace", [1.0, 2.0], PureDP(30)).solve().mechanism
+RELEASES = {
+    "discrete laplace": calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).release,
+    "discrete gaussian": calibrate(
+        "discrete_gaussian", privacy=ApproximateDP(30, 1e-6), sensitivity=1
+    ).release,
+    "laplace": calibrate("laplace", privacy=PureDP(30), sensitivity=1).release,
+    "optimal": OptimalNoise(PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
+    "allocation": lambda x: LAPLACE.release([0, x] if np.ndim(x) == 0 else np.append(x, x)),
+    "correlated": lambda x: (
+        CorrelatedGaussian(np.eye(2), ApproximateDP(1, 1e-6))
+        .solve()
+        .mechanism.release([0, x] if np.ndim(x) == 0 else np.append(x, x))
+    ),
+    "quantizer": Quantizer.rqm(
+        bins=2.0**60 * np.array([-3, -1, 1, 3]), q=0.2, input_range=(-(2.0**60), 2.0**60)
+    )
+    .certified()
+    .release,
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize(
+    "x",
+    [
+        2**53 + 1,
+        -(2**53) - 1,
+        [2**53 + 1],
+        np.array([2**53 + 1]),
+        np.array([2**53 + 1], dtype=np.uint64),
+        Fraction(2**54 + 1, 1),
+        Decimal(2**53 + 1),
+    ],
+    ids=repr,
+)
+def test_whole_numbers_that_doubles_would_round_are_refused(name, x) -> None:
+    """2⁵³ + 1 and 2⁵³ + 2 were released as …992 and …994 by noise for a sensitivity of 1: as if 2 apart."""
+    with pytest.raises(DesignError, match=r"beyond 2\^53 and would be rounded"):
+        RELEASES[name](x)
+
+
+def test_large_whole_numbers_that_doubles_hold_are_released() -> None:
+    for x in (2**53, 2**53 + 2, np.int64(2**53 + 2), [3 * 2**60], [2**53 + 2, 0.5], np.array([2**60])):
+        assert abs(RELEASES["discrete laplace"](0)) < 50
+        assert np.all(np.abs(RELEASES["laplace"](x) - np.asarray(x, dtype=float)) < 50)
+
+
 def test_ties_are_rounded_up_not_to_even() -> None:
     assert rounded([0.5, 1.5, 2.5, -0.5], 1.0).tolist() == [1, 2, 3, 0]
 
@@ -193,3 +245,10 @@ def test_correlated_answers_are_rounded_as_in_exact_arithmetic(monkeypatch: pyte
         if law.lift is not None:
             exact += np.array([[float(part) for part in law.span.outside(row)] for row in answers])
         assert np.array_equal(law.release(answers), exact)
+
+
+def test_answers_too_far_out_for_correlated_noise_are_refused() -> None:
+    """An answer of 1e300 raised OverflowError: int too large to convert to float."""
+    mechanism = CountsGaussian(3, 2, ApproximateDP(1.0, 1e-6)).solve().mechanism
+    with pytest.raises(DesignError, match="finite number of steps"):
+        mechanism.release([1e300, 2, 3])

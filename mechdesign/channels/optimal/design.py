@@ -41,7 +41,7 @@ from mechdesign.channels.optimal.rows import PrivacyRows, check_spanner, privacy
 from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, instance, one_of, positive, settle
+from mechdesign.problem.checks import DOWN, array, instance, one_of, positive, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model, Status
 from mechdesign.spaces.space import MetricSpace
@@ -106,7 +106,7 @@ class MetricChannel(Design):
         if not isinstance(self.space, MetricSpace):
             settle(self, space=MetricSpace.from_matrix(self.space))
         size = self.space.size
-        settle(self, alpha=positive("alpha", self.alpha), spanner=check_spanner(self.spanner))
+        settle(self, alpha=positive("alpha", self.alpha, side=DOWN), spanner=check_spanner(self.spanner))
         if self.prior is not None:
             settle(self, prior=check_prior(self.prior, size))
         if isinstance(self.loss, str):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import array, number, one_of
+from mechdesign.problem.checks import array, number, one_of, rounded_up
 from mechdesign.typing import Array, Indices
 
 __all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile", "majorizes"]
@@ -28,6 +28,7 @@ def check_profile(profile: Any, name: str = "sensitivities") -> Array:
         raise DesignError.of(name, profile, "must be a vector of numbers") from None
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
+    values = rounded_up(values, profile)
     # One pass each: minima and maxima carry NaN and infinities along.
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high < np.inf):

@@ -33,7 +33,7 @@ from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
-from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.checks import UP, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.solvers import Deadline
@@ -76,7 +76,7 @@ class CountsGaussian(Design):
     signed: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most))
+        settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most, side=UP))
         settle(self, changed=whole("changed", self.changed, 1, self.counts))
         one_of("signed", self.signed, (True, False))
         _ = self.budget

@@ -17,7 +17,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import array, generator, settle
+from mechdesign.problem.checks import answers, array, generator, settle
 from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussianNoise", "integers", "inverse_rows", "largest_spent"]
@@ -151,14 +151,15 @@ class CorrelatedGaussianNoise:
         ----------
         x : array, shape (K,) or (n, K)
         """
-        answers = np.atleast_2d(array("x", x, ndim=None, empty=True))
-        if answers.ndim != 2 or answers.shape[1] != len(self.covariance):
+        rows = np.atleast_2d(answers("x", x))
+        if rows.ndim != 2 or rows.shape[1] != len(self.covariance):
             raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
         step, noise = self._exact
-        held, whitening = answers[:, self.span.coordinates], np.asarray(self.whitening)
-        near = held @ whitening.T / step + 0.5
+        held, whitening = rows[:, self.span.coordinates], np.asarray(self.whitening)
+        with np.errstate(all="ignore"):
+            near = held @ whitening.T / step + 0.5
         draws = noise.draw(near.size).reshape(near.shape)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             steps = np.floor(near)
             # Doubles decide, unless the next whole number is within their error.
             error = np.abs(held) @ np.abs(whitening).T / step * (held.shape[1] + 8) * 2.0**-52
@@ -166,10 +167,13 @@ class CorrelatedGaussianNoise:
         noisy = np.where(sure, steps + draws, 0.0)
         open_ = np.flatnonzero(~sure.all(axis=1))
         if open_.size:
-            noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
+            try:
+                noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
+            except OverflowError:
+                raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}") from None
         released = (noisy * step) @ self._factor.T
         if self.lift is not None:
-            released += np.array([[float(part) for part in self.span.outside(row)] for row in answers])
+            released += np.array([[float(part) for part in self.span.outside(row)] for row in rows])
         return released[0] if np.ndim(x) == 1 else released
 
     def _rounded(self, held: Array, step: float) -> Any:

@@ -23,7 +23,7 @@ from mechdesign.accounting.law import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
-from mechdesign.problem.checks import array, generator, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import DOWN, UP, array, generator, one_of, positive, probability, settle, whole
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -39,7 +39,7 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     >>> round(staircase_gamma(1.0), 4), round(staircase_gamma(1.0, "squared"), 4)
     (0.3775, 0.4167)
     """
-    epsilon = positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon, side=DOWN)
     if one_of("loss", loss, ("absolute", "squared")) == "absolute":
         return float(special.expit(-epsilon / 2))
     found = optimize.minimize_scalar(
@@ -179,7 +179,10 @@ def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "abso
     >>> float(round(staircase_law(1.0, loss="squared").var(), 3))
     1.918
     """
-    epsilon, sensitivity = positive("epsilon", epsilon), positive("sensitivity", sensitivity)
+    epsilon, sensitivity = (
+        positive("epsilon", epsilon, side=DOWN),
+        positive("sensitivity", sensitivity, side=UP),
+    )
     return staircase(epsilon, staircase_gamma(epsilon, loss), scale=sensitivity)
 
 
@@ -210,9 +213,15 @@ class L1Staircase:
     gamma: Any = None
 
     def __post_init__(self) -> None:
-        epsilon, dimension = positive("epsilon", self.epsilon), whole("dimension", self.dimension, 1, 1000)
+        epsilon, dimension = (
+            positive("epsilon", self.epsilon, side=DOWN),
+            whole("dimension", self.dimension, 1, 1000),
+        )
         settle(
-            self, epsilon=epsilon, dimension=dimension, sensitivity=positive("sensitivity", self.sensitivity)
+            self,
+            epsilon=epsilon,
+            dimension=dimension,
+            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
         )
         if self.gamma is None:
             found = optimize.minimize_scalar(

@@ -29,7 +29,7 @@ from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import Attempt, Question, refine
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.result import OptimalNoiseResult
-from mechdesign.problem.checks import instance, number, one_of, positive, settle, whole
+from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -81,7 +81,7 @@ class OptimalNoise(Design):
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, (PureDP, ApproximateDP)):
             raise DesignError.of("privacy", self.privacy, "must be PureDP or ApproximateDP")
-        settle(self, sensitivity=positive("sensitivity", self.sensitivity))
+        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
         Loss.of(self.loss)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import integrate
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import generator, positive, settle
+from mechdesign.problem.checks import DOWN, generator, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
@@ -44,7 +44,7 @@ def duchi(epsilon: float) -> Quantizer:
     >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
     4.349
     """
-    reach = 1 / math.tanh(positive("epsilon", epsilon) / 2)
+    reach = 1 / math.tanh(positive("epsilon", epsilon, side=DOWN) / 2)
     low = (1 - 1 / reach) / 2
     return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 
@@ -54,7 +54,7 @@ class _Continuous(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon))
+        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
         if self.epsilon > LARGEST:
             raise DesignError.of("epsilon", self.epsilon, f"must be at most {LARGEST:g}")
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import increasing, one_of, settle
+from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
 from mechdesign.typing import Array
 
 __all__ = ["PiecewiseTable", "cell_edges", "inside"]
@@ -29,6 +29,7 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
         values = np.asarray(x, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of("x", x, "must be numbers") from None
+    check_preserved("x", x, values)
     if clip and not np.isnan(values).any():
         return np.clip(values, lower, upper)
     # NaN makes either comparison false

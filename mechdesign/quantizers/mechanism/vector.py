@@ -22,7 +22,7 @@ from typing import Any
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import answers, non_negative, one_of, positive, settle, whole
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.typing import Array
@@ -86,7 +86,7 @@ class VectorQuantizer:
         return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
 
     def _scaled(self, x: Any) -> Any:
-        x = x if is_tensor(x) else array("x", x, ndim=None, empty=True)
+        x = x if is_tensor(x) else answers("x", x)
         if x.shape[-1:] != (self.dimension,):
             raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
         return x / self.scale

@@ -73,3 +73,49 @@ def test_a_law_has_no_more_shifts_than_cells() -> None:
         loads(text, kinds=KINDS)
     with pytest.raises(verify.Refused, match="shifts"):
         verify.verify(text)
+
+
+@pytest.mark.parametrize("value", ["x", [], {"$tuple": []}, True, 10**400], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "part", "member"),
+    [
+        ("noise-allocation", None, "value"),
+        ("noise-allocation", None, "lower_bound"),
+        ("noise-allocation", "certificate", "multiplier"),
+        ("optimal-quantizer", None, "any_outputs_bound"),
+        ("optimal-noise", "certificate", "cells"),
+        ("optimal-noise", "certificate", "psi"),
+        ("correlated-gaussian", "certificate", "budget"),
+        ("calibration", "certificate", "rounds"),
+    ],
+)
+def test_members_of_another_type_are_refused(name: str, part: str | None, member: str, value: Any) -> None:
+    """Was: read, then TypeError or ValueError from ``str``, ``checks``, ``audit`` or ``verify``."""
+    payload = payload_of(name)
+    fields = payload["fields"] if part is None else payload["fields"][part]["fields"]
+    assert member in fields
+    fields[member] = value
+    with pytest.raises(md.ResultFormatError, match=member):
+        read(payload)
+
+
+@pytest.mark.parametrize("value", [1e308, {"$float": "inf"}, {"$float": "nan"}], ids=repr)
+def test_multipliers_are_finite_and_add_up(value: Any) -> None:
+    """Was: read, then OverflowError or ValueError from ``checks``."""
+    payload = payload_of("optimal-noise")
+    payload["fields"]["certificate"]["fields"]["psi"]["$array"][0][3] = value
+    with pytest.raises(md.ResultFormatError, match="psi"):
+        read(payload)
+
+
+@pytest.mark.parametrize("last", [1.5, 3, -1, "2"])
+def test_coordinates_are_coordinates(last: Any) -> None:
+    """Was: 1.5 read as a coordinate, then IndexError from ``str``, ``audit`` and ``to_frame``."""
+    payload = json.loads(dumps(CORRELATED.solve()))["payload"]
+    for part, noise in (
+        ("mechanism", payload["fields"]),
+        ("noise", payload["fields"]["certificate"]["fields"]),
+    ):
+        noise[part]["fields"]["coordinates"]["$tuple"][-1] = last
+    with pytest.raises(md.ResultFormatError, match="coordinates"):
+        read(payload)

@@ -119,3 +119,21 @@ def test_coordinates_are_coordinates(last: Any) -> None:
         noise[part]["fields"]["coordinates"]["$tuple"][-1] = last
     with pytest.raises(md.ResultFormatError, match="coordinates"):
         read(payload)
+
+
+@pytest.mark.parametrize("word", ["", "laplace", "absolute", "claimed"])
+@pytest.mark.parametrize("member", ["how", "accounting"])
+def test_words_of_a_certificate_are_those_it_knows(member: str, word: str) -> None:
+    """Was: any text, which the claims table then showed as the way a claim was checked."""
+    payload = payload_of("calibration")
+    fields = payload["fields"]["certificate"]["fields"]
+    (fields["spent"]["fields"] if member == "how" else fields)[member] = word
+    with pytest.raises(md.ResultFormatError, match=member):
+        read(payload)
+
+
+@pytest.mark.parametrize("name", ["absolute", "squared"])
+def test_the_losses_of_the_package_keep_their_names(name: str) -> None:
+    """Was: ``register_loss("squared", other)`` was accepted."""
+    with pytest.raises(md.DesignError, match="name"):
+        md.register_loss(name, abs)

@@ -137,3 +137,38 @@ def test_the_losses_of_the_package_keep_their_names(name: str) -> None:
     """Was: ``register_loss("squared", other)`` was accepted."""
     with pytest.raises(md.DesignError, match="name"):
         md.register_loss(name, abs)
+
+
+def judged(payload: Any) -> bool:
+    return all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+
+
+@pytest.mark.parametrize("groups", [[[0, 0], [1]], [[-1], [0]], [[0]], [[0, 1], [2]]], ids=str)
+def test_verify_wants_groups_that_part_the_coordinates(groups: list[list[int]]) -> None:
+    """Was: verify.py found every claim to hold."""
+    grouped = md.NoiseAllocation(
+        noise="laplace", sensitivities=[1.0, 2.0], privacy=cheap.PURE, groups=[[0], [1]]
+    )
+    payload = json.loads(dumps(grouped.solve()))["payload"]
+    assert judged(payload)
+    for part in (payload["fields"]["design"], payload["fields"]["certificate"]["fields"]["question"]):
+        part["fields"]["groups"] = json.loads(dumps(tuple(groups)))["payload"]
+    assert not judged(payload)
+
+
+@pytest.mark.parametrize("member", ["value", "lower_bound"])
+@pytest.mark.parametrize("name", ["optimal-quantizer", "optimal-noise", "noise-allocation"])
+def test_verify_compares_the_numbers_shown_as_closely_as_the_format_says(name: str, member: str) -> None:
+    """Was: numbers 1e-11 from those of the certificate passed; docs/format.md says 1e-12."""
+    payload = payload_of(name)
+    assert judged(payload)
+    payload["fields"][member] *= 1 + 1e-11
+    assert not judged(payload)
+
+
+def test_verify_reads_one_weight_for_all() -> None:
+    """Was: refused as malformed where the package reads it."""
+    payload = payload_of("noise-allocation")
+    for part in (payload["fields"]["design"], payload["fields"]["certificate"]["fields"]["question"]):
+        part["fields"]["weights"] = 1.0
+    assert judged(payload) and claims(read(payload))["holds"].all()

@@ -27,7 +27,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, probability, whole
+from mechdesign.problem.checks import non_negative, one_of, probability, whole
 
 __all__ = [
     "SMALLEST_DELTA",
@@ -66,6 +66,9 @@ class DeltaInterval:
     lower: float
     upper: float
     how: str = RECOMPUTED
+
+    def __post_init__(self) -> None:
+        one_of("how", self.how, (PROVED, RECOMPUTED))
 
     @property
     def width(self) -> float:

@@ -59,13 +59,15 @@ def register_loss(name: str, function: Callable[[Any], Any]) -> None:
     Raises
     ------
     DesignError
-        No name, or no function.
+        No name, that of a loss of this package, or no function.
 
     Examples
     --------
     >>> register_loss("quartic", lambda t: t**4)
     """
     _check_name(name)
+    if name in ("absolute", "squared"):
+        raise DesignError.of("name", name, "is a loss of this package already; choose a name of your own")
     if not callable(function):
         raise DesignError.of("function", function, "must be a function of an array of errors")
     LOSSES[name] = function

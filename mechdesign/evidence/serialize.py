@@ -34,6 +34,7 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.members import check_members
 from mechdesign.evidence.registered import (
     LAWS,
     LOSSES,
@@ -218,7 +219,10 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
             cls = _class(kind, kinds)
             values = {k: inner(v) for k, v in fields.items()}
-            return cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
+            made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
+            if dataclasses.is_dataclass(made):
+                check_members(made)
+            return made
         case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
             shapes, named = inner(args), inner(kwds)
             if not all(isinstance(v, (int, float, np.ndarray)) for v in [*shapes, *named.values()]):

@@ -65,7 +65,7 @@ class Account:
         for key, value in shown.items():
             equal = stated[key] == value
             if key in ("value", "lower_bound") and stated[key] is not None and value is not None:
-                equal = abs(stated[key] - value) <= NEAR * max(abs(value), abs(shown["value"]))
+                equal = abs(stated[key] - value) <= NEAR / 1000 * max(abs(value), abs(shown["value"]))
             self.proved(f"the {key.replace('_', ' ')} of the certificate is the result's", equal)
 
 
@@ -516,7 +516,8 @@ def flat(nested):
 def lattice_noise(result, account):
     design, stated, law = result["design"], result["certificate"], result["mechanism"]
     privacy, loss = design["privacy"], design["loss"]
-    account.same(stated, law=law, privacy=privacy, sensitivity=design["sensitivity"], loss=loss)
+    shown = {key: result[key] for key in ("value", "lower_bound")}
+    account.same(stated, law=law, privacy=privacy, sensitivity=design["sensitivity"], loss=loss, **shown)
     if loss not in ("absolute", "squared"):
         raise NotCovered("losses other than absolute and squared")
     delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
@@ -609,12 +610,8 @@ def gaussian_delta(epsilon, mu):
 
 def allocation(result, account):
     design, stated, p = result["design"], result["certificate"], result["design"]["loss"]
-    noise, scales, lam, privacy = (
-        design["noise"],
-        stated["scales"],
-        design["sensitivities"],
-        design["privacy"],
-    )
+    noise, lam, privacy = (design[key] for key in ("noise", "sensitivities", "privacy"))
+    scales = stated["scales"]
     if type(p) not in (int, float) or noise not in ("laplace", "gaussian"):
         raise NotCovered("allocations of other noise or losses")
     power = 1 if noise == "laplace" else 2
@@ -642,9 +639,12 @@ def allocation(result, account):
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
     moment = math.gamma(p + 1) if power == 1 else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
-    costs = [w * moment for w in design["weights"] or [1.0] * len(lam)]
+    weights = design["weights"] or 1.0
+    costs = [w * moment for w in (weights if isinstance(weights, list) else [weights] * len(lam))]
     account.recomputed("the value is", result["value"], math.fsum(c * s**p for c, s in zip(costs, scales)))
     if design["groups"] is not None:
+        parted = sorted(flat(design["groups"])) == list(range(len(lam)))
+        account.proved("groups part the coordinates", parted)
         account.claimed(f"no scales do better than {result['lower_bound']:.12g}")
         return
     # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.

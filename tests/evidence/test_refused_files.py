@@ -73,3 +73,102 @@ def test_a_law_has_no_more_shifts_than_cells() -> None:
         loads(text, kinds=KINDS)
     with pytest.raises(verify.Refused, match="shifts"):
         verify.verify(text)
+
+
+@pytest.mark.parametrize("value", ["x", [], {"$tuple": []}, True, 10**400], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "part", "member"),
+    [
+        ("noise-allocation", None, "value"),
+        ("noise-allocation", None, "lower_bound"),
+        ("noise-allocation", "certificate", "multiplier"),
+        ("optimal-quantizer", None, "any_outputs_bound"),
+        ("optimal-noise", "certificate", "cells"),
+        ("optimal-noise", "certificate", "psi"),
+        ("correlated-gaussian", "certificate", "budget"),
+        ("calibration", "certificate", "rounds"),
+    ],
+)
+def test_members_of_another_type_are_refused(name: str, part: str | None, member: str, value: Any) -> None:
+    """Was: read, then TypeError or ValueError from ``str``, ``checks``, ``audit`` or ``verify``."""
+    payload = payload_of(name)
+    fields = payload["fields"] if part is None else payload["fields"][part]["fields"]
+    assert member in fields
+    fields[member] = value
+    with pytest.raises(md.ResultFormatError, match=member):
+        read(payload)
+
+
+@pytest.mark.parametrize("value", [1e308, {"$float": "inf"}, {"$float": "nan"}], ids=repr)
+def test_multipliers_are_finite_and_add_up(value: Any) -> None:
+    """Was: read, then OverflowError or ValueError from ``checks``."""
+    payload = payload_of("optimal-noise")
+    payload["fields"]["certificate"]["fields"]["psi"]["$array"][0][3] = value
+    with pytest.raises(md.ResultFormatError, match="psi"):
+        read(payload)
+
+
+@pytest.mark.parametrize("last", [1.5, 3, -1, "2"])
+def test_coordinates_are_coordinates(last: Any) -> None:
+    """Was: 1.5 read as a coordinate, then IndexError from ``str``, ``audit`` and ``to_frame``."""
+    payload = json.loads(dumps(CORRELATED.solve()))["payload"]
+    for part, noise in (
+        ("mechanism", payload["fields"]),
+        ("noise", payload["fields"]["certificate"]["fields"]),
+    ):
+        noise[part]["fields"]["coordinates"]["$tuple"][-1] = last
+    with pytest.raises(md.ResultFormatError, match="coordinates"):
+        read(payload)
+
+
+@pytest.mark.parametrize("word", ["", "laplace", "absolute", "claimed"])
+@pytest.mark.parametrize("member", ["how", "accounting"])
+def test_words_of_a_certificate_are_those_it_knows(member: str, word: str) -> None:
+    """Was: any text, which the claims table then showed as the way a claim was checked."""
+    payload = payload_of("calibration")
+    fields = payload["fields"]["certificate"]["fields"]
+    (fields["spent"]["fields"] if member == "how" else fields)[member] = word
+    with pytest.raises(md.ResultFormatError, match=member):
+        read(payload)
+
+
+@pytest.mark.parametrize("name", ["absolute", "squared"])
+def test_the_losses_of_the_package_keep_their_names(name: str) -> None:
+    """Was: ``register_loss("squared", other)`` was accepted."""
+    with pytest.raises(md.DesignError, match="name"):
+        md.register_loss(name, abs)
+
+
+def judged(payload: Any) -> bool:
+    return all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+
+
+@pytest.mark.parametrize("groups", [[[0, 0], [1]], [[-1], [0]], [[0]], [[0, 1], [2]]], ids=str)
+def test_verify_wants_groups_that_part_the_coordinates(groups: list[list[int]]) -> None:
+    """Was: verify.py found every claim to hold."""
+    grouped = md.NoiseAllocation(
+        noise="laplace", sensitivities=[1.0, 2.0], privacy=cheap.PURE, groups=[[0], [1]]
+    )
+    payload = json.loads(dumps(grouped.solve()))["payload"]
+    assert judged(payload)
+    for part in (payload["fields"]["design"], payload["fields"]["certificate"]["fields"]["question"]):
+        part["fields"]["groups"] = json.loads(dumps(tuple(groups)))["payload"]
+    assert not judged(payload)
+
+
+@pytest.mark.parametrize("member", ["value", "lower_bound"])
+@pytest.mark.parametrize("name", ["optimal-quantizer", "optimal-noise", "noise-allocation"])
+def test_verify_compares_the_numbers_shown_as_closely_as_the_format_says(name: str, member: str) -> None:
+    """Was: numbers 1e-11 from those of the certificate passed; docs/format.md says 1e-12."""
+    payload = payload_of(name)
+    assert judged(payload)
+    payload["fields"][member] *= 1 + 1e-11
+    assert not judged(payload)
+
+
+def test_verify_reads_one_weight_for_all() -> None:
+    """Was: refused as malformed where the package reads it."""
+    payload = payload_of("noise-allocation")
+    for part in (payload["fields"]["design"], payload["fields"]["certificate"]["fields"]["question"]):
+        part["fields"]["weights"] = 1.0
+    assert judged(payload) and claims(read(payload))["holds"].all()

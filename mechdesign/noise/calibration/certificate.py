@@ -54,6 +54,10 @@ class CalibrationCertificate(Certificate):
     rounds: int = 1
     sampling_rate: float = 1.0
 
+    def __post_init__(self) -> None:
+        one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp"))
+        one_of("loss", self.loss, ("squared", "absolute"))
+
     @classmethod
     def of(
         cls,
@@ -77,8 +81,6 @@ class CalibrationCertificate(Certificate):
         """
         instance("noise", noise, AdditiveNoise)
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-        one_of("accounting", accounting, ("exact", "sufficient", "zcdp"))
-        one_of("loss", loss, ("squared", "absolute"))
         positive("value", value)
         whole("rounds", rounds, 1)
         probability("sampling_rate", sampling_rate)

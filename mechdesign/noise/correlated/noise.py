@@ -17,7 +17,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import answers, array, generator, settle
+from mechdesign.problem.checks import answers, array, generator, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["CorrelatedGaussianNoise", "integers", "inverse_rows", "largest_spent"]
@@ -67,6 +67,10 @@ class CorrelatedGaussianNoise:
         values = self._spectrum[0]
         if values.min() < -1e-9 * max(values.max(), 1e-300):
             raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")
+        if self.coordinates is not None:
+            settle(
+                self, coordinates=tuple(whole("coordinates", k, 0, len(matrix) - 1) for k in self.coordinates)
+            )
         if self.whitening is not None:
             settle(self, whitening=array("whitening", self.whitening, ndim=2))
             if self.whitening.shape != (self.span.rank,) * 2 or np.linalg.matrix_rank(

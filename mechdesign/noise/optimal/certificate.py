@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.costs import law_cost, lower_costs
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
+from mechdesign.problem.checks import array, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.typing import Array, Indices
@@ -59,6 +62,12 @@ class NoiseCertificate(Certificate):
     psi: Array
     totals: Array
     mirrored: bool
+
+    def __post_init__(self) -> None:
+        whole("cells", self.cells, 1, 10**5)
+        for name in ("psi", "totals"):  # sums of these must be doubles too
+            if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
+                raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
 
     @property
     def delta(self) -> Fraction:

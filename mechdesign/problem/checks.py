@@ -63,8 +63,9 @@ def number(name: str, value: Any, allowed: str = "must be a finite number", *, s
 
 def _sided(found: float, value: Any, side: int) -> float:
     """The double next to `found` where that is on the wrong side of the number it was made from."""
-    was = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
-    if side and isinstance(was, numbers.Number) and (found > was if side == DOWN else found < was):
+    was: Any = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
+    known = isinstance(was, numbers.Number)
+    if side and known and (found > was if side == DOWN else found < was):
         return math.nextafter(found, side * math.inf)
     return found
 

@@ -42,6 +42,7 @@ Shifts = tuple[tuple[float, int], ...]
 
 _GROUPS = 12
 """Different shifts in an envelope, at most: each is accounted for on its own."""
+_LARGEST = 1e150
 _EXACT = 64
 """Different bounds up to which sums are rational numbers."""
 
@@ -108,6 +109,12 @@ class Sensitivity:
                 "says how many coordinates change, not by how much: give linf, l1 or l2",
             )
         one_of("neighbours", self.neighbours, NEIGHBOURS)
+        stated = {"linf": self.linf, "l1": self.l1, "l2": self.l2, "each": max(self.each or (0.0,))}
+        for name, bound in stated.items():
+            if bound is not None and bound > _LARGEST:
+                raise DesignError.of(
+                    name, bound, f"must be at most {_LARGEST:g}, so that doubles hold its square"
+                )
 
     @classmethod
     def of(cls, value: Any) -> Sensitivity:

@@ -264,3 +264,16 @@ def test_bounds_of_another_size():
             "gaussian", privacy=md.ApproximateDP(1, 1e-5), sensitivity=Sensitivity(linf=1, neighbours="replace"),
             sampling_rate=0.1, rounds=10,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["linf", "l1", "l2", "each"])
+def test_bounds_whose_squares_overflow_are_refused(name):
+    """Seen before: OverflowError, for l2=1e308."""
+    with pytest.raises(md.DesignError, match=name):
+        Sensitivity(**{name: (1.0, 1e308) if name == "each" else 1e308})
+
+
+def test_sensitivities_too_far_apart_are_refused():
+    """Seen before: OverflowError, for [1e-300, 1e300]."""
+    with pytest.raises(md.DesignError, match="sensitivities"):
+        md.NoiseAllocation("laplace", [1e-300, 1e300], md.PureDP(1)).solve()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.typing import Array
 
@@ -131,7 +132,15 @@ class Separable:
         # 2e-14: on the safe side of `spent` at once.
         factor = (total / self.budget) ** (1 / m)
         scales *= factor * (1 + 2e-14)
-        return scales, total * factor**p
+        with np.errstate(over="ignore"):
+            loss = float(total * np.float64(factor) ** p)
+        if not (math.isfinite(loss) and np.isfinite(scales).all()):
+            raise DesignError.of(
+                "sensitivities",
+                (float(self.sensitivity.min()), float(self.sensitivity.max())),
+                "lie too far apart for doubles",
+            )
+        return scales, loss
 
     def spent(self, scales: Array) -> float:
         """Return Σ (Λ_g / s_g)^m, rounded up."""

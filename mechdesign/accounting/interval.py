@@ -129,7 +129,7 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     count = sum(c for _, c in losses)
     sizes = [_spread(loss) for loss, _ in losses]
     step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
-    if not step > 0:
+    if not step > 1e-150:
         least = min(t.sensitivity / float(t.law.std()) for t in terms)
         raise DesignError.of(
             "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"

@@ -108,7 +108,8 @@ def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> W
         least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift is none: rounded up
         return tuple(NoiseTerm(law, max(size, least), count) for size, count in vector)
 
-    attained = () if discrete else tuple(terms(vector) for vector in s.attained(dimension))
+    seen = 1e-9 * s.largest_linf(dimension)  # changes smaller than that say nothing of the worst
+    attained = () if discrete else tuple(terms(v) for v in s.attained(dimension) if v[0][0] > seen)
     if is_gaussian(law):
         return WorstCases(law, (terms(((s.largest_l2(dimension), 1),)),), True, attained)
     if discrete:

@@ -169,6 +169,10 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     shape = "" if ndim is None else f" with {ndim} {'axis' if ndim == 1 else 'axes'}"
     allowed = f"must be {'an' if empty else 'a non-empty'} array of finite numbers{shape}"
     try:
+        if np.iscomplexobj(value) or np.ma.is_masked(
+            value
+        ):  # NumPy would drop what is imaginary, and the mask
+            raise TypeError
         found = np.array(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None

@@ -77,3 +77,11 @@ def test_what_leaves_the_doubles_is_refused() -> None:
     ):
         with pytest.raises(md.DesignError, match="finite"):
             call()
+
+
+def test_complex_numbers_and_masks_are_refused() -> None:
+    """Seen before: the imaginary part dropped with a warning; masked answers released."""
+    noise = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+    for value in (np.array([1 + 2j]), np.ma.array([1.0, 2.0], mask=[False, True])):
+        with pytest.raises(md.DesignError):
+            noise.release(value)

@@ -109,6 +109,7 @@ def test_the_norms_are_reached(s):
     st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @example(Sensitivity(each=(0.0, 3.6, 5e-266)), stats.laplace(scale=2.0), 1.0, 0)
+@example(Sensitivity(l2=1.0, each=(0.0, 1.0, 2e-234)), stats.laplace(scale=2.0), 1.0, 0)
 @example(Sensitivity(each=(0.0, 1.0, 5e-324)), flipped_huber(0.7, scale=2.0), 1.0, 0)
 def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
     """Seen before: the example's grid was laid through its smallest atom, a ZeroDivisionError."""

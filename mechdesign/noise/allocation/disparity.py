@@ -23,6 +23,8 @@ __all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile"
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""
     try:
+        if np.iscomplexobj(profile):
+            raise TypeError
         values = np.asarray(profile, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, profile, "must be a vector of numbers") from None

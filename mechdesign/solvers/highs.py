@@ -215,7 +215,8 @@ class HighsSolver(Solver):
         if basis is not None:
             session.highs.setBasis(basis)
         built = time.perf_counter()
-        status = session.run()
+        # With no time left there is no run: PDLP looks at its clock between blocks of iterations only.
+        status = Status.LIMIT if deadline.passed else session.run()
         seconds = time.perf_counter() - built
         highs = session.highs
         native = highs.modelStatusToString(highs.getModelStatus())

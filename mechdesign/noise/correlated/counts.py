@@ -25,12 +25,13 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.problem.checks import UP, one_of, positive, settle, whole
@@ -84,15 +85,7 @@ class CountsGaussian(Design):
     @cached_property
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
-        if isinstance(self.privacy, ZeroConcentratedDP):
-            return 2 * self.privacy.rho
-        if not isinstance(self.privacy, ApproximateDP) or self.privacy.delta == 0:
-            raise DesignError.of(
-                "privacy",
-                self.privacy,
-                "must be ApproximateDP with delta > 0 or ZeroConcentratedDP: noise is Gaussian",
-            )
-        return gaussian_mu(self.privacy.epsilon, self.privacy.delta) ** 2 * (1 - 1e-15)
+        return gaussian_budget(self.privacy)
 
     @property
     def weights(self) -> None:

@@ -25,10 +25,10 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.certificate import CorrelatedGaussianCertificate, loss_root, trace_loss
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
@@ -101,15 +101,7 @@ class CorrelatedGaussian(Design):
     @cached_property
     def budget(self) -> float:
         r""":math:`\mu_0^2`, rounded down."""
-        if isinstance(self.privacy, ZeroConcentratedDP):
-            return 2 * self.privacy.rho
-        if not isinstance(self.privacy, ApproximateDP) or self.privacy.delta == 0:
-            raise DesignError.of(
-                "privacy",
-                self.privacy,
-                "Gaussian noise needs delta > 0; for delta = 0 use NoiseAllocation(noise='laplace')",
-            )
-        return gaussian_mu(self.privacy.epsilon, self.privacy.delta) ** 2 * (1 - 1e-15)
+        return gaussian_budget(self.privacy)
 
     @cached_property
     def span(self) -> Span:

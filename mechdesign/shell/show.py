@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mechdesign.evidence.digits import shown
 
-__all__ = ["console", "show"]
+__all__ = ["console", "show", "tabulated"]
 
 WIDTH = 80  # where there is no terminal to ask
 
@@ -24,10 +24,10 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH, soft_wrap=False)
 
 
-def show(
+def tabulated(
     columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str | None = None, *, digits: int = 4
-) -> None:
-    """Print a table; texts are shown as they are, whatever markup a stranger's file writes into them."""
+) -> Table:
+    """A table in which texts are folded and numbers never cut; texts are shown as they are, whatever markup a stranger's file writes into them."""
     cells = [[shown(value, digits) for value in row] for row in rows]
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -45,7 +45,14 @@ def show(
         table.add_column(head, justify=side, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
     for row in cells:
         table.add_row(*map(Text, row))
-    console().print(table)
+    return table
+
+
+def show(
+    columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str | None = None, *, digits: int = 4
+) -> None:
+    """Print a table."""
+    console().print(tabulated(columns, rows, title, digits=digits))
 
 
 def _number(text: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,6 @@ if TYPE_CHECKING:  # a table of studies is listed without them
     import pandas as pd
     from matplotlib.figure import Figure
     from rich.console import Console
-    from rich.table import Table
 
     from mechdesign.evidence.page import Section
 
@@ -179,7 +177,10 @@ class Report:
             "",
         ]
         if self._console is not None:
-            self._console.print(_rich_table(frame.head(show), caption or name, digits))
+            from mechdesign.shell.show import tabulated  # brings rich's tables
+
+            rows = frame.head(show).itertuples(index=False)
+            self._console.print(tabulated(frame.columns, rows, caption or name, digits=min(digits, 5)))
             if show is not None and len(frame) > show:
                 self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
 
@@ -242,23 +243,3 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _cell(value: Any, digits: int) -> str:
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.{digits}g}"
-    return "" if value is None else str(value)
-
-
-def _rich_table(frame: pd.DataFrame, title: str, digits: int) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for column in frame.columns:
-        table.add_column(str(column), justify="right" if frame[column].dtype.kind in "iuf" else "left")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(_cell(v, digits) for v in row))
-    return table

@@ -31,5 +31,8 @@ from .laws.truncated_laplace import truncated_laplace as truncated_laplace
 from .laws.truncated_laplace import truncated_laplace_law as truncated_laplace_law
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
+from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate
+from .optimal.many.mechanism import CellProduct as CellProduct
+from .optimal.many.result import ManyNoiseResult as ManyNoiseResult
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import IndependentNoise as IndependentNoise

@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps, write_whole
+from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.whole_files import write_whole
 from mechdesign.shell.runner import run_study
 from mechdesign.shell.studykit import Report, Study
 

@@ -200,7 +200,7 @@ class CorrelatedGaussian(Design):
             iterations=steps,
             requested=solver,
         )
-        return found, found.directions / np.sqrt(found.singular)[:, None], report
+        return found, found.whitening, report
 
     def _by_model(
         self, solver: str | None, gap: float, deadline: Deadline, options: dict[str, Any]

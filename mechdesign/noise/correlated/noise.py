@@ -207,15 +207,28 @@ def inverse_rows(rows: Array) -> Array:
 
 
 def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
-    r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that."""
-    if vectors.shape[1] <= _EXACT:
-        r, r_unit = integers(whitening)
-        v, v_unit = integers(vectors)
-        image = v @ r.T
-        return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
-    image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
-    error = (vectors.shape[1] + 4) * 2.0**-53
-    return float((((np.abs(image) + error * size) ** 2).sum(axis=1)).max()) * (1 + 4 * error), False
+    r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that.
+
+    Doubles, with a bound on their error, tell which vectors can be the worst; up to 64 dimensions what these spend is a
+    rational number.
+    """
+    columns = vectors.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
+        error = (columns + 4) * 2.0**-53
+        above = ((np.abs(image) + error * size) ** 2).sum(axis=1) * (1 + 4 * error)
+        below = (np.maximum(np.abs(image) - error * size, 0.0) ** 2).sum(axis=1) * (1 - 4 * error)
+    if columns > _EXACT:
+        most = float(above.max())
+        # what underflows in a product is less than this
+        return (most + columns * len(whitening) * 1e-290 if most < math.inf else math.inf), False
+    # one whose doubles overflow or underflow is not judged by them
+    sure = np.isfinite(above) & (below > 1e-200)
+    worst = vectors[~sure | (above >= below[sure].max(initial=0.0))]
+    r, r_unit = integers(whitening)
+    v, v_unit = integers(worst)
+    image = v @ r.T
+    return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
 
 
 def integers(matrix: Array) -> tuple[Any, Fraction]:

@@ -2,6 +2,7 @@ from . import accounting as accounting
 from . import channels as channels
 from . import choose as choose
 from . import evidence as evidence
+from . import learning as learning
 from . import noise as noise
 from . import problem as problem
 from . import quantizers as quantizers

@@ -10,7 +10,8 @@ import os
 from typing import Any
 
 from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import LIMIT, file_path, loads
+from mechdesign.evidence.serialize import LIMIT, loads
+from mechdesign.evidence.whole_files import file_path
 
 __all__ = ["KINDS", "load"]
 

@@ -18,7 +18,7 @@ from mechdesign.evidence.rounding import round_up
 from mechdesign.noise.release import ExactNoise
 from mechdesign.typing import Array
 
-__all__ = ["integers", "largest_spent", "lattice", "released", "rounded"]
+__all__ = ["integers", "largest_spent", "lattice", "released", "steps_of"]
 
 _EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
@@ -52,13 +52,13 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> A
     open_ = np.flatnonzero(~sure.all(axis=1))
     if open_.size:
         try:
-            noisy[open_] = (rounded(whitening, held[open_], step) + draws[open_]).astype(float)
+            noisy[open_] = (steps_of(whitening, held[open_], step) + draws[open_]).astype(float)
         except OverflowError:
             raise DesignError.of("x", held, f"must be a finite number of steps of {step:g}") from None
     return np.asarray(noisy * step)
 
 
-def rounded(whitening: Array, held: Array, step: float) -> Any:
+def steps_of(whitening: Array, held: Array, step: float) -> Any:
     """⌊Rf/h + ½⌋ in integers."""
     r, r_unit = integers(whitening)
     v, v_unit = integers(held)

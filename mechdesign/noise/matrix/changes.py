@@ -70,7 +70,9 @@ class Changes:
         if c == 1:
             return np.eye(n)
         sizes = (c,) if self.signed else range(1, c + 1)
-        patterns = {k: list(product((1.0, -1.0), repeat=k - 1)) if self.signed else [(1.0,) * (k - 1)] for k in sizes}
+        patterns = {
+            k: list(product((1.0, -1.0), repeat=k - 1)) if self.signed else [(1.0,) * (k - 1)] for k in sizes
+        }
         rows = np.zeros((self.count, n))
         at = 0
         for k in sizes:

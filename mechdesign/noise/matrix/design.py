@@ -90,7 +90,9 @@ class MatrixMechanism(MatrixQuestion, Design):
         s = cp.Variable((len(root), len(root)), PSD=True, name="covariance")
         privacy = [cp.matrix_frac(row, s) <= 1 for row in vectors if row.any()]
         if not self.largest:
-            return Model(cp.Problem(cp.Minimize(cp.trace(s)), privacy), {"covariance": s}, {"privacy": privacy})
+            return Model(
+                cp.Problem(cp.Minimize(cp.trace(s)), privacy), {"covariance": s}, {"privacy": privacy}
+            )
         q, t = np.linalg.qr(root.T)
         answers, top = np.linalg.solve(t, (self.workload.dense() @ q).T).T, cp.Variable(name="largest")
         errors = [cp.sum(cp.multiply(np.outer(row, row), s)) <= top for row in answers]
@@ -123,12 +125,18 @@ class MatrixMechanism(MatrixQuestion, Design):
         refuse_unknown(options, "the fixed point has none")
         one_of("certify", certify, (True, False))
         wanted, deadline, started = wanted_gap(gap, 1e-6), Deadline(time_limit), time.perf_counter()
-        found = solve_strategy(self.workload, self.changes, largest=self.largest, gap=wanted / 2, deadline=deadline)
+        found = solve_strategy(
+            self.workload, self.changes, largest=self.largest, gap=wanted / 2, deadline=deadline
+        )
         strategy = self._scaled(triangular(found.strategy) if self.workload.causal else found.strategy)
-        evidence = MatrixCertificate(self._question(), strategy, 0.0, 0.0, found.multipliers).claiming()
+        evidence = MatrixCertificate(self, strategy, 0.0, 0.0, found.multipliers).claiming()
         value, bound = evidence.value, evidence.lower_bound
         if not (math.isfinite(value) and value > 0):
-            raise SolverError("the strategy is further apart in size than doubles hold", solver="fixed-point", status="range")
+            raise SolverError(
+                "the strategy is further apart in size than doubles hold",
+                solver="fixed-point",
+                status="range",
+            )
         near = value - bound <= wanted * value
         status = Status.OPTIMAL if near else Status.LIMIT if deadline.passed else Status.GAP
         rank = len(strategy)
@@ -152,9 +160,6 @@ class MatrixMechanism(MatrixQuestion, Design):
             duals=_multipliers(found.multipliers),
         )
 
-    def _question(self) -> MatrixQuestion:
-        return MatrixQuestion(self.workload, self.privacy, self.changed, self.most, self.signed, self.loss)
-
     def _scaled(self, strategy: Array) -> Array:
         """The strategy scaled until the budget is kept in exact numbers."""
         spent, margin = self.changes.spent(strategy)[0], 1e-15
@@ -173,6 +178,11 @@ class MatrixMechanism(MatrixQuestion, Design):
 def _multipliers(found: Any) -> pd.DataFrame:
     rows = []
     for k, (weights, loads) in enumerate(found):
-        rows += [(f"privacy {k}" if len(found) > 1 else "privacy", i, w) for i, w in enumerate(weights.tolist())]
-        rows += [(f"errors {k}" if len(found) > 1 else "errors", i, w) for i, w in enumerate([] if loads is None else loads)]
+        rows += [
+            (f"privacy {k}" if len(found) > 1 else "privacy", i, w) for i, w in enumerate(weights.tolist())
+        ]
+        rows += [
+            (f"errors {k}" if len(found) > 1 else "errors", i, w)
+            for i, w in enumerate([] if loads is None else loads)
+        ]
     return pd.DataFrame(rows, columns=["family", "index", "dual"])

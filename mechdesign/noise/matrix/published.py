@@ -61,12 +61,13 @@ def _tree_answers(size: int, tree: Array) -> Array:
     return found
 
 
-def strategy_error(workload: Workload, changes: Changes, strategy: Array, *, largest: bool, answers: Array | None = None) -> float:
+def strategy_error(
+    workload: Workload, changes: Changes, strategy: Array, *, largest: bool, answers: Array | None = None
+) -> float:
     """The error of the workload from a strategy at μ = 1, by least squares, or by the matrix `answers`."""
     spent = changes.spent(strategy)[0]
     if answers is None:
-        q, t = np.linalg.qr(strategy)
-        spread = np.linalg.inv(t)
+        spread = np.linalg.inv(np.linalg.qr(strategy, mode="r"))
         if not largest:
             return spent * float(((workload.root @ spread) ** 2).sum())
         answers = workload.apply(spread)
@@ -87,9 +88,13 @@ def published(workload: Workload, changes: Changes, *, largest: bool) -> dict[st
     if workload.count <= _QUERIES:
         matrix = workload.dense()
         own = np.eye(len(matrix))
-        found["noise on the answers"] = strategy_error(workload, changes, matrix, largest=largest, answers=own)
+        found["noise on the answers"] = strategy_error(
+            workload, changes, matrix, largest=largest, answers=own
+        )
         if workload.count > n and len(workload.root) == n:
-            found["noise on the answers, least squares"] = strategy_error(workload, changes, matrix, largest=largest)
+            found["noise on the answers, least squares"] = strategy_error(
+                workload, changes, matrix, largest=largest
+            )
     kinds = [part.kind for block in workload.blocks for part in block]
     if kinds in (["prefix"], ["ranges"]):
         tree = binary_tree(n)

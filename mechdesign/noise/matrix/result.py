@@ -58,7 +58,9 @@ class MatrixResult(Result):
         rows = [("this mechanism", self.value)]
         rows += sorted(((name, error * unit) for name, error in known.items()), key=lambda row: row[1])
         if design.changed == 1 and not largest:
-            rows.append(("lower bound of the singular values", svd_bound(design.workload, design.changes) * unit))
+            rows.append(
+                ("lower bound of the singular values", svd_bound(design.workload, design.changes) * unit)
+            )
         if self.lower_bound is not None:
             rows.append(("proved least of all covariances", self.lower_bound))
         return relative_table(rows)
@@ -67,7 +69,11 @@ class MatrixResult(Result):
         """A row per answer."""
         variances = self.variances
         return pd.DataFrame(
-            {"query": np.arange(len(variances)), "variance": variances, "standard_deviation": np.sqrt(variances)}
+            {
+                "query": np.arange(len(variances)),
+                "variance": variances,
+                "standard_deviation": np.sqrt(variances),
+            }
         )
 
     def alternatives(self) -> pd.DataFrame:
@@ -75,7 +81,9 @@ class MatrixResult(Result):
 
     def account(self) -> Account:
         d = self.design
-        value = "sum of the variances of the answers" if d.loss == "total" else "largest variance of an answer"
+        value = (
+            "sum of the variances of the answers" if d.loss == "total" else "largest variance of an answer"
+        )
         what = "rise or fall" if d.signed else "change, all up or all down,"
         question = [
             f"{d.workload}. Between neighbouring data sets at most {d.changed} of the counts {what} by at most {shown(d.most)}. "
@@ -113,5 +121,6 @@ class MatrixResult(Result):
         return [
             f"{d.workload}; {d.changes.count} changes up to sign, the worst spends {at_most(self.spent, 15)} of the budget",
             f"released on multiples of {self.mechanism.step:.6g} of the strategy's answers, wider by "
-            f"{self.mechanism.lattice_cost:.2g}" + ("; answers can be streamed" if self.mechanism.streams else ""),
+            f"{self.mechanism.lattice_cost:.2g}"
+            + ("; answers can be streamed" if self.mechanism.streams else ""),
         ]

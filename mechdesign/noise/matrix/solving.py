@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -50,7 +49,9 @@ def _data(workload: Workload, changes: Changes, *, largest: bool) -> tuple[Array
     return root, np.ascontiguousarray(vectors), answers
 
 
-def solve_strategy(workload: Workload, changes: Changes, *, largest: bool, gap: float, deadline: Deadline) -> Solved:
+def solve_strategy(
+    workload: Workload, changes: Changes, *, largest: bool, gap: float, deadline: Deadline
+) -> Solved:
     """Solve each factor and multiply."""
     parts = factors_of(workload, changes)
     found = []
@@ -59,8 +60,11 @@ def solve_strategy(workload: Workload, changes: Changes, *, largest: bool, gap: 
         size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
         best, steps = fixed_point(vectors / size, gap / len(parts), deadline, answers=answers)
         found.append((best.whitening @ root, best, steps))
+    strategy = found[0][0] / _length(found[0][0])
+    for other, _, _ in found[1:]:
+        strategy = np.kron(strategy, other / _length(other))
     return Solved(
-        reduce(np.kron, [strategy / _length(strategy) for strategy, _, _ in found]),
+        strategy,
         tuple((best.weights, best.loads) for _, best, _ in found),
         sum(steps for _, _, steps in found),
     )
@@ -111,4 +115,6 @@ def checked_largest(workload: Workload) -> None:
         for part in workload.factors():
             part.dense()
     except DesignError:
-        raise DesignError.of("loss", "largest", "needs every query of the workload, and these are too many") from None
+        raise DesignError.of(
+            "loss", "largest", "needs every query of the workload, and these are too many"
+        ) from None

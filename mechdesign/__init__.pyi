@@ -10,6 +10,8 @@ from . import runs as runs
 from . import solvers as solvers
 from . import spaces as spaces
 from . import user_level as user_level
+
+__version__: str
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
 from .channels.optimal.design import MetricChannel as MetricChannel
@@ -38,6 +40,8 @@ from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
+from .noise.matrix.design import MatrixMechanism as MatrixMechanism
+from .noise.matrix.workload import Workload as Workload
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.densities import density as density
 from .problem.losses import Loss as Loss
@@ -69,5 +73,3 @@ from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy
-
-__version__: str

@@ -15,8 +15,9 @@ from mechdesign.errors import DesignError
 from mechdesign.files import load
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.span import span_of, spans_all
+from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 PRIVACY = ApproximateDP(1.0, 1e-6)

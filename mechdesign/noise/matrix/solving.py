@@ -60,9 +60,9 @@ def solve_strategy(
         size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
         best, steps = fixed_point(vectors / size, gap / len(parts), deadline, answers=answers)
         found.append((best.whitening @ root, best, steps))
-    strategy = found[0][0] / _length(found[0][0])
+    strategy: Array = found[0][0] / _length(found[0][0])
     for other, _, _ in found[1:]:
-        strategy = np.kron(strategy, other / _length(other))
+        strategy = np.asarray(np.kron(strategy, other / _length(other)), dtype=float)
     return Solved(
         strategy,
         tuple((best.weights, best.loads) for _, best, _ in found),

@@ -98,6 +98,7 @@ KINDS: dict[str, str] = {
     "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:any, families:any, judge:any",
     "optm-search-result": result("@optm-search","@quantizer","@certificate","model_audit:table|null, rise:num, table:table|null, best:any"),
     "pairwise-privacy": "privacy:@notion, continuum:flag",
+    "priv-unit": "dimension:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos",
     "prior-clipped": "law:law, lower:num, upper:num",
     "prior-law": "law:law",
     "prior-moments": "cells:ints, spans:ints, masses:ints",
@@ -109,6 +110,7 @@ KINDS: dict[str, str] = {
     "rational-table": "bins:fracs, knots:fracs, starts:rows, ends:rows",
     "reduced-release": "mechanism:@itemwise-release, radius:num, failure:num, samples:any",
     "rqm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
+    "sampled-coordinates": "dimension:count, bits:count?, privacy:@pure-dp, inputs:'box'|'ball', radius:pos, count:count?, coordinate:@quantizer?",
     "sampling-reduction": "alpha:pos, radius:num, samples:count, failure:num, delta:nn, diameter:num, model:text",
     "selection": "bins:arr, left:any, right:any",
     "selection-law": "bins:fracs, left:irows, right:irows, lower:frac, upper:frac",
@@ -119,7 +121,11 @@ KINDS: dict[str, str] = {
     "metric-report": "space:@metric-space, prior:any, loss:text|arr",
     "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums, loss:any, rounds:count, sampling_rate:num, whole:flag",
     "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
+    "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
+    "vector-certificate": "dimension:count, epsilon:pos, inputs:text, radius:pos, bits:count?, mechanism:@sphere-quantizer|@sampled-coordinates, value:num, lower_bound:num",
+    "vector-design": "dimension:count, privacy:@pure-dp, bits:count?, inputs:'ball'|'sphere'|'box', radius:pos, rotation:'exact'|'fast'",
     "vector-quantizer": "coordinate:@quantizer, dimension:count, scale:num",
+    "vector-result": result("@vector-design","@sphere-quantizer|@sampled-coordinates","@vector-certificate","table:table|null"),
     "zcdp": "rho:pos, xi:nn",
 }
 # fmt: on

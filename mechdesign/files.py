@@ -55,6 +55,7 @@ KINDS: dict[str, str] = {
     "grid": "mechdesign.runs.grid",
     "hadamard-response": "mechdesign.channels.hadamard",
     "independent-noise": "mechdesign.noise.vector_noise",
+    "integer-table": "mechdesign.vectors.integer_table",
     "item-privacy": "mechdesign.user_level.privacy",
     "itemwise-release": "mechdesign.user_level.itemwise",
     "knorm-noise": "mechdesign.noise.knorm",

@@ -111,7 +111,8 @@ def objects() -> Iterator[Any]:
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
     yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
-    yield md.PrivUnit(5, PURE)
+    table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))
+    yield [md.PrivUnit(5, PURE), table]
     yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.errors import DesignError
+from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 from mechdesign.vectors.randomness import shared_normals, shared_words
 
@@ -71,6 +72,11 @@ class ExactRotation(Rotation):
 
     def turned(self, x: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.kept))
+        with one_thread():
+            self._turn(x, keys, out)
+        return out
+
+    def _turn(self, x: Array, keys: Keys, out: Array) -> None:
         for i, key in enumerate(keys):
             frame = self.frame(key)
             if self.kept > _SQUARE * self.dimension:
@@ -78,10 +84,14 @@ class ExactRotation(Rotation):
             else:
                 lower = linalg.cholesky(frame.T @ frame, lower=True, check_finite=False)
                 out[i] = linalg.solve_triangular(lower, x[i] @ frame, lower=True, check_finite=False)
-        return out
 
     def turned_back(self, z: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.dimension))
+        with one_thread():
+            self._turn_back(z, keys, out)
+        return out
+
+    def _turn_back(self, z: Array, keys: Keys, out: Array) -> None:
         for i, key in enumerate(keys):
             frame = self.frame(key)
             if self.kept > _SQUARE * self.dimension:
@@ -89,7 +99,6 @@ class ExactRotation(Rotation):
             else:
                 lower = linalg.cholesky(frame.T @ frame, lower=True, check_finite=False)
                 out[i] = frame @ linalg.solve_triangular(lower, z[i], lower=True, trans=1, check_finite=False)
-        return out
 
 
 class FastRotation(Rotation):
@@ -120,15 +129,17 @@ class FastRotation(Rotation):
 
     def turned(self, x: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.kept))
-        for part in _chunks(len(keys)):
-            out[part] = self._forward(x[part], self._signs(keys[part]))[:, : self.kept]
+        with one_thread():
+            for part in _chunks(len(keys)):
+                out[part] = self._forward(x[part], self._signs(keys[part]))[:, : self.kept]
         return out
 
     def turned_back(self, z: Array, keys: Keys) -> Array:
         out = np.zeros((len(keys), self.dimension))
         out[:, : self.kept] = z
-        for part in _chunks(len(keys)):
-            out[part] = self._backward(out[part], self._signs(keys[part]))
+        with one_thread():
+            for part in _chunks(len(keys)):
+                out[part] = self._backward(out[part], self._signs(keys[part]))
         return out
 
     def _forward(self, x: Array, signs: Array) -> Array:

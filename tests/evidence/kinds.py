@@ -73,6 +73,7 @@ KINDS: dict[str, str] = {
     "grid": "axes:items",
     "hadamard-response": "items:count, epsilon:pos",
     "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null",
+    "integer-table": "knots:arr, counts:arr, bins:arr",
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
     "knorm-noise": "dimension:count, scale:pos, norm:num",

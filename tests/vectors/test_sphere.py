@@ -71,7 +71,7 @@ def test_exact_error_at_every_length(inputs: str, kind: str, length: float) -> N
         if kind == "cap"
         else md.SphereQuantizer(6, 2, privacy, inputs, radius)
     )
-    x = np.zeros((12_000, 6))
+    x = np.zeros((5_000, 6))
     x[:, 1] = radius * length
     if inputs == "sphere" and length < 1:
         with pytest.raises(md.DesignError, match="length"):
@@ -263,8 +263,8 @@ def test_vectors_that_are_refused(x: Any) -> None:
 
 def test_clipping_shortens() -> None:
     mechanism = md.SphereQuantizer(4, 2, md.PureDP(3.0), radius=0.1)
-    x = np.full((20_000, 4), 1e200)
-    assert mechanism.sample(x, rng=0, clip=True).mean(axis=0) == pytest.approx(np.full(4, 0.05), abs=0.01)
+    x = np.full((6_000, 4), 1e200)
+    assert mechanism.sample(x, rng=0, clip=True).mean(axis=0) == pytest.approx(np.full(4, 0.05), abs=0.02)
     sphere = md.SphereQuantizer(4, 2, md.PureDP(3.0), inputs="sphere")
     with pytest.raises(md.DesignError, match="direction"):
         sphere.sample(np.zeros(4), clip=True)

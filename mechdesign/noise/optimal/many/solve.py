@@ -30,7 +30,7 @@ __all__ = ["solve_many"]
 One = Callable[..., Any]
 """(privacy, loss, gap, time_limit) → the result of the one-dimensional design."""
 
-_BOUND_SECONDS = 4.0
+_BOUND_SECONDS = 2.0
 _SHARE_SECONDS = 8.0
 
 
@@ -68,7 +68,7 @@ def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
         return None
     try:
         seconds = min(_BOUND_SECONDS, deadline.left)
-        return one(design.privacy, averaged(design.loss, design.dimension), 0.05, seconds).certificate
+        return one(design.privacy, averaged(design.loss, design.dimension), 0.1, seconds).certificate
     except MechdesignError:
         return None
 

@@ -27,6 +27,13 @@ STUDIES = (
         "mechdesign_studies.user_level.location:run",
     ),
     Study(
+        "many-coordinates",
+        "The best noise for many coordinates: a map",
+        "Families of noise under exact composition, and laws beyond them",
+        "mechdesign_studies.noise.many_coordinates:run",
+        quick=True,
+    ),
+    Study(
         "metric-channel",
         "The optimal metric-private channel on grids",
         "Bordenabe, Chatzikokolakis and Palamidessi, Optimal geo-indistinguishable mechanisms, CCS 2014",

@@ -17,9 +17,14 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.many.certificate import enclosed_spent
 from mechdesign.noise.optimal.many.composed import Composed
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss, log_concave, many_interval
 from mechdesign.noise.optimal.many.newton import Concave
+from mechdesign.noise.optimal.many.question import ManyQuestion
+from mechdesign.noise.optimal.many.search import composed_share
+from mechdesign.problem.losses import Loss
+from mechdesign.solvers.deadline import Deadline
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])
 
@@ -165,11 +170,19 @@ def test_pure_privacy_is_a_share_for_each() -> None:
 
 
 def test_few_coordinates_compose_the_optimum_of_one() -> None:
-    result = md.OptimalNoise(md.ApproximateDP(6.0, 0.05), loss="squared", dimension=2).solve(cells=4)
-    assert result.kind == "composed"
-    assert result.certificate.spent.how == "proved"
-    families = result.tried().set_index("law")["value"].drop("composed")
-    assert result.value < families.min()
+    privacy = md.ApproximateDP(6.0, 0.05)
+    question = ManyQuestion(Loss.of("squared"), 1.0, privacy, 2)
+
+    def narrow(epsilon: Fraction, delta: float, deadline: Deadline) -> md.Result:
+        assert Fraction(delta) * 2 <= Fraction(privacy.delta)
+        return md.OptimalNoise(md.ApproximateDP(float(epsilon), delta), loss="squared").solve(gap=0.01)
+
+    found = composed_share(question, narrow, Deadline(None))
+    assert found is not None
+    staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0, dimension=2)
+    assert found.value < 0.97 * staircase.variance
+    assert enclosed_spent(found.noise, privacy).how == "proved"
+    assert enclosed_spent(found.noise, privacy).upper <= privacy.delta
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 1.5, "3", True, math.nan])

@@ -36,7 +36,7 @@ from mechdesign.noise.optimal.repair import round_width
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-__all__ = ["NAMED", "Candidate", "candidates"]
+__all__ = ["NAMED", "Candidate", "as_table", "candidates", "composed_share"]
 
 NAMED = (
     "gaussian",
@@ -103,7 +103,7 @@ def candidates(question: ManyQuestion, narrow: Narrow, deadline: Deadline) -> li
         not deadline.passed
         and cost_of(AdditiveNoise(pure, question.sensitivity), question.loss) < _COMPOSED * least
     ):
-        composed = _composed(question, narrow, deadline)
+        composed = composed_share(question, narrow, deadline)
     found += [c for c in (free, composed) if c is not None]
     if not found:
         raise too_late("many coordinates")
@@ -203,7 +203,7 @@ def lattice_law(log_masses: Array, width: float, cells: int) -> CellNoise:
     return CellNoise(weights, width, -len(weights) * width / 2, cells)
 
 
-def _composed(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candidate | None:
+def composed_share(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candidate | None:
     """The optimum of one coordinate at its share of the budget; certified by composition, since shares add up."""
     epsilon, delta, k = q.privacy.epsilon, q.privacy.delta, q.dimension
     try:

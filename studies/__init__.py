@@ -52,6 +52,13 @@ STUDIES = (
         "mechdesign_studies.quantizers.optimal:run",
     ),
     Study(
+        "published-densities",
+        "Cactus and least-Rényi noise at a given (ε, δ)",
+        "Alghamdi, Asoodeh, Calmon, Kosut, Sankar and Wei, Cactus mechanisms (2022); Gilani, Kurri, Kosut and Sankar (2025)",
+        "mechdesign_studies.noise.published_densities:run",
+        quick=True,
+    ),
+    Study(
         "quantizer-tables",
         "Published quantizer tables, exact and audited",
         "Privacy-Aware Randomized Quantization via Linear Programming, Tables 1, 2 and Figures 2, 3",

@@ -10,8 +10,7 @@ from . import runs as runs
 from . import solvers as solvers
 from . import spaces as spaces
 from . import user_level as user_level
-
-__version__: str
+from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
 from .channels.optimal.design import MetricChannel as MetricChannel
@@ -56,7 +55,7 @@ from .problem.sensitivity import Sensitivity as Sensitivity
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
 from .quantizers.erm import ERM as ERM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer
-from .quantizers.mechanism.vector import VectorQuantizer as VectorQuantizer
+from .quantizers.mechanism.vector import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.metric.design import MetricQuantizer as MetricQuantizer
 from .quantizers.mvu import MVU as MVU
 from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
@@ -73,3 +72,9 @@ from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy
+from .vectors.cap import PrivUnit as PrivUnit
+from .vectors.design import VectorQuantizer as VectorQuantizer
+from .vectors.sampled import SampledCoordinates as SampledCoordinates
+from .vectors.sphere import SphereQuantizer as SphereQuantizer
+
+__version__: str

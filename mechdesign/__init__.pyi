@@ -2,6 +2,7 @@ from . import accounting as accounting
 from . import channels as channels
 from . import choose as choose
 from . import evidence as evidence
+from . import learning as learning
 from . import noise as noise
 from . import problem as problem
 from . import quantizers as quantizers
@@ -38,6 +39,8 @@ from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
+from .noise.matrix.design import MatrixMechanism as MatrixMechanism
+from .noise.matrix.workload import Workload as Workload
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.densities import density as density
 from .problem.losses import Loss as Loss

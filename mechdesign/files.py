@@ -10,7 +10,8 @@ import os
 from typing import Any
 
 from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import LIMIT, file_path, loads
+from mechdesign.evidence.serialize import LIMIT, loads
+from mechdesign.evidence.whole_files import file_path
 
 __all__ = ["KINDS", "load"]
 
@@ -70,6 +71,9 @@ KINDS: dict[str, str] = {
     "linear-release": "mechdesign.user_level.linear_release",
     "local-report": "mechdesign.choose.questions",
     "loss": "mechdesign.problem.losses",
+    "matrix-certificate": "mechdesign.noise.matrix.certificate",
+    "matrix-mechanism": "mechdesign.noise.matrix.design",
+    "matrix-result": "mechdesign.noise.matrix.result",
     "metric-certificate": "mechdesign.quantizers.metric.certificate",
     "metric-channel": "mechdesign.channels.optimal.design",
     "metric-dp": "mechdesign.problem.privacy",
@@ -98,6 +102,7 @@ KINDS: dict[str, str] = {
     "pure-dp": "mechdesign.problem.privacy",
     "quantizer": "mechdesign.quantizers.mechanism.quantizer",
     "quantizer-result": "mechdesign.quantizers.common.result",
+    "queries": "mechdesign.noise.matrix.workload",
     "rational-table": "mechdesign.quantizers.mechanism.exact_law",
     "reduced-release": "mechdesign.user_level.reduction",
     "rqm": "mechdesign.quantizers.rqm",
@@ -108,10 +113,12 @@ KINDS: dict[str, str] = {
     "sensitivity": "mechdesign.problem.sensitivity",
     "solve-report": "mechdesign.evidence.results",
     "sphere-quantizer": "mechdesign.vectors.sphere",
+    "strategy-noise": "mechdesign.noise.matrix.strategy",
     "vector-certificate": "mechdesign.vectors.certificate",
     "vector-design": "mechdesign.vectors.design",
     "vector-quantizer": "mechdesign.quantizers.mechanism.vector",
     "vector-result": "mechdesign.vectors.result",
+    "workload": "mechdesign.noise.matrix.workload",
     "zcdp": "mechdesign.problem.privacy",
 }
 

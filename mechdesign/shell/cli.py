@@ -96,7 +96,7 @@ def study_run(
     chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]
     if not quiet or len(chosen) == 1:
         for study in chosen:
-            shown = None if quiet else console()
+            shown = None if quiet else console(120)  # a study's tables are wide
             run_study(study, out, data_dir=data_dir, console=shown, jobs=jobs, bars=True, quick=quick)
         return
     with progress_bar("studies", len(chosen)) as step:  # two bars cannot stand on one terminal

@@ -199,7 +199,10 @@ class Report:
             from mechdesign.shell.show import tabulated  # brings rich's tables
 
             rows = frame.head(show).itertuples(index=False)
-            self._console.print(tabulated(frame.columns, rows, caption or name, digits=min(digits, 5)))
+            width = self._console.width
+            self._console.print(
+                tabulated(frame.columns, rows, caption or name, digits=min(digits, 5), width=width)
+            )
             if show is not None and len(frame) > show:
                 self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
 

@@ -15,10 +15,24 @@ STUDIES = (
         "mechdesign_studies.noise.allocation:run",
     ),
     Study(
+        "coordinate-descent",
+        "Private coordinate descent on real data",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility, Figures 5 and 6; Grafting Laplace and Gaussian distributions, Table III",
+        "mechdesign_studies.learning.coordinate_descent:run",
+        quick=True,
+    ),
+    Study(
         "flipped-huber",
         "Flipped Huber noise: what exact accounting says",
         "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",
         "mechdesign_studies.noise.flipped_huber:run",
+    ),
+    Study(
+        "layer-clipping",
+        "Noise for per-layer clipping",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table IV",
+        "mechdesign_studies.learning.layer_clipping:run",
+        quick=True,
     ),
     Study(
         "location",
@@ -43,6 +57,13 @@ STUDIES = (
         "The provably optimal quantizer against everything published",
         "Privacy-Aware Randomized Quantization via Linear Programming, Figure 4; Wang et al. 2019; Chaudhuri et al. 2022",
         "mechdesign_studies.quantizers.optimal:run",
+    ),
+    Study(
+        "pca",
+        "Private principal components",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table III",
+        "mechdesign_studies.learning.pca:run",
+        quick=True,
     ),
     Study(
         "quantizer-tables",

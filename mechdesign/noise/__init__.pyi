@@ -29,6 +29,12 @@ from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.truncated_laplace import truncated_laplace as truncated_laplace
 from .laws.truncated_laplace import truncated_laplace_law as truncated_laplace_law
+from .matrix.certificate import MatrixCertificate as MatrixCertificate
+from .matrix.design import MatrixMechanism as MatrixMechanism
+from .matrix.result import MatrixResult as MatrixResult
+from .matrix.strategy import StrategyNoise as StrategyNoise
+from .matrix.workload import Queries as Queries
+from .matrix.workload import Workload as Workload
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult

@@ -1,0 +1,9 @@
+from .cap import PrivUnit as PrivUnit
+from .certificate import VectorCertificate as VectorCertificate
+from .design import VectorQuantizer as VectorQuantizer
+from .export import c_header as c_header
+from .export import flat_json as flat_json
+from .integer_table import IntegerTable as IntegerTable
+from .result import VectorQuantizerResult as VectorQuantizerResult
+from .sampled import SampledCoordinates as SampledCoordinates
+from .sphere import SphereQuantizer as SphereQuantizer

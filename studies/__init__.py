@@ -72,6 +72,13 @@ STUDIES = (
         "mechdesign_studies.quantizers.tables:run",
     ),
     Study(
+        "quantized-sgd",
+        "Quantized stochastic gradients, and what they protect",
+        "Privacy-Aware Randomized Quantization via Linear Programming, Figures 4c and 4d, Tables 8 and 9",
+        "mechdesign_studies.learning.quantized_sgd:run",
+        quick=True,
+    ),
+    Study(
         "user-level-frequency",
         "Frequency estimation: metric against user-level privacy",
         "Metric differential privacy at the user level via the earth mover's distance, section 6.2",

@@ -12,7 +12,8 @@ import numpy as np
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up, safe_root
-from mechdesign.evidence.serialize import dumps, serializable, write_whole
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.many.loss import many_interval
 from mechdesign.noise.vector_noise import shape_of

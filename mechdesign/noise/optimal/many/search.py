@@ -30,7 +30,7 @@ from mechdesign.noise.optimal.costs import average_costs, check_loss
 from mechdesign.noise.optimal.many.composed import Composed
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss
 from mechdesign.noise.optimal.many.mechanism import CellProduct
-from mechdesign.noise.optimal.many.newton import Concave, Descent
+from mechdesign.noise.optimal.many.newton import Concave, Descent, refined
 from mechdesign.noise.optimal.many.question import ManyQuestion, cost_of
 from mechdesign.noise.optimal.repair import round_width
 from mechdesign.solvers.deadline import Deadline, too_late
@@ -52,6 +52,7 @@ NAMED = (
 _ROUGH = ("staircase", "truncated_laplace")  # no start for a smooth density
 _CELLS = 420  # on each side, about
 _MOST = 1000
+_TIMES = 3  # how much finer the second lattice is
 _BITS = 160
 _COMPOSED = 1.3  # how much dearer pure staircases may be for the composed optimum to be tried
 
@@ -140,23 +141,42 @@ def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | 
     law: Any = start.noise.law
     reach = float(law.isf(max(q.privacy.delta / q.dimension * 1e-4, 1e-290))) / q.sensitivity
     cells = q.cells or max(1, min(64, round(_CELLS / reach)))
-    side = max(math.ceil(reach * cells), cells + 2)
-    if side > _MOST or deadline.passed:
+    if (cells + 2) > _MOST or deadline.passed or reach * cells > _MOST:
         return None
-    width = round_width(Fraction(q.sensitivity) / cells)
-    middles = 2 * np.arange(side + 1)
-    if q.loss.function is not None:
-        check_loss(q.loss, width * np.arange(-side - 1, side + 2))
-    costs = average_costs(q.loss, middles, Fraction(width) / 2).floats()
-    scale = float(np.median(costs))
-    problem = Composed(q.dimension, q.privacy.epsilon, side)
-    descent = Descent(problem, cells, costs / scale, math.log(q.privacy.delta), deadline)
-    share = np.arange(side + 1) / side
-    first = descent.restored(law.logpdf(width * np.arange(side + 1)) - 1e-3 * share**2 - 1e-4 * share)
-    if first is None:
+    times = max(1, min(_TIMES, cells))
+    coarse = -(-cells // times)
+    lattice = _Lattice.of(q, coarse, reach, deadline)
+    x = lattice.width * np.arange(lattice.side + 1)
+    share = x / x[-1]
+    phi = lattice.descent.restored(law.logpdf(x) - 1e-3 * share**2 - 1e-4 * share)
+    phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi))
+    if phi is None:
         return None
-    found = descent.run(first, Concave.around(first))
-    return None if found is None else _repaired(q, descent, found, width)
+    if times > 1:
+        lattice = _Lattice.of(q, coarse * times, reach, deadline)
+        phi = lattice.descent.restored(refined(phi, times, lattice.side + 1))
+        phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi, start=1e-7))
+    return None if phi is None else _repaired(q, lattice.descent, phi, lattice.width)
+
+
+@dataclass(frozen=True)
+class _Lattice:
+    """One lattice and the descent on it."""
+
+    side: int
+    width: float
+    descent: Descent
+
+    @classmethod
+    def of(cls, q: ManyQuestion, cells: int, reach: float, deadline: Deadline) -> _Lattice:
+        side = max(math.ceil(reach * cells), cells + 2)
+        width = round_width(Fraction(q.sensitivity) / cells)
+        if q.loss.function is not None:
+            check_loss(q.loss, width * np.arange(-side - 1, side + 2))
+        costs = average_costs(q.loss, 2 * np.arange(side + 1), Fraction(width) / 2).floats()
+        problem = Composed(q.dimension, q.privacy.epsilon, side)
+        level = math.log(q.privacy.delta)
+        return cls(side, width, Descent(problem, cells, costs / float(np.median(costs)), level, deadline))
 
 
 def _repaired(q: ManyQuestion, descent: Descent, phi: Array, width: float) -> Candidate | None:

@@ -28,6 +28,13 @@ STUDIES = (
         "mechdesign_studies.noise.flipped_huber:run",
     ),
     Study(
+        "graph",
+        "Visits on a street network, private in the earth mover's distance",
+        "Metric differential privacy at the user level via the earth mover's distance, Section 1 and Lemmas 6.1 and 6.3",
+        "mechdesign_studies.user_level.graph:run",
+        quick=True,
+    ),
+    Study(
         "layer-clipping",
         "Noise for per-layer clipping",
         "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table IV",
@@ -77,6 +84,12 @@ STUDIES = (
         "Privacy-Aware Randomized Quantization via Linear Programming, Figures 4c and 4d, Tables 8 and 9",
         "mechdesign_studies.learning.quantized_sgd:run",
         quick=True,
+    ),
+    Study(
+        "text",
+        "Documents under a word embedding, private in the earth mover's distance",
+        "Metric differential privacy at the user level via the earth mover's distance, Section 1 and Lemmas 6.1 and 6.3",
+        "mechdesign_studies.user_level.text:run",
     ),
     Study(
         "user-level-frequency",

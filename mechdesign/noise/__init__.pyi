@@ -5,6 +5,8 @@ from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
+from .allocation.mixed_result import MixedAllocationResult as MixedAllocationResult
+from .allocation.mixed_result import MixedCertificate as MixedCertificate
 from .allocation.result import AllocationResult as AllocationResult
 from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
 from .calibration.design import Calibration as Calibration
@@ -35,6 +37,7 @@ from .matrix.result import MatrixResult as MatrixResult
 from .matrix.strategy import StrategyNoise as StrategyNoise
 from .matrix.workload import Queries as Queries
 from .matrix.workload import Workload as Workload
+from .mixed_noise import MixedNoise as MixedNoise
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate

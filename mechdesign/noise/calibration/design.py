@@ -56,8 +56,8 @@ class Calibration(Design):
     loss : {"squared", "absolute"}
         What is minimised per coordinate: the variance or E|T|.
     accounting : {"exact", "sufficient", "zcdp"}
-        ``"sufficient"`` (Theorem 8) and ``"zcdp"`` are closed forms for flipped Huber noise, more careful than
-        needed.
+        ``"sufficient"`` (Theorem 8, with Δ, Δ₁ and Δ₂) and ``"zcdp"`` are closed forms for flipped Huber noise, more
+        careful than needed.
     rounds : int
         How often the query is answered; `privacy` is for all answers together.
     sampling_rate : float
@@ -123,10 +123,8 @@ class Calibration(Design):
             raise DesignError.of(
                 "accounting", self.accounting, 'only flipped Huber noise has it; use accounting="exact"'
             )
-        if not exact and (isinstance(self.sensitivity, Sensitivity) or not self.query.plain):
-            raise DesignError.of(
-                "accounting", self.accounting, 'is for one sensitivity and one round; use accounting="exact"'
-            )
+        if not exact and not self.query.plain:
+            raise DesignError.of("accounting", self.accounting, 'is for one round; use accounting="exact"')
         self._check_sampling()
         if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)

@@ -73,7 +73,11 @@ def test_knorm_by_its_own_density():
     for dimension, s in ((3, 1.0), (4, S(linf=1, changed=1)), (5, S(l2=1.0))):
         result = KNorm(dimension, md.PureDP(0.7), s).solve()
         noise = result.mechanism
-        assert result.value == min(result.design.cost(result.design.noise(n)) for n in (1, 2, np.inf))
+        assert (
+            result.lower_bound
+            == result.value
+            == min(result.design.cost(result.design.noise(n)) for n in (1, 2, np.inf))
+        )
         z = noise.sample(2000, rng=rng)
         shift = np.ones(dimension) if dimension == 3 else np.eye(dimension)[0]
         loss = noise.log_density(z) - noise.log_density(z + shift)

@@ -32,6 +32,8 @@ _LEVELS = 8
 """Different Laplace ratios, at most: each is composed on its own."""
 _WIDTH = 0.03
 """Width of the intervals that the search goes by."""
+_FAR = 1e200
+"""Stands for no mix at all."""
 _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart."""
 FLOOR = 1e-12
@@ -147,7 +149,7 @@ class MixedProblem:
             value = at(mu)
         else:
             found = optimize.minimize_scalar(
-                lambda s: math.inf if deadline.passed and seen else at(self.mu * s),
+                lambda s: _FAR if deadline.passed and seen else min(at(self.mu * s), _FAR),
                 bounds=(0.02, 0.9999),
                 method="bounded",
                 options={"xatol": 1e-2, "maxiter": 14},

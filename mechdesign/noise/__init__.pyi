@@ -43,5 +43,8 @@ from .matrix.workload import Workload as Workload
 from .mixed_noise import MixedNoise as MixedNoise
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
+from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate
+from .optimal.many.mechanism import CellProduct as CellProduct
+from .optimal.many.result import ManyNoiseResult as ManyNoiseResult
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import IndependentNoise as IndependentNoise

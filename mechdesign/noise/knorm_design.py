@@ -99,6 +99,12 @@ class KNorm(Design):
     def noise(self, norm: float) -> KNormNoise:
         """The law of one norm at its least scale."""
         exact = Fraction(self.largest(norm)) * self.rounds / Fraction(self.privacy.epsilon)
+        if not Fraction(1, 10**150) < exact < 10**150:
+            raise DesignError.of(
+                "sensitivity",
+                self.sensitivity,
+                "over epsilon must be between 1e-150 and 1e150: doubles square it",
+            )
         return KNormNoise(self.dimension, round_up(exact), norm)
 
     def cost(self, noise: KNormNoise) -> float:

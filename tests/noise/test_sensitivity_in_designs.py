@@ -149,6 +149,7 @@ def test_refusals_say_what_to_do():
         (lambda: md.CountsGaussian.of_sensitivity(S(l2=1.0), 3, PRIVACY), "linf="),
         (lambda: KNorm(3, PRIVACY), "PureDP"),
         (lambda: KNorm(0, md.PureDP(1)), "dimension"),
+        (lambda: KNorm(3, md.PureDP(1e-8), 1e150).solve(), "sensitivity"),
         (lambda: KNorm(3, md.PureDP(1), norm=3), "norm"),
         (lambda: S(linf=1, signed=1), "signed"),
     ):

@@ -221,8 +221,10 @@ def within_budget(
     def excess(log_factor: float) -> float:
         return math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
 
-    if excess(0.02) > 0:
+    # a pure type that keeps the budget as it is comes back as it is
+    top = next((factor for factor in (1e-12, 0.02) if excess(factor) <= 0), None)
+    if top is None:
         return None
     if excess(-0.02) <= 0:
         return law(-0.02)
-    return law(safe_root(excess, -0.02, 0.02, xtol=1e-6, rtol=1e-9))
+    return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))

@@ -89,6 +89,12 @@ class CorrelatedGaussian(Design):
             raise DesignError.of(
                 "vectors", self.vectors, "are all zero: the query needs no noise at all, release it as it is"
             )
+        if not 1e-153 <= np.abs(vectors).max() <= 1e150:
+            raise DesignError.of(
+                "vectors",
+                float(np.abs(vectors).max()),
+                "must have its largest entry between 1e-153 and 1e150: doubles square it",
+            )
         settle(self, vectors=vectors)
         if self.weights is not None:
             settle(self, weights=self._matrix(array("weights", self.weights, ndim=None)))

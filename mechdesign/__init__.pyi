@@ -2,6 +2,7 @@ from . import accounting as accounting
 from . import channels as channels
 from . import choose as choose
 from . import evidence as evidence
+from . import learning as learning
 from . import noise as noise
 from . import problem as problem
 from . import quantizers as quantizers
@@ -9,6 +10,7 @@ from . import runs as runs
 from . import solvers as solvers
 from . import spaces as spaces
 from . import user_level as user_level
+from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
 from .channels.optimal.design import MetricChannel as MetricChannel
@@ -37,6 +39,8 @@ from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
+from .noise.matrix.design import MatrixMechanism as MatrixMechanism
+from .noise.matrix.workload import Workload as Workload
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.densities import density as density
 from .problem.losses import Loss as Loss
@@ -51,7 +55,7 @@ from .problem.sensitivity import Sensitivity as Sensitivity
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
 from .quantizers.erm import ERM as ERM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer
-from .quantizers.mechanism.vector import VectorQuantizer as VectorQuantizer
+from .quantizers.mechanism.vector import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.metric.design import MetricQuantizer as MetricQuantizer
 from .quantizers.mvu import MVU as MVU
 from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
@@ -68,5 +72,9 @@ from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy
+from .vectors.cap import PrivUnit as PrivUnit
+from .vectors.design import VectorQuantizer as VectorQuantizer
+from .vectors.sampled import SampledCoordinates as SampledCoordinates
+from .vectors.sphere import SphereQuantizer as SphereQuantizer
 
 __version__: str

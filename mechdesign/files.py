@@ -10,7 +10,8 @@ import os
 from typing import Any
 
 from mechdesign.errors import ResultFormatError
-from mechdesign.evidence.serialize import LIMIT, file_path, loads
+from mechdesign.evidence.serialize import LIMIT, loads
+from mechdesign.evidence.whole_files import file_path
 
 __all__ = ["KINDS", "load"]
 
@@ -32,18 +33,19 @@ KINDS: dict[str, str] = {
     "calibration-certificate": "mechdesign.noise.calibration.certificate",
     "calibration-result": "mechdesign.noise.calibration.result",
     "cell-noise": "mechdesign.noise.cell_noise",
+    "cell-product": "mechdesign.noise.optimal.many.mechanism",
     "certificate": "mechdesign.quantizers.common.certificate",
     "channel": "mechdesign.channels.channel",
     "channel-certificate": "mechdesign.channels.optimal.certificate",
     "channel-result": "mechdesign.channels.optimal.result",
     "clustered-response": "mechdesign.channels.responses",
     "comparison": "mechdesign.choose.comparison",
-    "counts-certificate": "mechdesign.noise.correlated.counts",
-    "counts-gaussian": "mechdesign.noise.correlated.counts",
     "correlated-gaussian": "mechdesign.noise.correlated.design",
     "correlated-gaussian-certificate": "mechdesign.noise.correlated.certificate",
     "correlated-gaussian-noise": "mechdesign.noise.correlated.noise",
     "correlated-gaussian-result": "mechdesign.noise.correlated.result",
+    "counts-certificate": "mechdesign.noise.correlated.counts",
+    "counts-gaussian": "mechdesign.noise.correlated.counts",
     "delta-interval": "mechdesign.accounting.interval",
     "discrete-emd-privacy": "mechdesign.user_level.privacy",
     "dual-pieces": "mechdesign.quantizers.common.dual_pieces",
@@ -55,6 +57,7 @@ KINDS: dict[str, str] = {
     "grid": "mechdesign.runs.grid",
     "hadamard-response": "mechdesign.channels.hadamard",
     "independent-noise": "mechdesign.noise.vector_noise",
+    "integer-table": "mechdesign.vectors.integer_table",
     "item-privacy": "mechdesign.user_level.privacy",
     "itemwise-release": "mechdesign.user_level.itemwise",
     "knorm-noise": "mechdesign.noise.knorm",
@@ -69,6 +72,14 @@ KINDS: dict[str, str] = {
     "linear-release": "mechdesign.user_level.linear_release",
     "local-report": "mechdesign.choose.questions",
     "loss": "mechdesign.problem.losses",
+    "many-noise-certificate": "mechdesign.noise.optimal.many.certificate",
+    "many-noise-result": "mechdesign.noise.optimal.many.result",
+    "matrix-certificate": "mechdesign.noise.matrix.certificate",
+    "matrix-mechanism": "mechdesign.noise.matrix.design",
+    "matrix-result": "mechdesign.noise.matrix.result",
+    "mixed-allocation-result": "mechdesign.noise.allocation.mixed_result",
+    "mixed-certificate": "mechdesign.noise.allocation.mixed_result",
+    "mixed-noise": "mechdesign.noise.mixed_noise",
     "metric-certificate": "mechdesign.quantizers.metric.certificate",
     "metric-channel": "mechdesign.channels.optimal.design",
     "metric-dp": "mechdesign.problem.privacy",
@@ -93,18 +104,27 @@ KINDS: dict[str, str] = {
     "prior-moments": "mechdesign.quantizers.common.enclosures",
     "prior-samples": "mechdesign.problem.priors",
     "prior-truncated": "mechdesign.problem.priors",
+    "priv-unit": "mechdesign.vectors.cap",
     "pure-dp": "mechdesign.problem.privacy",
     "quantizer": "mechdesign.quantizers.mechanism.quantizer",
     "quantizer-result": "mechdesign.quantizers.common.result",
+    "queries": "mechdesign.noise.matrix.workload",
     "rational-table": "mechdesign.quantizers.mechanism.exact_law",
     "reduced-release": "mechdesign.user_level.reduction",
     "rqm": "mechdesign.quantizers.rqm",
+    "sampled-coordinates": "mechdesign.vectors.sampled",
     "sampling-reduction": "mechdesign.user_level.reduction",
     "selection": "mechdesign.quantizers.mechanism.selection",
     "selection-law": "mechdesign.quantizers.mechanism.exact_law",
     "sensitivity": "mechdesign.problem.sensitivity",
     "solve-report": "mechdesign.evidence.results",
+    "sphere-quantizer": "mechdesign.vectors.sphere",
+    "strategy-noise": "mechdesign.noise.matrix.strategy",
+    "vector-certificate": "mechdesign.vectors.certificate",
+    "vector-design": "mechdesign.vectors.design",
     "vector-quantizer": "mechdesign.quantizers.mechanism.vector",
+    "vector-result": "mechdesign.vectors.result",
+    "workload": "mechdesign.noise.matrix.workload",
     "zcdp": "mechdesign.problem.privacy",
 }
 

@@ -60,6 +60,9 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "optimal-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)), {"gap": 0.05}),
+    "optimal-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2), {"gap": 0.05}),
+    "vectors": (lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3), {}),
+    "vectors-box": (lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
 }
 
@@ -91,7 +94,7 @@ def objects() -> Iterator[Any]:
     item = md.ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
     yield [item, u.sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)]
     yield u.ReducedRelease(item, radius=0.1, failure=1e-7)
-    yield md.VectorQuantizer(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    yield md.CoordinateQuantizer(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
     yield md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified()
     yield [
         md.AdditiveNoise(stats.laplace(scale=2.0), 1.0),
@@ -109,6 +112,8 @@ def objects() -> Iterator[Any]:
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
     yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
+    table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))
+    yield [md.PrivUnit(5, PURE), table]
     yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])
 
 

@@ -211,6 +211,7 @@ ROOMS = [
     "solvers",
     "spaces",
     "user_level",
+    "vectors",
 ]
 
 

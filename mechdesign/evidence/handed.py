@@ -10,7 +10,8 @@ import pandas as pd
 
 from mechdesign.errors import MissingExtra
 from mechdesign.evidence.page import Section, write_page
-from mechdesign.evidence.serialize import dumps, file_path, write_whole
+from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.whole_files import file_path, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

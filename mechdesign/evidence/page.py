@@ -21,7 +21,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.picture import inline_picture
-from mechdesign.evidence.serialize import write_whole
+from mechdesign.evidence.whole_files import write_whole
 
 if TYPE_CHECKING:
     from jinja2 import Template

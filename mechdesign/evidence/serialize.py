@@ -20,13 +20,10 @@ import enum
 import hashlib
 import json
 import math
-import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module, resources
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -50,14 +47,12 @@ __all__ = [
     "VERSION",
     "UnavailableCallable",
     "dumps",
-    "file_path",
     "histogram_parts",
     "loads",
     "register_law",
     "register_loss",
     "result_schema",
     "serializable",
-    "write_whole",
 ]
 
 FORMAT = "mechdesign-result"
@@ -352,50 +347,6 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     except Exception as error:  # constructors are handed whatever the file says
         reason = f"malformed content ({type(error).__name__}: {error!s:.300})"
     raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
-
-
-def file_path(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as a Path, or raise DesignError where no file can have it.
-
-    Examples
-    --------
-    >>> file_path("result.json").name
-    'result.json'
-    """
-    try:
-        if b"\0" in os.fsencode(path):
-            raise ValueError("null character")
-        return Path(path)
-    except (TypeError, ValueError) as error:
-        raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file whole or not at all: beside it, then in its place.
-
-    Raises
-    ------
-    DesignError
-        `path` is none.
-    OSError
-        It cannot be written; what was there before is still there.
-    """
-    target = Path(os.path.realpath(file_path(path)))
-    if target.exists() and not target.is_file():  # a terminal, a pipe
-        target.write_text(text, encoding="utf-8")
-        return
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, beside)
-        os.replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def result_schema() -> dict[str, Any]:

@@ -17,7 +17,8 @@ from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_least, at_most
-from mechdesign.evidence.serialize import dumps, serializable, write_whole
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases

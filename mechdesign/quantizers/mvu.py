@@ -228,6 +228,7 @@ class MVU(Design):
         report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
         certificate = None if law is None else QuantizerCertificate.of(self, law, value)
+        value = value if certificate is None else certificate.shown(value)
         return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:

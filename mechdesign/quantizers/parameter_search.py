@@ -130,7 +130,8 @@ class ParameterSearch(Design):
             return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
         exact = Quantizer.of_law(law, best.mechanism.selection)
         certificate = QuantizerCertificate.of(self, law, best.value)
-        return QuantizerResult(self, exact, best.value, None, report, notes, certificate)
+        value = certificate.shown(best.value)
+        return QuantizerResult(self, exact, value, None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""

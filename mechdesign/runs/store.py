@@ -13,7 +13,7 @@ import os
 from typing import IO, Any
 
 from mechdesign.errors import DesignError, ResultFormatError
-from mechdesign.evidence.serialize import file_path
+from mechdesign.evidence.whole_files import file_path
 
 __all__ = ["Store"]
 

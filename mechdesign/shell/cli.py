@@ -88,20 +88,20 @@ def study_run(
     data_dir: DataDir = None,
     jobs: Jobs = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show a bar instead of tables.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick variant, into <study>/quick/.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
     from mechdesign.shell.show import console
 
-    chosen = _chosen(names)
+    chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]
     if not quiet or len(chosen) == 1:
         for study in chosen:
-            run_study(
-                study, out, data_dir=data_dir, console=None if quiet else console(), jobs=jobs, bars=True
-            )
+            shown = None if quiet else console(120)  # a study's tables are wide
+            run_study(study, out, data_dir=data_dir, console=shown, jobs=jobs, bars=True, quick=quick)
         return
     with progress_bar("studies", len(chosen)) as step:  # two bars cannot stand on one terminal
         for study in chosen:
-            run_study(study, out, data_dir=data_dir, jobs=jobs)
+            run_study(study, out, data_dir=data_dir, jobs=jobs, quick=quick)
             step()
 
 
@@ -113,21 +113,31 @@ def study_check(
     kept: Annotated[Path, typer.Option(help="Folder with the committed results.")] = Path("results"),
     data_dir: DataDir = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Studies regenerated at a time.")] = 1,
+    full: Annotated[
+        bool, typer.Option("--full", help="The whole of studies that have a quick variant too.")
+    ] = False,
 ) -> None:
-    """Regenerate studies elsewhere and compare with committed results, within each table's stated tolerances."""
+    """Regenerate studies elsewhere and compare with committed results, within each table's stated tolerances.
+
+    Of a study with a quick variant, that variant; what needs a data set that is not here is "not checked".
+    """
     import joblib
 
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as fresh:
         # Studies are independent: one a process, the longest of them decides.
         work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
-            joblib.delayed(run_study)(study, Path(fresh), data_dir=data_dir) for study in _chosen(names)
+            joblib.delayed(run_study)(study, Path(fresh), data_dir=data_dir, quick=study.quick and not full)
+            for study in _chosen(names)
         )
         for folder in work:
-            found = check_study(folder, kept / folder.name)
+            name = folder.relative_to(fresh)
+            found = check_study(folder, kept / name)
             problems += found
-            seconds = json.loads((folder / "manifest.json").read_text())["seconds"]
-            typer.echo(f"{folder.name}: {'differs' if found else 'as committed'} ({seconds:.1f} s)")
+            made = json.loads((folder / "manifest.json").read_text())
+            typer.echo(f"{name}: {'differs' if found else 'as committed'} ({made['seconds']:.1f} s)")
+            if made["absent"]:
+                typer.echo(f"{name}: not checked: what needs {', '.join(made['absent'])} (--data-dir)")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:

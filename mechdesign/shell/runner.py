@@ -44,8 +44,9 @@ def run_study(
     console: Console | None = None,
     jobs: int = 1,
     bars: bool = False,
+    quick: bool = False,
 ) -> Path:
-    """Run one study into ``out/<name>`` and return that folder.
+    """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
     The study writes beside it; its folder takes the old one's place when it is complete, and files there that no
     study wrote stay.
@@ -53,14 +54,16 @@ def run_study(
     Raises
     ------
     DesignError
-        A file that no study wrote has the name of one that this study writes.
+        A file that no study wrote has the name of one that this study writes; the study has no quick variant.
     """
-    folder, before = out / chosen.name, out / f".{chosen.name}.before"
-    out.mkdir(parents=True, exist_ok=True)
-    if before.exists() and not folder.exists():  # killed between the two renames below
-        before.rename(folder)
+    if quick and not chosen.quick:
+        raise DesignError.of("quick", quick, f"{chosen.name} has no quick variant: run it without")
+    folder, before = _recovered(out, chosen.name)
+    if quick:
+        folder, before = _recovered(folder, "quick")
+    out, name = folder.parent, folder.name
     _refuse(folder, _foreign(folder) & {"README.md", "manifest.json", "report.html"})
-    fresh = Path(tempfile.mkdtemp(prefix=f".{chosen.name}.", dir=out))
+    fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
     try:
         fresh.chmod(0o755)
         report = Report(
@@ -72,6 +75,7 @@ def run_study(
             console=console,
             jobs=jobs,
             bars=bars,
+            quick=quick,
         )
         import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
 
@@ -93,6 +97,15 @@ def run_study(
     if console is not None:
         console.print(f"{chosen.name}: written to {folder}")
     return folder
+
+
+def _recovered(out: Path, name: str) -> tuple[Path, Path]:
+    """The folder of a study in an existing one, and where it is put aside; a run killed between its renames is mended."""
+    folder, before = out / name, out / f".{name}.before"
+    out.mkdir(parents=True, exist_ok=True)
+    if before.exists() and not folder.exists():
+        before.rename(folder)
+    return folder, before
 
 
 def _foreign(folder: Path) -> set[str]:
@@ -117,21 +130,25 @@ def check_study(fresh: Path, kept: Path) -> list[str]:
     """Compare a regenerated folder with a kept one; return the differences, one line each.
 
     Tables must have the same columns and rows, text cells equal, numbers within the tolerances that the
-    *kept* manifest states; figures must exist.
+    *kept* manifest states; figures must exist. What the regenerated study left out for want of data is not compared.
     """
     if not (kept / "manifest.json").exists():
         return [f"{kept}: no manifest; run the study and commit its results"]
     stated = json.loads((kept / "manifest.json").read_text())
     made = json.loads((fresh / "manifest.json").read_text())
     problems = []
-    if set(stated["tables"]) != set(made["tables"]):
+    absent = made.get("absent", ())
+    unmade = set(stated["tables"]) - set(made["tables"]) if absent else set()
+    if set(stated["tables"]) - unmade != set(made["tables"]):
         problems.append(
             f"{stated['study']}: tables {sorted(made['tables'])}, kept {sorted(stated['tables'])}"
         )
     for name, rules in stated["tables"].items():
         if name in made["tables"]:
             problems += [f"{stated['study']}/{name}: {p}" for p in _compare(fresh, kept, name, rules)]
-    missing = [f for f in stated["figures"] if not (fresh / f).exists() or not (kept / f).exists()]
+    missing = [
+        f for f in stated["figures"] if not ((fresh / f).exists() or absent) or not (kept / f).exists()
+    ]
     problems += [f"{stated['study']}: figure {f} is missing" for f in missing]
     return problems
 

@@ -53,12 +53,16 @@ class Study:
     name, title, paper : str
     function : str or callable
         Takes a `Report`; "package.module:function" is imported when the study runs.
+    quick : bool
+        There is a quick variant: with `Report.quick` the function does a part that is told apart by nothing but size.
+        Its results lie in ``<study>/quick/`` and are what a check regenerates.
     """
 
     name: str
     title: str
     paper: str
     function: str | Callable[[Report], None]
+    quick: bool = False
 
     def run(self, report: Report) -> None:
         """Fill the report."""
@@ -85,6 +89,8 @@ class Report:
         Processes a study may use.
     bars : bool
         Show bars of progress where there is a terminal.
+    quick : bool
+        The study's quick variant is wanted.
     """
 
     def __init__(
@@ -98,8 +104,11 @@ class Report:
         console: Console | None = None,
         jobs: int = 1,
         bars: bool = False,
+        quick: bool = False,
     ) -> None:
         self.name, self.folder, self.data_dir, self.jobs = name, folder, data_dir, jobs
+        self.quick = quick
+        self._absent: list[str] = []
         self._console, self._bars = console, bars
         self._title = title
         self._lines = [f"# {title}", ""] + ([f"*{paper}*", ""] if paper else [])
@@ -119,6 +128,27 @@ class Report:
         seed = int.from_bytes(hashlib.sha256(f"{self.name}/{stream}".encode()).digest()[:8], "big")
         self._records.setdefault("seeds", {})[stream] = seed
         return np.random.default_rng(seed)
+
+    def data(self, file: str) -> Path | None:
+        """Where a data file is, or None: what needs it is then left out, and a check says that it was not checked."""
+        found = None if self.data_dir is None else self.data_dir / file
+        if found is not None and found.exists():
+            return found
+        if file not in self._absent:
+            self._absent.append(file)
+            self.text(f"Not computed: what needs `{file}`, which is not in the folder given as `--data-dir`.")
+        return None
+
+    def library(self, name: str, extra: str) -> bool:
+        """Whether an optional library is installed: what needs it is otherwise left out, as without a data file."""
+        from importlib.util import find_spec
+
+        if find_spec(name) is not None:
+            return True
+        if name not in self._absent:
+            self._absent.append(name)
+            self.text(f"Not computed: what needs {name}: `pip install 'mechdesign[{extra}]'`.")
+        return False
 
     def record(self, **facts: Any) -> None:
         """Put facts into the manifest."""
@@ -180,7 +210,10 @@ class Report:
             from mechdesign.shell.show import tabulated  # brings rich's tables
 
             rows = frame.head(show).itertuples(index=False)
-            self._console.print(tabulated(frame.columns, rows, caption or name, digits=min(digits, 5)))
+            width = self._console.width
+            self._console.print(
+                tabulated(frame.columns, rows, caption or name, digits=min(digits, 5), width=width)
+            )
             if show is not None and len(frame) > show:
                 self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
 
@@ -227,6 +260,7 @@ class Report:
             "versions": {"python": platform.python_version(), **{n: _version(n) for n in _LIBRARIES}},
             "tables": self._tables,
             "figures": sorted(self._figures),
+            "absent": self._absent,
             **self._records,
         }
         (self.folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=_plain) + "\n")

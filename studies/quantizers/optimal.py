@@ -133,7 +133,7 @@ def vectors(report: Report) -> None:
         }  # fmt: skip
         for name, mechanism in made.items():
             for figure_name, x in (("4a", cube), ("4b", ball)):
-                vector = md.VectorQuantizer(mechanism, x.shape[1])
+                vector = md.CoordinateQuantizer(mechanism, x.shape[1])
                 draws = vector.sample(x, rng=report.rng(f"{figure_name}/{name}/{epsilon}"))
                 error = np.linalg.norm(draws - x, axis=1)
                 rows.append(

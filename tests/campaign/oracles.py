@@ -88,6 +88,10 @@ def quantizer_program(design: Any, result: Any, prior: Any, outputs: Any, ends: 
         return
     if isinstance(design, md.BiasedSelection) or len(outputs) > 40:
         return
+    if (
+        math.exp(-design.privacy.epsilon) < 1e-6
+    ):  # a row e^-ε h ≤ p is within a float solver's tolerance of 0 ≤ p
+        return
     pairs, masses, points = cells(prior)
     x = np.unique(np.concatenate([np.linspace(*ends, 9), pairs[:, 0] if points else []]))
     worst, bound = getattr(design, "objective", "mean") == "worst", result.lower_bound

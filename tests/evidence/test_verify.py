@@ -23,7 +23,14 @@ from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 
-NOT_COVERED = {"biased-selection", "calibration", "correlated-gaussian", "counts-gaussian"}
+NOT_COVERED = {
+    "biased-selection",
+    "calibration",
+    "correlated-gaussian",
+    "counts-gaussian",
+    "vectors",
+    "vectors-box",
+}
 COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
 QUICK = [
     name for name in COVERED if name not in ("bin-search", "alphabet", "metric-quantizer", "optm-search")

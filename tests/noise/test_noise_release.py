@@ -18,6 +18,7 @@ from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.correlated.whitened import steps_of
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber
 from mechdesign.noise.laws.osgt import osgt
@@ -241,7 +242,11 @@ def test_correlated_answers_are_rounded_as_in_exact_arithmetic(monkeypatch: pyte
         answers = rng.normal(size=(200, size)) * 10.0 ** rng.integers(-12, 15, size=(200, 1))
         answers[:3] = 0
         answers[3] = 0.5 * step
-        exact = law._rounded(answers[:, law.span.coordinates], step).astype(float) * step @ law._factor.T
+        exact = (
+            steps_of(np.asarray(law.whitening), answers[:, law.span.coordinates], step).astype(float)
+            * step
+            @ law._factor.T
+        )
         if law.lift is not None:
             exact += np.array([[float(part) for part in law.span.outside(row)] for row in answers])
         assert np.array_equal(law.release(answers), exact)

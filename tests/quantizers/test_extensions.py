@@ -66,7 +66,7 @@ def test_duchi_closed_forms(epsilon: float) -> None:
 
 def test_vectors_split_the_budget() -> None:
     coordinate = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve().mechanism
-    vector = md.VectorQuantizer(coordinate, 10, scale=0.01)
+    vector = md.CoordinateQuantizer(coordinate, 10, scale=0.01)
     assert 10.0 <= vector.privacy_loss() <= 10.000001
     x = np.random.default_rng(0).uniform(-0.01, 0.01, (20_000, 10))
     y = vector.sample(x, rng=1)
@@ -77,7 +77,7 @@ def test_vectors_split_the_budget() -> None:
     with pytest.raises(md.DesignError, match="last axis must be 10"):
         vector.sample(np.zeros((3, 4)))
     with pytest.raises(md.DesignError, match="dimension"):
-        md.VectorQuantizer(coordinate, 0)
+        md.CoordinateQuantizer(coordinate, 0)
 
 
 def test_metric_corollary_bounds_the_loss_of_vectors() -> None:
@@ -93,7 +93,7 @@ def test_metric_corollary_bounds_the_loss_of_vectors() -> None:
         if a != b
         for i in (0, 1)
     )
-    vector = md.VectorQuantizer(q, 2)
+    vector = md.CoordinateQuantizer(q, 2)
     points = np.linspace(-1, 1, 9)
     for u in points:
         for v in points:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-import textwrap
-import threading
 import time
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +15,7 @@ from strategies import priors
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.serialize import dumps
 from mechdesign.quantizers.optm.grid_search import OPTMSearch
-from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)
 POINTS = np.linspace(-1, 1, 51)
@@ -194,145 +186,6 @@ def test_table_2_as_its_authors_solved_it() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "near", "far", "error"),
-    [(0.5, 3.60, 4.34, 3.959), (1.0, 1.69, 2.42, 1.930), (1.5, 1.11, 1.83, 1.254)],
-)
-def test_mvu_reproduces_table_1(epsilon: float, near: float, far: float, error: float) -> None:
-    result = md.MVU(m=4, privacy=md.PureDP(epsilon), input_range=(-1, 1)).solve(starts=1)
-    np.testing.assert_allclose(result.mechanism.bins, [-far, -near, near, far], rtol=0.01)
-    assert result.mechanism.loss_at(POINTS).mean() == pytest.approx(error, rel=0.01)
-    assert result.certificate.verify() and result.epsilon <= epsilon
-
-
-@pytest.mark.parametrize(("epsilon", "m", "bits"), [(1.0, 8, 3), (3.0, 16, 3), (0.5, 40, 4)])
-def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
-    """Its alphabet beats even ones; the value at that alphabet is the linear program's; the range is kept."""
-    design = md.MVU(m, md.PureDP(epsilon), (0, 3), bits, max_abs=1.5 / math.tanh(epsilon / 4))
-    result = design.solve(starts=2)
-    assert result.certificate.verify() and result.epsilon <= epsilon
-    bins = result.mechanism.bins
-    assert np.abs(bins - 1.5).max() <= design.max_abs * (1 + 1e-12)
-
-    def variance(mechanism) -> float:
-        rows = mechanism.probabilities(design.inputs)
-        return float(np.mean(np.sum(rows * (bins - design.inputs[:, None]) ** 2, axis=1)))
-
-    program = md.solvers.solve(design.model(bins), "highs")
-    assert variance(result.mechanism) == pytest.approx(program.value, rel=1e-6)
-    for share in (0.8, 1.0):
-        even = 1.5 + share * design.max_abs * np.linspace(-1, 1, m)
-        assert program.value <= md.solvers.solve(design.model(even), "highs").value * (1 + 1e-4)
-
-
-def test_large_mvu_programs_are_the_optimum_on_the_grid() -> None:
-    """64 inputs and 64 outputs, without CVXPY and with it."""
-    bins = np.linspace(-3, 3, 64)
-    design = md.MVU(64, md.PureDP(1.5), (-1, 1), 6, bins=bins)
-    quick, slow = design.solve(certify=False), design.solve("highs", certify=False)
-    assert quick.epsilon <= 1.5
-    note, other = (float(r.notes[0].split(": ")[1]) for r in (quick, slow))
-    assert note == pytest.approx(other, rel=1e-6)
-    assert quick.mechanism.expected_loss(UNIFORM, "squared") == pytest.approx(
-        slow.mechanism.expected_loss(UNIFORM, "squared"), rel=1e-5
-    )
-
-
-def test_mvu_with_two_outputs() -> None:
-    """The search ended 2e-10 inside the least range, within its solver's tolerance, and the last program was infeasible."""
-    for epsilon in (1.0, 3.0):
-        reach = 1 / math.tanh(epsilon / 4)
-        for certify in (True, False):
-            result = md.MVU(2, md.PureDP(epsilon), (-1, 1), 2, max_abs=reach).solve(starts=2, certify=certify)
-            assert result.mechanism.bins[-1] == pytest.approx(1 / math.tanh(epsilon / 2), rel=1e-6)
-            assert result.epsilon <= epsilon
-
-
-def test_mvu_range_too_small() -> None:
-    with pytest.raises(md.DesignError, match=r"max_abs = 2\.0: must be at least 2\.16395"):
-        md.MVU(4, md.PureDP(1.0), (-1, 1), max_abs=2.0)
-
-
-def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
-    assert md.ERM(4, md.PureDP(1.5), UNIFORM).solve(zoom=2, starts=6).value <= 1.2982
-    assert md.ERM(4, md.PureDP(0.5), UNIFORM).solve(zoom=1, starts=2).epsilon <= 0.5
-    assert md.RQM(4, md.PureDP(1.0), UNIFORM).solve().value <= 1.9973
-    assert md.ERM(4, md.PureDP(1.0), UNIFORM, grid=md.Grid(delta=[2, 2.4, 4.1], inner=[0.1, 1, 1.4], gamma=[0.01, 0.02, 0.05, 0.1])).solve(
-        zoom=1
-    ).value <= 2.2062  # fmt: skip
-    with pytest.raises(md.InfeasibleError, match="smallest loss met"):
-        md.ERM(4, md.PureDP(0.01), UNIFORM, grid=md.Grid(delta=[1], inner=[0.5], gamma=[0.5, 1])).solve()
-
-
-SEARCH = {
-    "bins": md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5, 0.6]),
-    "levels": md.Grid(level=np.arange(60, 75) / 100, width=[0.01]),
-}
-
-
-def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None:
-    search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
-    one = search.solve(store=tmp_path / "one.jsonl")
-    assert one.best.bins == (-3.0, -0.5, 0.5, 3.0) and one.programs == 135
-    two = search.solve(store=tmp_path / "two.jsonl", jobs=2)
-    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
-    assert two.value == one.value
-
-
-def test_killed_search_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    """kill -9 in the middle, a half-written line, a second run: the same file as without the kill."""
-    script = textwrap.dedent(
-        """
-        import sys, numpy as np, mechdesign as md
-        from scipy import stats
-        from mechdesign.quantizers.optm.grid_search import OPTMSearch, authors_bins
-        levels = md.Grid(level=np.arange(1, 100) / 100, width=[0.01])
-        OPTMSearch(md.PureDP(1.0), stats.uniform(-1, 2), bins=authors_bins(), levels=levels).solve(store=sys.argv[1])
-        """
-    )
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    subprocess.run([sys.executable, "-c", script, str(whole)], check=True)
-    process = subprocess.Popen([sys.executable, "-c", script, str(killed)])
-    while not killed.exists() or killed.read_bytes().count(b"\n") < 10:
-        time.sleep(0.002)
-        assert process.poll() is None, "the search ended before it could be killed"
-    process.kill()
-    process.wait()
-    done = killed.read_bytes()
-    assert len(done) < len(whole.read_bytes())
-    with killed.open("ab") as file:
-        file.write(b'{"chunk":')  # as if killed in the middle of a line
-    subprocess.run([sys.executable, "-c", script, str(killed)], check=True)
-    assert killed.read_bytes() == whole.read_bytes()
-
-
-def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
-    """The table of the search, the best design, the certified mechanism; all of it comes back from a file."""
-    found = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve(progress=False)
-    assert found.status is Status.FEASIBLE and found.lower_bound is None and found.certificate.verify()
-    assert (
-        found.value
-        == pytest.approx(found.table["value"].min(), rel=1e-9)
-        == pytest.approx(found.best.solve().value)
-    )
-    assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
-    found.save(tmp_path / "search.json")
-    again = md.load(tmp_path / "search.json")
-    assert dumps(again) == dumps(found) and str(again) == str(found) and again.programs == 135
-    assert found.solver_report.seconds > 0
-
-
-def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
-    """What was reached is kept in the store and answered; bins that were not reached are not called infeasible."""
-    bins = md.Grid(delta=np.arange(20, 9, -1) / 10, inner=np.arange(10, 0, -1) / 10)
-    search, store = OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins), tmp_path / "s.jsonl"
-    first = search.solve(store=store, time_limit=0.1, progress=False)
-    assert first.status is Status.LIMIT and 0 < len(first.table) < 110
-    assert store.read_bytes().count(b"\n") == len(first.table) + 1
-    second = search.solve(store=store, progress=False)
-    assert second.status is Status.FEASIBLE and len(second.table) == 110 and second.value <= first.value
-
-
 @pytest.mark.parametrize("m", [4, 24])
 def test_time_limit_of_one_design(m: int) -> None:
     design = md.OPTM(np.linspace(-3, 3, m), md.PureDP(2.0), UNIFORM, bounds="successive" if m > 4 else None)
@@ -344,80 +197,6 @@ def test_time_limit_of_one_design(m: int) -> None:
     else:
         assert result.epsilon <= 2.0
     assert time.perf_counter() - started < 1.5
-
-
-def test_heuristic_searches_never_say_optimal() -> None:
-    """The README's result said "highs, optimal" of a search over bounds, and RQM's grid "optimal"."""
-    assert md.OPTM(**GOOD).solve().status is Status.FEASIBLE
-    assert md.OPTM(**GOOD).solve(certify=False).status is Status.UNCERTIFIED
-    rqm = md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5]))
-    assert rqm.solve().status is Status.FEASIBLE and rqm.solve(certify=False).status is Status.UNCERTIFIED
-    with pytest.raises(md.DesignError, match="no program"):
-        rqm.model()
-
-
-def test_values_are_verified() -> None:
-    """OPTM's value set to 0.1 in a file passed the audit; certificates of RQM and of searches knew no value either."""
-    grid = md.Grid(delta=[1.6], q=[0.4, 0.5])
-    found = [
-        md.OPTM(**GOOD).solve(),
-        md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.5), UNIFORM).solve(),
-        md.RQM(4, md.PureDP(1.5), UNIFORM, grid=grid).solve(),
-        OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve(progress=False),
-    ]
-    for result in found:
-        assert result.checks()["holds"].all() and "claimed" not in set(result.checks()["how"])
-        assert not replace(result, value=0.1).checks()["holds"].all()
-        doctored = replace(result.certificate, value=0.1)
-        assert not doctored.verify()
-        assert not replace(result, value=0.1, certificate=doctored).checks()["holds"].all()
-        other = replace(result, design=replace(result.design, privacy=md.PureDP(0.9)))
-        assert not other.checks()["holds"].all()
-        assert result.mechanism.law is result.certificate.law
-    floats = md.OPTM(**GOOD).solve(certify=False)
-    assert not floats.checks()["holds"].all()  # it said "every constraint holds" of floats over their budget
-
-
-def test_two_searches_on_one_store(tmp_path: Path) -> None:
-    """The lines of two searches alternated in one file, which neither could continue afterwards."""
-    store, search = tmp_path / "s.jsonl", OPTMSearch(md.PureDP(1.0), UNIFORM)
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            search.solve(store=store, progress=False)
-        except md.MechdesignError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(errors) == 1
-    assert len(search.solve(store=store, progress=False).table) == 110  # and the file is whole
-    text = tmp_path / "notes.txt"
-    text.write_text("my notes\nof ten years\n")
-    with pytest.raises(md.ResultFormatError):
-        search.solve(store=text, progress=False)
-    assert text.read_text() == "my notes\nof ten years\n"
-
-
-def test_store_refuses_another_search(tmp_path: Path) -> None:
-    store = tmp_path / "s.jsonl"
-    OPTMSearch(
-        md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-    ).solve(store=store)
-    with pytest.raises(md.ResultFormatError, match="another search"):
-        OPTMSearch(
-            md.PureDP(2.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-        ).solve(store=store)
-    lines = store.read_text().splitlines()
-    store.write_text("\n".join([lines[0], '{"chunk": 5, "rows": []}']) + "\n")
-    with pytest.raises(md.ResultFormatError, match="damaged"):
-        OPTMSearch(
-            md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-        ).solve(store=store)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one"])

@@ -37,7 +37,7 @@ MECHANISMS = {
     "OPTM": lambda: md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve().mechanism,
     "ERM": lambda: md.Quantizer.erm([-2.5, -0.5, 0.1, 0.6, 2.0], 0.8, (-1, 1)).certified(),
     "biased": biased,
-    "vector": lambda: md.VectorQuantizer(optimum(), 1, scale=0.5),
+    "vector": lambda: md.CoordinateQuantizer(optimum(), 1, scale=0.5),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from commands import ended
 from scipy import stats
 
@@ -147,6 +148,44 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     manifest = json.loads((kept / "manifest.json").read_text())
     assert manifest["study"] == "tiny" and "highspy" in manifest["versions"]
     assert "no manifest" in check_study(fresh, tmp_path)[0]
+
+
+def test_the_quick_variant_of_a_study(tmp_path: Path, monkeypatch, capsys) -> None:
+    """It lies beside the whole, either leaves the other alone, and a check regenerates the quick one."""
+    import pandas as pd
+
+    from mechdesign.shell import cli
+    from mechdesign.shell.runner import run_study
+    from mechdesign.shell.studykit import Report, Study
+
+    def body(report: Report) -> None:
+        report.table("t", pd.DataFrame({"rows": range(2 if report.quick else 20)}))
+        if (path := report.data("real.csv")) is not None:
+            report.table("real", pd.read_csv(path))
+
+    study = Study("sized", "Sized", "", body, quick=True)
+    here = tmp_path / "data"
+    here.mkdir()
+    (here / "real.csv").write_text("x\n1\n")
+    kept = tmp_path / "kept"
+    quick = run_study(study, kept, data_dir=here, quick=True)
+    whole = run_study(study, kept, data_dir=here)
+    again = run_study(study, kept, data_dir=here, quick=True)
+    assert quick == again == whole / "quick" and quick.exists()
+    assert (len(pd.read_csv(quick / "t.csv")), len(pd.read_csv(whole / "t.csv"))) == (2, 20)
+    with pytest.raises(md.DesignError, match="no quick variant"):
+        run_study(Study("sized", "Sized", "", body), kept, quick=True)
+
+    monkeypatch.setattr(cli, "_chosen", lambda names: [study])
+    cli.study_check(["all"], kept=kept, data_dir=here)
+    assert capsys.readouterr().out.startswith("sized/quick: as committed")
+    cli.study_check(["all"], kept=kept, data_dir=here, full=True)
+    assert capsys.readouterr().out.startswith("sized: as committed")
+    cli.study_check(["all"], kept=kept)
+    assert "sized/quick: not checked: what needs real.csv" in capsys.readouterr().out
+    (quick / "t.csv").write_text("rows\n0\n7\n")
+    with pytest.raises(typer.Exit):
+        cli.study_check(["all"], kept=kept)
 
 
 WRONG = [

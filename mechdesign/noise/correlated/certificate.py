@@ -13,8 +13,9 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.fixed_point import balance
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows
 from mechdesign.noise.correlated.span import Span
+from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.typing import Array
 

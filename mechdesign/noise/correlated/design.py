@@ -31,9 +31,10 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.certificate import CorrelatedGaussianCertificate, loss_root, trace_loss
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.correlated.span import Span, span_of
+from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
@@ -200,7 +201,7 @@ class CorrelatedGaussian(Design):
             iterations=steps,
             requested=solver,
         )
-        return found, found.directions / np.sqrt(found.singular)[:, None], report
+        return found, found.whitening, report
 
     def _by_model(
         self, solver: str | None, gap: float, deadline: Deadline, options: dict[str, Any]

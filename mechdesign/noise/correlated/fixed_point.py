@@ -1,13 +1,19 @@
 r"""The best covariance as a fixed point, with two bounds at every step.
 
-In coordinates where the loss is the plain trace, with weights :math:`w` on the vectors and
-:math:`M = \sum_v w_v v v^\top`, the program's dual is :math:`\max (\operatorname{tr} M^{1/2})^2 / \mu^2 \sum w` and its
-optimum :math:`\Sigma = M^{1/2} \operatorname{tr} M^{1/2}/\mu^2`. The update
+Let V be the changes, weighted by :math:`w`, and A the answers whose error counts, weighted by :math:`q`. With singular
+values :math:`\sqrt q\,A\,V^\top\sqrt w = U S W^\top` the program's dual is the largest :math:`(\operatorname{tr} S)^2/\mu^2`
+over w of sum 1 (and, for the largest error, over q of sum 1), jointly concave by Lieb's theorem in the form of Carlen, Frank
+and Lieb. Its optimum spends :math:`g_v` on a change and gives the answer j the share :math:`h_j` of the largest error,
 
-.. math:: w_v \leftarrow w_v \cdot g_v, \qquad g_v = v^\top M^{-1/2} v / \operatorname{tr} M^{1/2}
+.. math:: g_v = \frac{(W S W^\top)_{vv}}{w_v \operatorname{tr} S}, \qquad h_j = \frac{(U S U^\top)_{jj}}{q_j \operatorname{tr} S},
 
-raises the lower bound at every step, and :math:`\max_v g_v` is the upper bound over the lower. M^{1/2} comes from the
-singular values of :math:`\sqrt w\,V`, never from M, whose conditioning is squared.
+and :math:`w \leftarrow w g`, :math:`q \leftarrow q h` raise the lower bound, one at a time at every step; the upper bound is
+the lower one times :math:`\max g \cdot \max h`. For the total error q stays 1 and h is left out. The singular values are
+those of the product, never roots of eigenvalues of its square.
+
+Steps are extrapolated from the last few (Anderson's method in :math:`\log w` and :math:`\log q`), and taken so only while the
+lower bound rises. A weight that keeps dying is set to zero: a vector that the others already cover fades like one over the
+number of steps only. It returns if the budget says so.
 """
 
 from __future__ import annotations
@@ -25,57 +31,119 @@ __all__ = ["Balance", "balance", "fixed_point"]
 
 _GRADED = 1e-7
 """Ratio of singular values below which they are computed by Jacobi's method, each to full relative accuracy."""
+_MEMORY = 6
+"""Steps that an extrapolation looks back."""
+_FAR = 4.0
+"""An extrapolation changes the logarithm of no weight by more."""
+_LIFT = 8
+"""Steps after which weights too small for their share are raised at once."""
+_PATIENCE = 2000
+"""Steps without progress by a hundredth, after which the best so far is all there is."""
 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """What weights on the vectors say.
+    """What weights on the vectors, and on the answers, say.
 
     Attributes
     ----------
-    weights : ndarray, shape (m,)
-        Sum 1.
-    singular, directions : ndarray, shapes (r,) and (r, r)
-        M^{1/2} = directionsᵀ · diag(singular) · directions.
-    share : ndarray, shape (m,)
-        g_v; where it is largest the budget binds.
+    weights : ndarray, shape (k,)
+        w, of sum 1.
+    loads : ndarray, shape (m,), or None
+        q, of sum 1; None for the total error.
+    singular : ndarray, shape (r,)
+        S.
+    whitening : ndarray, shape (r, r)
+        R with Σ⁻¹ = RᵀR/tr S at μ = 1.
+    share : ndarray, shape (k,)
+        g; where it is largest the budget binds.
+    burden : ndarray, shape (m,), or None
+        h; where it is largest the error is.
     """
 
     weights: Array
+    loads: Array | None
     singular: Array
-    directions: Array
+    whitening: Array
     share: Array
+    burden: Array | None
 
     @property
     def excess(self) -> float:
         """Upper bound over lower bound, minus 1."""
-        return float(self.share.max()) - 1.0
+        worst = 1.0 if self.burden is None else float(self.burden.max())
+        return float(self.share.max()) * worst - 1.0
 
     @property
     def lower_bound(self) -> float:
-        """(tr M^{1/2})²: no covariance costs less, at μ = 1."""
+        """(tr S)²: no covariance costs less, at μ = 1."""
         return float(self.singular.sum()) ** 2
 
 
-def balance(vectors: Array, weights: Array) -> Balance | None:
-    """Return the balance of `weights`; None where they leave a direction of the span without weight."""
+def balance(
+    vectors: Array, weights: Array, answers: Array | None = None, loads: Array | None = None
+) -> Balance | None:
+    """Return the balance of `weights` and `loads`; None where they leave a direction without weight.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (k, r)
+    weights : ndarray, shape (k,)
+    answers : ndarray, shape (m, r), optional
+        A; the loss is the plain trace when not given.
+    loads : ndarray, shape (m,), optional
+    """
+    rank = vectors.shape[1]
     weights = weights / weights.sum()
+    right = _root(vectors, weights, most=2 * rank)
+    left = None
+    if answers is not None and loads is not None:
+        loads = loads / loads.sum()
+        left = _root(answers, loads, most=rank)
+    if len(right) < rank or (left is not None and len(left) < rank):
+        return None
+    core = right if left is None else right @ left.T
+    outer, singular, directions = _singular(core)
+    if not (singular[-1] > 0 and np.isfinite(directions).all()):
+        return None
+    total, burden = singular.sum(), None
+    with np.errstate(over="ignore", invalid="ignore"):
+        whitening = directions / np.sqrt(singular)[:, None]
+        if left is not None:
+            whitening = whitening @ left
+        share = ((vectors @ whitening.T) ** 2).sum(axis=1) / total
+        if left is not None and answers is not None:
+            back = (outer / np.sqrt(singular)).T @ right
+            burden = ((answers @ back.T) ** 2).sum(axis=1) / total
+    if not (np.isfinite(share).all() and (burden is None or np.isfinite(burden).all())):
+        return None
+    return Balance(weights, loads, singular, whitening, share, burden)
+
+
+def _root(rows: Array, weights: Array, *, most: int) -> Array:
+    """A matrix with the second moments of the weighted rows, of no more rows than columns where there are more than `most`."""
     keep = weights > 0
-    scaled = np.sqrt(weights[keep])[:, None] * vectors[keep]
-    if len(scaled) < vectors.shape[1]:
-        return None
-    _, singular, directions = np.linalg.svd(scaled, full_matrices=False)
-    if singular[-1] < _GRADED * singular[0]:
-        singular, directions = _jacobi(scaled)
-    if not singular[-1] > 0:
-        return None
-    inner = vectors @ directions.T
-    share = (inner * (inner / singular)).sum(axis=1) / singular.sum()
-    return Balance(weights, singular, directions, share)
+    scaled: Array = np.sqrt(weights[keep])[:, None] * rows[keep]
+    if len(scaled) > most:
+        scaled = np.asarray(np.linalg.qr(scaled, mode="r"))
+    return scaled
+
+
+def _singular(core: Array) -> tuple[Array, Array, Array]:
+    """Left singular vectors as columns, singular values, right singular vectors as rows."""
+    rank = core.shape[1]
+    outer, singular, directions = np.linalg.svd(core, full_matrices=False)
+    if len(singular) == rank and singular[-1] < _GRADED * singular[0]:
+        singular, directions = _jacobi(core)
+        with np.errstate(all="ignore"):
+            outer = core @ directions.T / singular
+    return outer, singular, directions
 
 
 def _jacobi(matrix: Array) -> tuple[Array, Array]:
     """Singular values, descending, and right singular vectors as rows, accurate however the columns are scaled."""
+    if len(matrix) < matrix.shape[1]:
+        matrix = np.concatenate([matrix, np.zeros((matrix.shape[1] - len(matrix), matrix.shape[1]))])
     found, _, right, work, _, info = lapack.dgejsv(matrix, joba=0, jobu=3, jobv=0)
     if info != 0:
         _, singular, directions = np.linalg.svd(matrix, full_matrices=False)
@@ -84,40 +152,118 @@ def _jacobi(matrix: Array) -> tuple[Array, Array]:
 
 
 def fixed_point(
-    vectors: Array, gap: float, deadline: Deadline, *, steps: int = 20_000
+    vectors: Array, gap: float, deadline: Deadline, *, answers: Array | None = None, steps: int = 20_000
 ) -> tuple[Balance, int]:
     """Iterate until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
 
-    Raises SolverError where squares underflow. Steps are doubled in log weight while that helps, and a weight that keeps dying is set to zero: a vector that the
-    others already cover fades like one over the number of steps only. It returns if the budget says so.
+    Raises SolverError where squares underflow.
     """
-    lengths = (vectors * vectors).sum(axis=1)
-    now = balance(vectors, np.where(lengths > 0, 1.0, 0.0))
+    point = _Point(vectors, answers)
+    now = point.start()
     if now is None:
         raise SolverError(
             "the vectors are further apart in size than doubles can square",
             solver="fixed-point",
             status="range",
         )
-    best, power, check, before = now, 2.0, 16, now.weights
+    sure = 1.0 if answers is None else 0.5
+    best, power, check, seen, before = now, 2.0, 16, (0, now.excess), _logs(now)
+    path: list[tuple[Array, Array]] = []
     for step in range(1, steps + 1):
-        if best.excess <= gap or deadline.passed:
+        if best.excess <= gap or deadline.passed or step - seen[0] > _PATIENCE:
             return best, step - 1
-        new = balance(vectors, now.weights * now.share**power)
-        if new is None or new.lower_bound < now.lower_bound * (1 - 1e-13):
-            power = max(1.0, power / 2) if power > 1 else 1.0
-            new = balance(vectors, now.weights * now.share) or now
+        logs, gains = _logs(now), _gains(now)
+        path = [*path[1 - _MEMORY :], (logs, gains)]
+        new = _rising(point.at(_extrapolated(path)), now) if len(path) > 1 else None
+        if new is None:
+            path = path[-1:]
+            new = _rising(point.at(logs + power * gains), now)
+        if new is None:
+            power = max(sure, power / 2)
+            new = point.at(logs + sure * gains) or now
         now = new
-        best = min(best, now, key=lambda b: b.excess)
         if step == check:
-            check, power = 2 * check, 2.0
-            dying = (now.weights < 0.7 * before) & (now.share < 1)
-            pruned = balance(vectors, np.where(dying, 0.0, now.weights))
-            if pruned is not None:
-                best = min(best, pruned, key=lambda b: b.excess)
+            check, power, path = 2 * check, 2.0, []
+            bare = point.at(np.where((_logs(now) < before - 0.35) & (_gains(now) < 0), -np.inf, _logs(now)))
+            if bare is not None:
+                best = min(best, bare, key=_excess)
                 # what was dropped wrongly is over its share: it comes back with a little weight
-                now = (
-                    balance(vectors, np.where(dying & (pruned.share > 1), now.weights, pruned.weights)) or now
-                )
-            before = now.weights
+                now = point.at(np.where(_gains(bare) > 0, _logs(now), _logs(bare))) or now
+            before = _logs(now)
+        elif step % _LIFT == 0:
+            lifted = _rising(point.at(_lifted(now)), now)
+            if lifted is not None and (lifted.weights > 2 * now.weights).any():
+                now, path = lifted, []
+        best = min(best, now, key=_excess)
+        if best.excess < 0.99 * seen[1]:
+            seen = (step, best.excess)
     return best, steps
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Balances by the logarithms of weights and loads."""
+
+    vectors: Array
+    answers: Array | None
+
+    def start(self) -> Balance | None:
+        """Equal weights on all that is not zero."""
+        parts = [self.vectors] if self.answers is None else [self.vectors, self.answers]
+        return self.at(np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts]))
+
+    def at(self, logs: Array) -> Balance | None:
+        if np.isnan(logs).any():
+            return None
+        count = len(self.vectors)
+        loads = None if self.answers is None else _weights(logs[count:])
+        return balance(self.vectors, _weights(logs[:count]), self.answers, loads)
+
+
+def _weights(logs: Array) -> Array:
+    found: Array = np.exp(logs - logs.max())
+    return found
+
+
+def _logs(now: Balance) -> Array:
+    with np.errstate(divide="ignore"):
+        found: Array = np.log(now.weights if now.loads is None else np.concatenate([now.weights, now.loads]))
+    return found
+
+
+def _gains(now: Balance) -> Array:
+    shares = now.share if now.burden is None else np.concatenate([now.share, now.burden])
+    found: Array = np.log(np.maximum(shares, 1e-300))
+    return found
+
+
+def _lifted(now: Balance) -> Array:
+    """Logarithms of the weights, where those that are over their share have at least a little."""
+    gains = _gains(now)
+    least = np.log(np.maximum(gains, 1e-300) / len(gains))
+    found: Array = np.where(gains > 0, np.maximum(_logs(now), least), _logs(now))
+    return found
+
+
+def _excess(found: Balance) -> float:
+    return found.excess
+
+
+def _rising(new: Balance | None, now: Balance) -> Balance | None:
+    """The new balance, if its lower bound is no worse."""
+    return new if new is not None and new.lower_bound >= now.lower_bound * (1 - 1e-13) else None
+
+
+def _extrapolated(path: list[tuple[Array, Array]]) -> Array:
+    """Where the gains would vanish, were they linear along the path; weights count by their square roots."""
+    logs, gains = path[-1]
+    live = np.isfinite(logs)
+    for old, _ in path:
+        live &= np.isfinite(old)
+    moved = np.diff([old[live] for old, _ in path], axis=0)
+    changed = np.diff([old[live] for _, old in path], axis=0)
+    size = np.exp(logs[live] / 2)
+    along = np.linalg.lstsq((size * changed).T, size * gains[live], rcond=1e-10)[0]
+    found = logs + gains
+    found[live] -= np.clip(along @ (moved + changed), -_FAR, _FAR)
+    return found

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
+from mechdesign.noise.correlated.whitened import lattice, released
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import answers, array, generator, settle, whole
 from mechdesign.typing import Array
 
-__all__ = ["CorrelatedGaussianNoise", "integers", "inverse_rows", "largest_spent"]
-
-_EXACT = 64
-"""Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+__all__ = ["CorrelatedGaussianNoise", "inverse_rows"]
 
 
 @serializable("correlated-gaussian-noise")
@@ -120,19 +114,12 @@ class CorrelatedGaussianNoise:
 
     @cached_property
     def _exact(self) -> tuple[float, ExactNoise]:
-        """Lattice step h, and the sampler of one whitened coordinate.
-
-        Rounded images of neighbours are at most ‖Rv‖ + h√r ≤ μ + h√r apart, so that noise of deviation 1 + h√r/μ spends
-        no more than the budget.
-        """
+        """Lattice step h, and the sampler of one whitened coordinate."""
         if self.whitening is None or self.budget is None:
             raise DesignError.of(
                 "budget", self.budget, "must be known for a release; a CorrelatedGaussian's result knows it"
             )
-        root = math.sqrt(self.budget)
-        step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
-        wider = 1 + step * math.sqrt(self.span.rank) / root * (1 + 1e-9)
-        return step, ExactNoise(stats.norm(scale=math.nextafter(wider, 2.0)), step)
+        return lattice(self.budget, self.span.rank)
 
     @property
     def step(self) -> float:
@@ -159,34 +146,11 @@ class CorrelatedGaussianNoise:
         if rows.ndim != 2 or rows.shape[1] != len(self.covariance):
             raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
         step, noise = self._exact
-        held, whitening = rows[:, self.span.coordinates], np.asarray(self.whitening)
-        with np.errstate(all="ignore"):
-            near = held @ whitening.T / step + 0.5
-        draws = noise.draw(near.size).reshape(near.shape)
-        with np.errstate(all="ignore"):
-            steps = np.floor(near)
-            # Doubles decide, unless the next whole number is within their error.
-            error = np.abs(held) @ np.abs(whitening).T / step * (held.shape[1] + 8) * 2.0**-52
-            sure = (np.abs(near - np.rint(near)) > error) & (np.abs(near) < 2.0**51)
-        noisy = np.where(sure, steps + draws, 0.0)
-        open_ = np.flatnonzero(~sure.all(axis=1))
-        if open_.size:
-            try:
-                noisy[open_] = (self._rounded(held[open_], step) + draws[open_]).astype(float)
-            except OverflowError:
-                raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}") from None
-        released = (noisy * step) @ self._factor.T
+        held = rows[:, self.span.coordinates]
+        out = released(np.asarray(self.whitening), held, step, noise) @ self._factor.T
         if self.lift is not None:
-            released += np.array([[float(part) for part in self.span.outside(row)] for row in rows])
-        return released[0] if np.ndim(x) == 1 else released
-
-    def _rounded(self, held: Array, step: float) -> Any:
-        """⌊Rf/h + ½⌋ in integers."""
-        r, r_unit = integers(np.asarray(self.whitening))
-        v, v_unit = integers(held)
-        image, unit = v @ r.T, r_unit * v_unit / Fraction(step)
-        half, whole = unit.denominator, unit.numerator
-        return (2 * image * whole + half) // (2 * half)
+            out += np.array([[float(part) for part in self.span.outside(row)] for row in rows])
+        return out[0] if np.ndim(x) == 1 else out
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
@@ -204,22 +168,3 @@ def inverse_rows(rows: Array) -> Array:
     """Return the inverse, accurate however the rows are scaled."""
     unit, length = _scaled(rows)
     return np.linalg.inv(unit) / length.T
-
-
-def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
-    r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that."""
-    if vectors.shape[1] <= _EXACT:
-        r, r_unit = integers(whitening)
-        v, v_unit = integers(vectors)
-        image = v @ r.T
-        return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
-    image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
-    error = (vectors.shape[1] + 4) * 2.0**-53
-    return float((((np.abs(image) + error * size) ** 2).sum(axis=1)).max()) * (1 + 4 * error), False
-
-
-def integers(matrix: Array) -> tuple[Any, Fraction]:
-    """The matrix as integers times a power of two, exactly."""
-    ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
-    unit = max(d for row in ratios for _, d in row)
-    return np.array([[n * (unit // d) for n, d in row] for row in ratios], dtype=object), Fraction(1, unit)

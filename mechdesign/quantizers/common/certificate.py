@@ -27,7 +27,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.exact import exp_lower, log_upper
-from mechdesign.evidence.rounding import round_down
+from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.checks import instance, non_negative, number, positive, settle
 from mechdesign.problem.losses import Loss
@@ -44,6 +44,8 @@ __all__ = ["QuantizerCertificate"]
 _MARGIN = 5e-13
 # From this ε on, ρ multiplies the rounding of the floats' bound by so much that the exact one is stated.
 _WIDE = 7.0
+# Entries of a law whose loss is not computed exactly before it is stated: that would take longer than the design.
+_MANY = 10_000
 # Agreement asked of what is computed again in floats.
 _FLOATS = 1e-9
 # Of bounds computed again with 60 digits: half of what they are widened by.
@@ -132,9 +134,24 @@ class QuantizerCertificate(Certificate):
             duals,
         )
         stated = replace(stated, moments=stated._prior_moments)
+        stated = replace(stated, value=stated._safe_value())
         if duals is None or lower_bound is None or stated.epsilon < _WIDE:
             return stated
         return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
+
+    def shown(self, value: float) -> float:
+        """The value a result shows: `value`, or what is stated where floats had lost more than their usual digits."""
+        stated = value if self.value is None else self.value
+        return value if stated <= value + 2 * _MARGIN * abs(value) else stated
+
+    def _safe_value(self) -> float | None:
+        """The value, raised to the exact one where cancellation or a rounding took more than the margin."""
+        if self.value is None or self.loss is None or not self.loss.polynomial:
+            return self.value
+        if len(self.law.knots) * len(self.law.bins) > _MANY:
+            return self.value
+        exact = self._exactly(self.loss, self.objective)
+        return self.value if exact <= self.value else round_up(exact)
 
     @property
     def rho(self) -> Fraction:
@@ -270,12 +287,16 @@ class QuantizerCertificate(Certificate):
             yield self._at_most(claim, Loss(squared=1.0), self.max_mse, "mean")
 
     def _at_most(self, claim: str, loss: Loss, stated: float, objective: str) -> Check:
-        if objective == "worst":
-            margin, how, tolerance = Fraction(stated) - worst_upper(self.law, loss), PROVED, 0.0
-        else:
-            margin = Fraction(stated) - expected_upper(self.law, self._integrals, loss)
+        margin, how, tolerance = Fraction(stated) - self._exactly(loss, objective), PROVED, 0.0
+        if objective != "worst":
             how, tolerance = (PROVED, 0.0) if self._prior.proved else (RECOMPUTED, _FLOATS * abs(stated))
         return claim, how, round_down(margin), margin >= -tolerance
+
+    def _exactly(self, loss: Loss, objective: str) -> Fraction:
+        """The loss of the law, rounded up by the width of the prior's enclosures only."""
+        if objective == "worst":
+            return worst_upper(self.law, loss)
+        return expected_upper(self.law, self._integrals, loss)
 
     @property
     def bound_how(self) -> str:

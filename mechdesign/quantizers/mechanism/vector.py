@@ -27,12 +27,12 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.typing import Array
 
-__all__ = ["VectorQuantizer"]
+__all__ = ["CoordinateQuantizer"]
 
 
 @serializable("vector-quantizer")
 @dataclass(frozen=True, eq=False)
-class VectorQuantizer:
+class CoordinateQuantizer:
     """One quantizer applied to every coordinate of d-dimensional vectors.
 
     Parameters
@@ -45,7 +45,7 @@ class VectorQuantizer:
     Examples
     --------
     >>> import numpy as np
-    >>> mechanism = VectorQuantizer(Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    >>> mechanism = CoordinateQuantizer(Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
     >>> round(mechanism.privacy_loss(), 3)
     9.988
     >>> mechanism.sample(np.zeros((5, 10)), rng=0).shape

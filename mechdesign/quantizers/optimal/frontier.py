@@ -27,6 +27,7 @@ from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
+from mechdesign.runs.progress import progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -180,7 +181,11 @@ def frontier(
     points = _default(design, over, gap) if values is None else array("values", values).tolist()
     if min(points) <= 0:
         raise DesignError.of("values", values, "must be positive numbers")
-    rows = [_point(_at(design, over, v), over, v, gap, verify) for v in points]
+    rows = []
+    with progress_bar(f"frontier over {over}", len(points)) as step:
+        for value in points:
+            rows.append(_point(_at(design, over, value), over, value, gap, verify))
+            step()
     return Frontier(design, over, pd.DataFrame(rows))
 
 
@@ -191,33 +196,31 @@ def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Fr
     name = one_of("over", over, tuple(dict.fromkeys(own + inner)))
     if values is None:
         raise DesignError.of("values", values, f"must be the values of {name} to solve at")
+    points = array("values", values).tolist()
     rows = []
-    for value in array("values", values).tolist():
-        row: dict[str, Any] = {name: value}
-        number = int(value) if value == int(value) and name in _whole(design) else value
-        try:
-            point = (
-                replace(design, **{name: number})  # type: ignore[type-var]
-                if name in own
-                else replace(design, privacy=replace(held, **{name: number}))  # type: ignore[type-var]
-            )
-            result = point.solve(gap=gap)
-        except InfeasibleError as error:
-            blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
-            rows.append({**row, **blank, "certified": False, "note": error.reason})
-            continue
-        rows.append(
-            {
-                **row,
-                "value": result.value,
-                "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
-                "gap": np.nan if result.gap is None else result.gap,
-                "seconds": result.solver_report.seconds,
-                "certified": result.certificate is not None and result.certificate.verify(),
-                "note": "; ".join(result.notes),
-            }
-        )
+    with progress_bar(f"frontier over {name}", len(points)) as step:
+        for value in points:
+            number = int(value) if value == int(value) and name in _whole(design) else value
+            part = {name: number} if name in own else {"privacy": replace(held, **{name: number})}  # type: ignore[type-var]
+            rows.append({name: value, **_any_point(replace(design, **part), gap)})  # type: ignore[type-var]
+            step()
     return Frontier(design, name, pd.DataFrame(rows))
+
+
+def _any_point(design: Design, gap: float | None) -> dict[str, Any]:
+    try:
+        result = design.solve(gap=gap)
+    except InfeasibleError as error:
+        blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
+        return {**blank, "certified": False, "note": error.reason}
+    return {
+        "value": result.value,
+        "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
+        "gap": np.nan if result.gap is None else result.gap,
+        "seconds": result.solver_report.seconds,
+        "certified": result.certificate is not None and result.certificate.verify(),
+        "note": "; ".join(result.notes),
+    }
 
 
 def _numbers(value: Any) -> tuple[str, ...]:

@@ -198,6 +198,7 @@ def deploy(
         duals = None if proof is None else dual_pieces(problem, proof, design.frame)
         certificate = QuantizerCertificate.of(design, law, float(value), bound, duals)
         certificate, value, bound = _restated(design, certificate, float(value), bound)
+        value = certificate.shown(value)
     if certificate is not None and certificate.lower_bound is not None:
         bound = min(value, certificate.lower_bound)
     gap = math.inf if bound is None else (value - bound) / max(abs(value), 1e-300)

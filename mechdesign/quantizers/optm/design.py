@@ -228,6 +228,7 @@ class OPTM(Design):
         certificate = None
         if law is not None:
             certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
+            value = certificate.shown(value)
         return QuantizerResult(
             design=self,
             mechanism=mechanism,

@@ -1,0 +1,11 @@
+"""Private learning as scikit-learn knows it: estimators whose noise is designed, and whose privacy is a result.
+
+``coordinate_descent`` has the linear models, ``pca`` the principal components; both ask ``plan`` for noise that the
+package's own accounting certifies, and ``exact_sum`` for answers that are exact to the last bit before noise is added.
+
+Needs scikit-learn (``pip install 'mechdesign[learning]'``). May import noise and every floor below it.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

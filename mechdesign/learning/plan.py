@@ -1,0 +1,153 @@
+r"""Noise for a query that is asked many times, coordinate by coordinate: relative scales, then one exact calibration.
+
+Coordinate i of the query has sensitivity λ_i and shall get noise of scale :math:`\sigma s_i` with relative scales s. In
+units of :math:`s_i` the noise is identical and the sensitivities are :math:`\lambda_i / s_i`: a `Calibration` of any law,
+composed exactly over all rounds, which is the certificate of the whole. What differs between allocations is s alone.
+
+With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise spends :math:`\lambda_i^2/\sigma_i^2` and pure privacy
+:math:`\lambda_i/\beta_i` of the budget, so that the least cost has :math:`s_i^4 = \lambda_i^2/u_i` and
+:math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
+many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration.result import CalibrationResult
+from mechdesign.problem.checks import array
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.typing import Array
+
+__all__ = ["NoisePlan", "cheapest_scales", "noise_plan"]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisePlan:
+    """Calibrated noise for every coordinate and round.
+
+    Attributes
+    ----------
+    calibration : CalibrationResult
+        The certified result, in units of the relative scales; its privacy is that of all rounds together.
+    shifts : ndarray, shape (rounds, K) or (1, K)
+        Sensitivity of each coordinate in those units: at most 1.
+    units : ndarray, same shape
+        What one such unit is worth in the query's own.
+    rounds : int
+    """
+
+    calibration: CalibrationResult
+    shifts: Array
+    units: Array
+    rounds: int
+
+    @property
+    def scales(self) -> Array:
+        """Standard deviation of the noise on each coordinate in each round, shape (rounds, K)."""
+        each = self.calibration.standard_deviation * self.units
+        return np.broadcast_to(each, (self.rounds, self.units.shape[1]))
+
+
+def cheapest_scales(sensitivities: Array, costs: Array, *, pure: bool) -> Array:
+    """Return the relative scales of least Σ cost × scale².
+
+    Examples
+    --------
+    >>> cheapest_scales(np.array([1.0, 8.0]), np.ones(2), pure=True)
+    array([1., 2.])
+    """
+    if pure:
+        return np.asarray(np.cbrt(sensitivities / costs))
+    return np.sqrt(sensitivities / np.sqrt(costs))
+
+
+def noise_plan(
+    noise: Any,
+    *,
+    privacy: Any,
+    sensitivities: Any,
+    scales: Any = None,
+    costs: Any = None,
+    rounds: int = 1,
+    neighbours: str = "replace",
+) -> NoisePlan:
+    r"""Calibrate noise for `rounds` answers of K coordinates with unequal sensitivities.
+
+    Parameters
+    ----------
+    noise : str, law, or CalibrationResult
+        As in `mechdesign.calibrate`; or the calibration of an earlier plan, which is used again if it is of this very
+        question.
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+        For all rounds together.
+    sensitivities : array_like, shape (K,)
+        λ_i > 0: how much a coordinate changes between neighbours.
+    scales : array_like, shape (K,) or (rounds, K), optional
+        Relative scales s_i > 0, of one round or of each.
+    costs : array_like, same shapes, optional
+        Instead of scales: u_i > 0 of the cost :math:`\sum u_i\sigma_i^2`, whose least is wanted. Ones by default.
+    rounds : int
+    neighbours : {"replace", "add-remove"}
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> plan = noise_plan("gaussian", privacy=md.ApproximateDP(1, 1e-6), sensitivities=[1, 4], rounds=10)
+    >>> plan.scales.shape, round(float(plan.scales[0, 1] / plan.scales[0, 0]), 9)
+    ((10, 2), 2.0)
+
+    Costs by round are allowed: noise late in a descent harms most.
+
+    >>> late = noise_plan("gaussian", privacy=md.ApproximateDP(1, 1e-6), sensitivities=[1], costs=[[1], [16]], rounds=2)
+    >>> late.scales.round(2).tolist()
+    [[9.45], [4.72]]
+    """
+    lam = array("sensitivities", sensitivities)
+    if lam.min() <= 0:
+        raise DesignError.of(
+            "sensitivities", sensitivities, "must be positive: what no one changes needs no noise"
+        )
+    if scales is not None and costs is not None:
+        raise DesignError.of("costs", costs, "scales are given: the costs have nothing to choose")
+    name, given = ("scales", scales) if scales is not None else ("costs", costs)
+    free = np.ones((1, len(lam))) if given is None else _table(name, given, rounds, len(lam))
+    s = free if scales is not None else cheapest_scales(lam, free, pure=isinstance(privacy, PureDP))
+    shifts = lam / s
+    shifts = shifts / shifts.max()
+    if shifts.min() < 1e-12:
+        raise DesignError.of(name, given, "differ by more than 1e12 against the sensitivities")
+    many = len(shifts) > 1
+    bounds = Sensitivity(each=shifts.ravel(), neighbours=neighbours)
+    again = isinstance(noise, CalibrationResult)
+    law = noise.design.noise if again else noise
+    design = Calibration(law, privacy, bounds, shifts.size, rounds=1 if many else rounds)
+    if design.family.discrete:
+        raise DesignError.of(
+            "noise", noise, "is for whole answers: use its continuous law, which is released on a lattice"
+        )
+    if again and noise.certificate is None:
+        raise DesignError.of("noise", type(noise).__name__, "is not certified")
+    if again and noise.design != design:
+        raise DesignError.of(
+            "noise",
+            type(noise).__name__,
+            "was calibrated for another question (privacy, sensitivities or rounds)",
+        )
+    return NoisePlan(noise if again else design.solve(), shifts, lam / shifts, rounds)
+
+
+def _table(name: str, value: Any, rounds: int, size: int) -> Array:
+    """Positive numbers for each coordinate, or each round and coordinate, as a table."""
+    found = np.atleast_2d(array(name, value, ndim=None))
+    if found.shape not in ((1, size), (rounds, size)):
+        raise DesignError.of(name, value, f"must have shape ({size},) or ({rounds}, {size})")
+    if found.min() <= 0:
+        raise DesignError.of(name, value, "must be positive")
+    return found

@@ -1,0 +1,201 @@
+r"""The law of a matrix mechanism: :math:`z = R x + \mathcal N(0, I)` is released, and the answers are made from it.
+
+A change d of the counts spends :math:`\lVert R d \rVert^2` of the budget, whatever is made of z. With the rows of A in those of
+R the answers :math:`A R^+ z` are unbiased, their covariance :math:`A (R^\top R)^+ A^\top`. A triangular R answers counts
+as they come: z_t and answer t depend on the first t counts alone, and privacy holds for counts chosen in view of earlier answers
+(Denisov, McMahan, Rush, Smith and Thakurta 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.whitened import lattice, released
+from mechdesign.noise.matrix.workload import Workload
+from mechdesign.noise.release import ExactNoise
+from mechdesign.noise.vector_noise import shape_of
+from mechdesign.problem.checks import answers, array, generator, instance, number, positive, settle
+from mechdesign.typing import Array
+
+__all__ = ["StrategyNoise"]
+
+_FULL = 4096
+"""Queries whose covariance is formed, at most."""
+
+
+@serializable("strategy-noise")
+@dataclass(frozen=True, eq=False)
+class StrategyNoise:
+    """Noise on the answers to linear queries, made from one release of a strategy.
+
+    Parameters
+    ----------
+    workload : Workload
+        A.
+    strategy : array_like, shape (r, n)
+        R, of r independent rows in which those of A lie.
+    budget : float
+        μ²: no change of the counts spends more.
+
+    Examples
+    --------
+    >>> law = StrategyNoise(Workload.prefix_sums(3), np.eye(3), 1.0)
+    >>> law.variances(), law.mse(), law.streams
+    (array([1., 2., 3.]), 6.0, True)
+    """
+
+    workload: Workload
+    strategy: Array
+    budget: float
+
+    def __post_init__(self) -> None:
+        instance("workload", self.workload, Workload)
+        strategy = array("strategy", self.strategy, ndim=2)
+        settle(self, strategy=strategy, budget=positive("budget", self.budget))
+        if strategy.shape[1] != self.workload.size or len(strategy) > self.workload.size:
+            raise DesignError.of(
+                "strategy", strategy.shape, f"must have {self.workload.size} columns, and no more rows"
+            )
+        with np.errstate(all="ignore"):
+            off = np.abs(strategy @ self.inverse - np.eye(len(strategy))).max()
+        if not off <= 1e-6:
+            raise DesignError.of("strategy", strategy.shape, "must have independent rows")
+
+    @property
+    def triangular(self) -> bool:
+        """Whether row t of the strategy looks at the first t counts alone."""
+        square = self.strategy.shape[0] == self.strategy.shape[1]
+        return square and not np.triu(self.strategy, 1).any()
+
+    @property
+    def streams(self) -> bool:
+        """Whether counts can be answered one by one as they come."""
+        return self.triangular and self.workload.causal
+
+    @cached_property
+    def inverse(self) -> Array:
+        """R⁺, shape (n, r)."""
+        r = self.strategy
+        try:
+            with np.errstate(all="ignore"):
+                if self.triangular:
+                    return np.asarray(linalg.solve_triangular(r, np.eye(len(r)), lower=True))
+                q, t = np.linalg.qr(r.T)
+                return np.asarray(linalg.solve_triangular(t, q.T).T)
+        except (np.linalg.LinAlgError, linalg.LinAlgError):
+            return np.full(r.T.shape, np.nan)
+
+    @cached_property
+    def counts_covariance(self) -> Array:
+        """Covariance of the estimates of the counts themselves, shape (n, n)."""
+        return np.asarray(self.inverse @ self.inverse.T)
+
+    @property
+    def factor(self) -> Array:
+        """B = A R⁺, shape (m, r): the noise on the answers is B times independent normals."""
+        self._formed()
+        return self.workload.apply(self.inverse)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the answers, shape (m, m)."""
+        factor = self.factor
+        return np.asarray(factor @ factor.T)
+
+    def _formed(self) -> None:
+        if self.workload.count > _FULL:
+            raise DesignError.of(
+                "workload",
+                self.workload.count,
+                f"has more than {_FULL} queries: their covariance is not formed; see variances()",
+            )
+
+    def variances(self) -> Array:
+        """Variance of each answer, shape (m,)."""
+        found, block = np.zeros(self.workload.count), max(1, 2_000_000 // self.workload.count)
+        for k in range(0, len(self.strategy), block):
+            found += (self.workload.apply(self.inverse[:, k : k + block]) ** 2).sum(axis=1)
+        return found
+
+    def mse(self) -> float:
+        """Sum of the variances of the answers, tr(AΣAᵀ)."""
+        if self.workload.count > _FULL:
+            return float((self.workload.gram() * self.counts_covariance).sum())
+        return float(self.variances().sum())
+
+    @cached_property
+    def _exact(self) -> tuple[float, ExactNoise]:
+        return lattice(self.budget, len(self.strategy))
+
+    @property
+    def step(self) -> float:
+        """Lattice step of a release, of each row of the strategy."""
+        return self._exact[0]
+
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the standard deviations in a release."""
+        return self._exact[1].scale - 1.0
+
+    def release(self, x: Any) -> Array:
+        """Return the answers to the workload with noise: for deployment.
+
+        The strategy's answers are rounded to a lattice in exact arithmetic and get normal noise that is drawn exactly, from the
+        operating system's randomness; the answers are made of what has been released.
+
+        Parameters
+        ----------
+        x : array, shape (n,)
+            The counts, not the answers.
+        """
+        held = answers("x", x)
+        if held.shape != (self.workload.size,):
+            raise DesignError.of("x", held.shape, f"must be the {self.workload.size} counts")
+        noisy = released(self.strategy, held[None, :], *self._exact)[0]
+        return self.workload.apply(self.inverse @ noisy)
+
+    def stream(self, counts: Iterable[Any]) -> Iterator[float]:
+        """Release answer after answer as the counts come: for deployment.
+
+        Each count is used once it is there, in exact arithmetic as in `release`; earlier answers may decide what comes next.
+
+        Parameters
+        ----------
+        counts : iterable of float
+            At most n.
+        """
+        if not self.streams:
+            raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
+        step, noise = self._exact
+        return self._streamed(counts, step, noise)
+
+    def _streamed(self, counts: Iterable[Any], step: float, noise: ExactNoise) -> Iterator[float]:
+        size, lower = self.workload.size, self.strategy
+        seen, estimate = np.zeros(size), np.zeros(size)
+        part, total = self.workload.blocks[0][0], 0.0
+        for t, count in enumerate(counts):
+            if t == size:
+                raise DesignError.of("counts", t + 1, f"are more than the {size} that the noise was made for")
+            seen[t] = number("counts", count)
+            noisy = float(released(lower[t : t + 1, : t + 1], seen[None, : t + 1], step, noise)[0, 0])
+            estimate[t] = (noisy - lower[t, :t] @ estimate[:t]) / lower[t, t]
+            if part.kind == "prefix":
+                total += estimate[t]
+            else:
+                total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
+            yield float(total)
+
+    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
+        """Draw noise on the answers for simulation, shape ``size + (m,)``."""
+        shape = shape_of(size)
+        draws = generator(random_state).standard_normal((int(np.prod(shape)), len(self.strategy)))
+        noise = self.workload.apply(self.inverse @ draws.T).T
+        return np.asarray(noise.reshape(*shape, self.workload.count))

@@ -1,0 +1,361 @@
+r"""Linear queries on counts: prefix sums, ranges, marginals, products of these, or any matrix.
+
+A workload is a stack of Kronecker products of small matrices, as in HDMM (McKenna, Miklau, Hay and Machanavajjhala 2018).
+What is needed of it is the Gram matrix :math:`W = A^\top A`, a root of it, and :math:`A x`: the matrix A of all ranges of 1,024
+counts would fill 4 GB and is never formed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.span import span_of
+from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
+from mechdesign.typing import Array
+
+__all__ = ["KINDS", "Queries", "Workload"]
+
+KINDS = ("identity", "total", "prefix", "ranges", "matrix")
+_DENSE = 4_000_000
+"""Entries of a matrix that is formed, at most."""
+_CELLS = 2048
+"""Counts, at most: covariances are held in full."""
+
+
+@serializable("queries")
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Linear queries along one attribute.
+
+    Parameters
+    ----------
+    kind : {"identity", "total", "prefix", "ranges", "matrix"}
+        Every count; their sum; the sums of the first 1, 2, …; the sums of all intervals, by length; or the rows of a matrix.
+    size : int
+        n, the number of counts.
+    matrix : array_like, shape (m, n), optional
+        For kind "matrix".
+
+    Examples
+    --------
+    >>> Queries("prefix", 3).dense()
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 1., 1.]])
+    """
+
+    kind: str
+    size: int
+    matrix: Any = None
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, KINDS)
+        settle(self, size=whole("size", self.size, 1, 10**6))
+        if (self.kind == "matrix") != (self.matrix is not None):
+            raise DesignError.of("matrix", self.matrix, 'belongs to kind "matrix"')
+        if self.matrix is not None:
+            found = array("matrix", self.matrix, ndim=2)
+            if found.shape[1] != self.size:
+                raise DesignError.of("matrix", found.shape, f"must have {self.size} columns")
+            if not found.any():
+                raise DesignError.of(
+                    "matrix", self.matrix, "is zero: it asks for nothing (a workload of rank 0)"
+                )
+            if np.abs(found).max() > 1e100 or np.abs(found[found != 0]).min() < 1e-100:
+                raise DesignError.of(
+                    "matrix", float(np.abs(found).max()), "must have entries between 1e-100 and 1e100"
+                )
+            settle(self, matrix=found)
+
+    @property
+    def count(self) -> int:
+        """m, the number of queries."""
+        n = self.size
+        rows = 0 if self.matrix is None else len(self.matrix)
+        return {"identity": n, "total": 1, "prefix": n, "ranges": n * (n + 1) // 2, "matrix": rows}[self.kind]
+
+    @cached_property
+    def injective(self) -> bool:
+        """Whether different counts always have different answers, exactly."""
+        if self.kind == "total":
+            return self.size == 1
+        return self.kind != "matrix" or (self.count >= self.size and span_of(self.matrix).rank == self.size)
+
+    def gram(self) -> Array:
+        """AᵀA."""
+        i = np.arange(self.size)
+        if self.kind == "identity":
+            return np.eye(self.size)
+        if self.kind == "total":
+            return np.ones((self.size, self.size))
+        latest = np.maximum.outer(i, i)
+        if self.kind == "prefix":
+            return (self.size - latest).astype(float)
+        if self.kind == "ranges":
+            return ((np.minimum.outer(i, i) + 1) * (self.size - latest)).astype(float)
+        return np.asarray(self.matrix.T @ self.matrix)
+
+    def apply(self, values: Array) -> Array:
+        """A times the first axis of `values`."""
+        if self.kind == "identity":
+            return values
+        if self.kind == "total":
+            return values.sum(axis=0, keepdims=True)
+        if self.kind == "matrix":
+            return np.tensordot(self.matrix, values, axes=1)
+        sums = np.cumsum(values, axis=0)
+        if self.kind == "prefix":
+            return sums
+        before = np.concatenate([np.zeros_like(sums[:1]), sums])
+        return np.concatenate([before[k:] - before[:-k] for k in range(1, self.size + 1)])
+
+    def dense(self) -> Array:
+        """A."""
+        return self.apply(np.eye(self.size))
+
+
+@serializable("workload")
+@dataclass(frozen=True, eq=False)
+class Workload:
+    r"""Linear queries on counts, :math:`A x`.
+
+    Parameters
+    ----------
+    blocks : array_like, shape (m, n), or sequence of sequences of Queries
+        A matrix; or a stack of blocks, each the Kronecker product of queries along the attributes, in one shape.
+
+    Raises
+    ------
+    DesignError
+        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 2,048 counts.
+
+    Examples
+    --------
+    >>> Workload.prefix_sums(4).apply([1, 2, 3, 4])
+    array([ 1.,  3.,  6., 10.])
+    >>> print(Workload.marginals((2, 3, 4), order=2))
+    26 queries on 24 counts: marginals of 2 of 3 attributes
+    >>> Workload([[1, 1, 0], [0, 1, 1]]).gram()
+    array([[1., 1., 0.],
+           [1., 2., 1.],
+           [0., 1., 1.]])
+    """
+
+    blocks: Any
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        blocks = self.blocks
+        if isinstance(blocks, Workload):
+            settle(self, blocks=blocks.blocks, name=self.name or blocks.name)
+            blocks = self.blocks
+        listed = isinstance(blocks, tuple | list) and blocks and isinstance(blocks[0], tuple | list)
+        if not (listed and blocks[0] and isinstance(blocks[0][0], Queries)):
+            matrix = array("workload", blocks, ndim=2)
+            blocks = ((Queries("matrix", matrix.shape[1], matrix),),)
+        blocks = tuple(tuple(instance("workload", part, Queries) for part in block) for block in blocks)
+        shapes = {tuple(part.size for part in block) for block in blocks}
+        if len(shapes) != 1:
+            raise DesignError.of("workload", sorted(shapes), "must have blocks of one shape")
+        cells = math.prod(next(iter(shapes)))
+        if cells > _CELLS:
+            raise DesignError.of(
+                "workload", cells, f"must be on at most {_CELLS} counts: covariances are held in full"
+            )
+        settle(self, blocks=blocks, name=instance("name", self.name, str))
+
+    @classmethod
+    def identity(cls, size: int) -> Workload:
+        """Every count."""
+        return cls(((Queries("identity", size),),), "all counts")
+
+    @classmethod
+    def prefix_sums(cls, size: int) -> Workload:
+        """The sums of the first 1, 2, …, n counts: running totals."""
+        return cls(((Queries("prefix", size),),), "prefix sums")
+
+    @classmethod
+    def ranges(cls, size: int) -> Workload:
+        """The sums of all n(n + 1)/2 intervals of counts."""
+        return cls(((Queries("ranges", size),),), "all ranges")
+
+    @classmethod
+    def marginals(cls, shape: Any, *, order: int | None = None, kept: Any = None) -> Workload:
+        """Tables of counts by some of the attributes, summed over the others.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Values of each attribute.
+        order : int, optional
+            All tables of this many attributes.
+        kept : sequence of sequences of int, optional
+            Which attributes each table keeps; an empty one is the total.
+        """
+        try:
+            sizes = tuple(whole("shape", n, 1, 10**6) for n in shape)
+        except TypeError:
+            raise DesignError.of("shape", shape, "must be a list of sizes, one an attribute") from None
+        if not sizes or (order is None) == (kept is None):
+            raise DesignError.of(
+                "order", order, "or kept must be given, and a shape of at least one attribute"
+            )
+        if kept is None:
+            chosen = list(combinations(range(len(sizes)), whole("order", order, 0, len(sizes))))
+            name = f"marginals of {order} of {len(sizes)} attributes"
+        else:
+            try:
+                chosen = [
+                    tuple(sorted({whole("kept", i, 0, len(sizes) - 1) for i in table})) for table in kept
+                ]
+            except TypeError:
+                raise DesignError.of("kept", kept, "must be lists of attributes, one a table") from None
+            name = "marginals"
+        if not chosen:
+            raise DesignError.of("kept", kept, "must have a table")
+        blocks = tuple(
+            tuple(Queries("identity" if i in table else "total", n) for i, n in enumerate(sizes))
+            for table in chosen
+        )
+        return cls(blocks, name)
+
+    @classmethod
+    def kron(cls, *parts: Any) -> Workload:
+        """Every combination of queries, one a workload: the Kronecker product."""
+        held = [part if isinstance(part, Workload) else cls(part) for part in parts]
+        if not held:
+            raise DesignError.of("parts", parts, "must be at least one workload")
+        blocks = tuple(
+            tuple(q for block in chosen for q in block) for chosen in product(*(p.blocks for p in held))
+        )
+        return cls(blocks, " × ".join(str(p.name or "matrix") for p in held))
+
+    @classmethod
+    def stack(cls, *parts: Any) -> Workload:
+        """The queries of several workloads on the same counts."""
+        held = [part if isinstance(part, Workload) else cls(part) for part in parts]
+        if not held or len({p.size for p in held}) != 1:
+            raise DesignError.of("parts", [p.size for p in held], "must be workloads on the same counts")
+        if len({p.shape for p in held}) > 1:
+            held = [cls(p.dense()) for p in held]
+        return cls(tuple(b for p in held for b in p.blocks), " and ".join(p.name or "a matrix" for p in held))
+
+    def __str__(self) -> str:
+        return f"{self.count} queries on {self.size} counts" + (f": {self.name}" if self.name else "")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Values of each attribute; the last one changes fastest."""
+        return tuple(part.size for part in self.blocks[0])
+
+    @property
+    def size(self) -> int:
+        """n, the number of counts."""
+        return math.prod(self.shape)
+
+    @property
+    def count(self) -> int:
+        """m, the number of queries."""
+        return sum(math.prod(part.count for part in block) for block in self.blocks)
+
+    @property
+    def tabular(self) -> bool:
+        """Whether all are marginals: no permutation of an attribute's values changes what is asked."""
+        return all(part.kind in ("identity", "total") for block in self.blocks for part in block)
+
+    @property
+    def causal(self) -> bool:
+        """Whether answer t depends on the first t counts alone, and there are as many answers as counts."""
+        if len(self.blocks[0]) > 1 or len(self.blocks) > 1:
+            return False
+        part = self.blocks[0][0]
+        square = part.kind == "matrix" and part.count == part.size
+        return part.kind in ("identity", "prefix") or (square and not np.triu(part.matrix, 1).any())
+
+    def factors(self) -> tuple[Workload, ...]:
+        """Workloads whose Kronecker product this is; itself where it is a stack."""
+        if len(self.blocks) > 1:
+            return (self,)
+        return tuple(Workload(((part,),)) for part in self.blocks[0])
+
+    def gram(self) -> Array:
+        """AᵀA, shape (n, n)."""
+        return np.asarray(sum(reduce(np.kron, [part.gram() for part in block]) for block in self.blocks))
+
+    def apply(self, x: Any) -> Array:
+        """Return A x for counts x, shape (n,) or (n, k)."""
+        held = answers("x", x)
+        if held.ndim not in (1, 2) or len(held) != self.size:
+            raise DesignError.of("x", held.shape, f"must have {self.size} counts")
+        rest = held.shape[1:]
+        found = []
+        for block in self.blocks:
+            table = held.reshape(*self.shape, *rest)
+            for axis, part in enumerate(block):
+                table = np.moveaxis(part.apply(np.moveaxis(table, axis, 0)), 0, axis)
+            found.append(table.reshape(-1, *rest))
+        return np.concatenate(found)
+
+    def dense(self) -> Array:
+        """A, shape (m, n); refused where it is too large."""
+        if self.count * self.size > _DENSE:
+            raise DesignError.of(
+                "workload", str(self), f"has a matrix of more than {_DENSE} entries: it is not formed"
+            )
+        return self.apply(np.eye(self.size))
+
+    @cached_property
+    def root(self) -> Array:
+        """L, shape (r, n), with LᵀL = AᵀA and no zero direction: r is the rank."""
+        if any(all(part.injective for part in block) for block in self.blocks):
+            small = len(self.blocks) == 1 and self.count * self.size <= _DENSE
+            if small and self.count <= 4 * self.size:
+                # through the matrix: a Gram matrix has its conditioning squared
+                return np.asarray(np.linalg.qr(self.dense(), mode="r"))
+            gram = self.gram()
+            scale = np.sqrt(np.diag(gram))
+            return np.asarray(np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale)
+        if self.tabular:
+            return self._tabular_root()
+        rows = self.dense()
+        span = span_of(rows)
+        if span.rank == self.size:
+            return np.asarray(np.linalg.qr(rows, mode="r"))
+        return np.asarray(np.linalg.qr(rows[:, span.coordinates], mode="r") @ span.matrix.T)
+
+    def _tabular_root(self) -> Array:
+        """Contrasts of the attributes that some table keeps together, by inclusion."""
+        kept = [
+            frozenset(i for i, p in enumerate(block) if p.kind == "identity" or p.size == 1)
+            for block in self.blocks
+        ]
+        rows, sizes = [], self.shape
+        for chosen in product((False, True), repeat=len(sizes)):
+            inside = {i for i, c in enumerate(chosen) if c}
+            # a table that keeps them sums over the rest
+            worth = sum(
+                math.prod(n for i, n in enumerate(sizes) if i not in table)
+                for table in kept
+                if inside <= table
+            )
+            if worth and all(sizes[i] > 1 for i in inside):
+                parts = [_contrasts(n) if c else np.full((1, n), n**-0.5) for n, c in zip(sizes, chosen)]
+                rows.append(math.sqrt(worth) * reduce(np.kron, parts))
+        return np.concatenate(rows)
+
+
+def _contrasts(size: int) -> Array:
+    """An orthonormal basis of what sums to zero (Helmert's)."""
+    rows = np.zeros((size - 1, size))
+    for k in range(1, size):
+        rows[k - 1, :k], rows[k - 1, k] = 1.0, -k
+        rows[k - 1] /= math.sqrt(k * (k + 1))
+    return rows

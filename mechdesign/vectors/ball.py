@@ -1,0 +1,213 @@
+r"""Vectors in a ball, one budget each: what every mechanism on the sphere shares.
+
+Inputs x with :math:`\|x\|_2 \le R` are divided by R and, unless they are known to lie *on* the sphere, lifted to
+:math:`y = (x, \sqrt{1 - \|x\|^2})` on the sphere in D = d + 1 dimensions. A mechanism answers with :math:`rY`, Y a unit vector whose
+law is symmetric about y, :math:`r\,E\langle Y, y\rangle = 1`; the last coordinate of the answer is dropped. With
+:math:`m_2 = E\langle Y, y\rangle^2` the expected squared error is
+
+.. math:: R^2 \Big(r^2 \big[1 - m_2 (1 - \|x\|^2) - (1 - m_2) \|x\|^2 / d\big] - \|x\|^2\Big),
+
+affine in :math:`\|x\|^2`: the worst input is 0 or of length R. On the sphere without a lift it is :math:`R^2 (r^2 - 1)`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.problem.checks import array, check_preserved, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.privacy import PureDP
+from mechdesign.typing import Array
+
+__all__ = [
+    "LARGEST_EPSILON",
+    "VectorMechanism",
+    "checked_dimension",
+    "checked_radius",
+    "checked_vectors",
+    "power_of_e",
+]
+
+LARGEST_EPSILON = 500.0
+_LARGEST_DIMENSION = 1 << 24
+_NEAR = 1e-9  # by how much a length may be over, relative: norms are rounded
+
+
+def power_of_e(epsilon: float) -> Fraction:
+    """Return the rational lower bound E > 1 of e^ε that probabilities are made of, or raise DesignError.
+
+    Examples
+    --------
+    >>> float(power_of_e(1.0))
+    2.718281828459045
+    """
+    bound = exp_lower(epsilon) if epsilon <= LARGEST_EPSILON else None
+    if bound is None or bound <= 1:
+        raise DesignError.of(
+            "epsilon", epsilon, f"must be between 1e-70 and {LARGEST_EPSILON:g} for a vector mechanism"
+        )
+    return bound
+
+
+def checked_dimension(value: Any) -> int:
+    """Return d ≥ 2, or raise DesignError."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
+        raise DesignError.of("dimension", 1, "must be at least 2; a single number is md.OptimalQuantizer's")
+    return whole("dimension", value, 2, _LARGEST_DIMENSION)
+
+
+def checked_radius(value: Any) -> float:
+    """Return R, what vectors are clipped at, or raise DesignError."""
+    found = positive("radius", value)
+    if not 1e-100 <= found <= 1e100:
+        raise DesignError.of("radius", value, "must be between 1e-100 and 1e100")
+    return found
+
+
+def checked_vectors(x: Any, dimension: int) -> Array:
+    """Return vectors of shape (..., d) as doubles, or raise DesignError: NaN, texts, complex numbers, another length."""
+    if hasattr(x, "device") and str(getattr(x, "device", "cpu")) != "cpu":
+        raise DesignError.of("x", f"tensor on {x.device}", "must be on the processor: pass x.cpu()")
+    if hasattr(x, "detach"):
+        x = x.detach().numpy()
+    given = np.asarray(x) if hasattr(x, "dtype") or (not np.isscalar(x) and _regular(x)) else None
+    if given is None or given.dtype.kind not in "fiu":
+        raise DesignError.of("x", x, "must be an array of finite numbers")
+    found = array("x", x, ndim=None, empty=True)
+    check_preserved("x", x, found)
+    if found.ndim == 0 or found.shape[-1] != dimension:
+        raise DesignError(f"x has shape {found.shape}: the last axis must be {dimension}")
+    return found
+
+
+def _regular(x: Any) -> bool:
+    try:
+        np.asarray(x)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+class VectorMechanism(ABC):
+    """A vector in a ball, answered under one budget; frozen dataclasses are.
+
+    Attributes
+    ----------
+    dimension : int
+        d, at least 2.
+    privacy : PureDP
+        Of the whole vector, between any two inputs (local model).
+    inputs : {"ball", "sphere"}
+        Lengths at most `radius`, or exactly `radius`.
+    radius : float
+        R, what vectors are clipped at.
+    """
+
+    dimension: int
+    privacy: PureDP
+    inputs: str
+    radius: float
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            dimension=checked_dimension(self.dimension),
+            privacy=DesignError.unless("privacy", self.privacy, PureDP),
+            inputs=one_of("inputs", self.inputs, ("ball", "sphere")),
+            radius=checked_radius(self.radius),
+        )
+        _ = self.power
+
+    @property
+    def working(self) -> int:
+        """D, the dimension of the sphere: d + 1 where vectors are lifted."""
+        return self.dimension + (self.inputs == "ball")
+
+    @cached_property
+    def power(self) -> Fraction:
+        """E, the rational lower bound of e^ε that every probability is made of."""
+        return power_of_e(self.privacy.epsilon)
+
+    @property
+    @abstractmethod
+    def factor(self) -> float:
+        """r, the length of an answer for R = 1."""
+
+    @property
+    @abstractmethod
+    def second_moment(self) -> float:
+        """m₂, the mean of the squared inner product of a unit answer with the input."""
+
+    def squared_error(self, norm: float | None = None) -> float:
+        """Expected squared error E‖M(x) − x‖² for an input of this length; the length R when not given.
+
+        Raises
+        ------
+        DesignError
+            Longer than R, or not R where all inputs are.
+        """
+        length = self.radius if norm is None else non_negative("norm", norm)
+        square = (length / self.radius) ** 2
+        if square > 1 + _NEAR or (self.inputs == "sphere" and square < 1 - _NEAR):
+            raise DesignError.of("norm", norm, f"must be {self._wanted}")
+        return self.radius**2 * self._unit_error(min(square, 1.0))
+
+    def _unit_error(self, square: float) -> float:
+        if self.inputs == "sphere":
+            return self.factor**2 - 1
+        m2, d = self.second_moment, self.dimension
+        return self.factor**2 * (1 - m2 * (1 - square) - (1 - m2) * square / d) - square
+
+    @property
+    def error(self) -> float:
+        """Expected squared error of the worst input."""
+        worst = self._unit_error(1.0) if self.inputs == "sphere" else max(map(self._unit_error, (0.0, 1.0)))
+        return self.radius**2 * worst
+
+    def privacy_loss(self) -> float:
+        """ε between any two inputs: the probabilities differ by the factor E ≤ e^ε, exactly."""
+        return self.privacy.epsilon
+
+    @property
+    def _wanted(self) -> str:
+        return f"{'exactly' if self.inputs == 'sphere' else 'at most'} {self.radius:g}"
+
+    def lifted(self, x: Any, *, clip: bool = False) -> Array:
+        """Return inputs as unit vectors, shape (n, D), or raise DesignError for lengths that are not allowed.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., d)
+        clip : bool
+            Shorten vectors that are longer than R (make them of length R where all are).
+        """
+        one_of("clip", clip, (True, False))
+        found = checked_vectors(x, self.dimension).reshape(-1, self.dimension)
+        largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
+        scale = np.maximum(largest, 1e-300)
+        norms = np.sqrt(((found / scale) ** 2).sum(axis=1, keepdims=True)) * (scale / self.radius)
+        sphere = self.inputs == "sphere"
+        bad = (norms > 1 + _NEAR) | (sphere & (norms < 1 - _NEAR))
+        if sphere and (norms == 0).any():
+            raise DesignError("x has a vector of length 0: it has no direction; inputs='ball' takes it")
+        if bad.any() and not clip:
+            length = float(norms[bad][0]) * self.radius
+            raise DesignError(
+                f"x has a vector of length {length:.6g}: must be {self._wanted}; or pass clip=True"
+            )
+        over = norms if sphere else np.maximum(norms, 1.0)
+        unit = found / self.radius / np.where(np.isfinite(over), over, 1.0)
+        if sphere:
+            return unit
+        rest = np.maximum(1 - (unit**2).sum(axis=1, keepdims=True), 0.0)
+        return np.hstack([unit, np.sqrt(rest)])
+
+    def _answered(self, units: Array, shape: tuple[int, ...]) -> Array:
+        """Return answers from unit vectors (n, D): stretched by r R, the lift dropped."""
+        return (self.factor * self.radius * units[:, : self.dimension]).reshape(shape)

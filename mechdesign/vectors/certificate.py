@@ -1,0 +1,168 @@
+"""Evidence for a vector mechanism: its probabilities in exact numbers, its error anew, and the best that is possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.serialize import serializable
+from mechdesign.vectors.cap import cap_error
+from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.sphere import SphereQuantizer
+
+__all__ = ["VectorCertificate", "least_error"]
+
+_ROUNDING = 1e-9
+"""Relative room for the roundings of an error and of a lower bound."""
+
+
+def least_error(dimension: int, epsilon: float, radius: float) -> float:
+    """A lower bound of the worst error of unbiased private answers to vectors of length at most R: the cap's, less roundings."""
+    return radius**2 * cap_error(dimension, epsilon) * (1 - _ROUNDING)
+
+
+@serializable("vector-certificate")
+@dataclass(frozen=True, eq=False)
+class VectorCertificate(Certificate):
+    """Exact evidence of a vector mechanism.
+
+    Parameters
+    ----------
+    dimension : int
+    epsilon : float
+        What is spent on the whole vector.
+    inputs : {"ball", "sphere", "box"}
+    radius : float
+        What inputs are bounded by.
+    bits : int, optional
+        What a vector may take.
+    mechanism : SphereQuantizer or SampledCoordinates
+    value, lower_bound : float
+        What is claimed of the worst expected squared error.
+    """
+
+    dimension: int
+    epsilon: float
+    inputs: str
+    radius: float
+    bits: int | None
+    mechanism: SphereQuantizer | SampledCoordinates
+    value: float
+    lower_bound: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, (SphereQuantizer, SampledCoordinates)):
+            raise DesignError.of(
+                "mechanism", self.mechanism, "must be a SphereQuantizer or SampledCoordinates"
+            )
+
+    @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """The question, and the two numbers claimed."""
+        names = ("dimension", "epsilon", "inputs", "radius", "bits", "value", "lower_bound")
+        return {name: getattr(self, name) for name in names}
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy, bias, inputs and bits, error, lower bound."""
+        m = self.mechanism
+        own = _sphere_checks(m) if isinstance(m, SphereQuantizer) else _sampled_checks(m)
+        spare = self.epsilon - m.privacy.epsilon
+        known = self.inputs in ("ball", "sphere", "box") and self.radius > 0 and self.dimension == m.dimension
+        needed = m.slots * m.code_bits
+        room = self.value * (1 + _ROUNDING) - m.error
+        least = (
+            least_error(self.dimension, self.epsilon, self.radius)
+            if known and self.epsilon <= 500
+            else math.nan
+        )
+        below = least * (1 + 2 * _ROUNDING) - self.lower_bound
+        return check_table(
+            [
+                *own,
+                ("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0),
+                (
+                    "every input that is stated is one of the mechanism's",
+                    PROVED,
+                    math.nan,
+                    known and self._covers(),
+                ),
+                (
+                    "a vector takes no more bits than stated",
+                    PROVED,
+                    math.nan,
+                    self.bits is None or needed <= self.bits,
+                ),
+                (f"the worst error is at most {self.value:.9g}", RECOMPUTED, room, room >= 0),
+                (
+                    f"no unbiased mechanism does better than {self.lower_bound:.9g} (the cap's error; Asi et al. 2022)",
+                    RECOMPUTED,
+                    below,
+                    below >= 0,
+                ),
+            ]
+        )
+
+    def _covers(self) -> bool:
+        """Whether inputs of the kind stated are inputs of the mechanism."""
+        m = self.mechanism
+        reach = (
+            self.radius * math.sqrt(self.dimension)
+            if self.inputs == "box" and m.inputs != "box"
+            else self.radius
+        )
+        wide = m.radius >= reach
+        if m.inputs == "sphere":
+            return self.inputs == "sphere" and m.radius == self.radius
+        return wide
+
+
+def _sphere_checks(m: SphereQuantizer) -> list[Check]:
+    bound = exp_lower(m.privacy.epsilon)
+    more, less = m.probabilities
+    total = m.near * more + (m.outputs - m.near) * less
+    shrinkage = m.factor * float(more - less) * m.closeness
+    return [
+        (
+            "two probabilities of a vertex differ by at most e^ε",
+            PROVED,
+            float(1 - more / (less * bound)),
+            more <= bound * less,
+        ),
+        ("the probabilities of the vertices sum to 1", PROVED, 0.0, total == 1 and less > 0),
+        (
+            "unbiased over the exact rotation",
+            RECOMPUTED,
+            1e-12 - abs(shrinkage - 1),
+            abs(shrinkage - 1) <= 1e-12,
+        ),
+    ]
+
+
+def _sampled_checks(m: SampledCoordinates) -> list[Check]:
+    margin = m.coordinate_margin()
+    law = m.one.law
+    unbiased = law is not None and all(
+        sum((b * p for b, p in zip(law.bins, law.row(k, end))), start=-law.knots[k + end]) == 0
+        for k in range(len(law.knots) - 1)
+        for end in (0, 1)
+    )
+    return [
+        (
+            f"two probabilities of a coordinate's output differ by at most e^(ε/{m.slots})",
+            PROVED,
+            margin,
+            margin >= 0,
+        ),
+        ("every coordinate's answer is unbiased", PROVED, 0.0, unbiased),
+    ]

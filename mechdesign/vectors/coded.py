@@ -1,0 +1,258 @@
+r"""Messages: codes of vectors as bytes, with a versioned header; decoding, and sums without decoding each client.
+
+A message is little-endian: ``MV``, version, flags, four bytes of the mechanism's fingerprint, the number of vectors (4 bytes); then the seed
+(16 bytes) or, where it was agreed on beforehand, the number of the first vector (8 bytes); the codes, bit-packed; a CRC-32 of all before.
+Nothing of a message but the codes depends on the vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.serialize import dumps
+from mechdesign.problem.checks import indices, whole
+from mechdesign.typing import Array, Indices
+from mechdesign.vectors.randomness import SEED_BITS, checked_seed
+
+__all__ = ["CodedMechanism", "packed", "unpacked"]
+
+_MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
+_HEAD = struct.Struct("<2sBB4sI")
+_SEED_BYTES = SEED_BITS // 8
+
+
+def packed(codes: Indices, bits: int) -> bytes:
+    """Return non-negative integers below 2^bits one after the other, lowest bit first.
+
+    Examples
+    --------
+    >>> packed(np.array([1, 2, 3]), 2).hex()
+    '39'
+    """
+    if bits == 8:
+        return codes.astype(np.uint8).tobytes()
+    if bits == 16:
+        return codes.astype("<u2").tobytes()
+    if 8 % bits == 0:  # several to a byte
+        few = 8 // bits
+        padded = np.zeros(-(-codes.size // few) * few, dtype=np.uint8)
+        padded[: codes.size] = codes
+        out = padded[::few].copy()
+        for i in range(1, few):
+            out |= padded[i::few] << np.uint8(i * bits)
+        return out.tobytes()
+    words = codes.astype("<u4").view(np.uint8).reshape(-1, 4)
+    spread = np.unpackbits(words, axis=1, bitorder="little")[:, :bits]
+    return np.packbits(spread.ravel(), bitorder="little").tobytes()
+
+
+def unpacked(data: bytes, count: int, bits: int) -> Indices:
+    """Return the integers that `packed` wrote.
+
+    Examples
+    --------
+    >>> unpacked(packed(np.array([1, 2, 3]), 2), 3, 2).tolist()
+    [1, 2, 3]
+    """
+    spread = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little", count=count * bits)
+    words = np.zeros((count, 32), dtype=np.uint8)
+    words[:, :bits] = spread.reshape(count, bits)
+    return np.packbits(words, axis=1, bitorder="little").view("<u4").ravel().astype(np.int64)
+
+
+class CodedMechanism(ABC):
+    """What sends vectors as a few integers each."""
+
+    dimension: int
+
+    @property
+    @abstractmethod
+    def levels(self) -> int:
+        """How many values a code has."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many codes a vector has."""
+
+    @abstractmethod
+    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+        """Draw codes, shape (n, slots), exactly, with the operating system's randomness."""
+
+    @abstractmethod
+    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+        """Return the estimates, shape (n, d), of vectors whose codes these are."""
+
+    def _checked(self, codes: Any) -> Indices:
+        """Codes as integers, shape (n, slots), or DesignError."""
+        empty = isinstance(codes, np.ndarray) and not codes.size
+        found = np.empty(0, dtype=np.int64) if empty else indices("codes", codes, self.levels)
+        if found.size % self.slots:
+            raise DesignError(f"codes are {found.size}: must be {self.slots} a vector")
+        return found.reshape(-1, self.slots)
+
+    def _total(self, codes: Indices, seed: int, number: int) -> Array:
+        """The sum of the estimates, shape (d,), of vectors that share a seed and a number."""
+        total = np.zeros(self.dimension)
+        for row in codes:
+            total += self.decoded(row[None, :], seed, first=number)[0]
+        return total
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of one code."""
+        return max((self.levels - 1).bit_length(), 1)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Four bytes that tell mechanisms apart."""
+        return hashlib.sha256(dumps(self).encode()).digest()[:4]
+
+    def encode(self, x: Any, *, seed: int | None = None, first: int = 0, clip: bool = False) -> bytes:
+        """Draw codes of vectors and return them as a message, exactly and with the operating system's randomness.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., d)
+        seed : int, optional
+            Agreed on beforehand, and then not part of the message; a fresh one goes with it when not given.
+        first : int
+            Number of the first vector under an agreed seed; vectors of one seed and number share their randomness.
+        clip : bool
+            Shorten vectors that are too long.
+
+        Returns
+        -------
+        bytes
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> mechanism = md.SphereQuantizer(100, 6, md.PureDP(4.0))
+        >>> message = mechanism.encode(np.zeros((8, 100)))
+        >>> len(message), mechanism.decode(message).shape       # 6 bytes of codes
+        (38, (8, 100))
+        """
+        used, first = checked_seed(seed), whole("first", first, 0, (1 << 63) - 1)
+        if seed is None and first:
+            raise DesignError.of(
+                "first", first, "needs an agreed seed: a fresh one has a vector 0 of its own"
+            )
+        drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
+        if len(drawn) >= 1 << 32:
+            raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
+        head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
+        source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
+        body = head + source + packed(drawn.ravel(), self.code_bits)
+        return body + zlib.crc32(body).to_bytes(4, "little")
+
+    def decode(self, message: bytes, *, seed: int | None = None) -> Array:
+        """Return the estimates that a message holds, shape (n, d).
+
+        Parameters
+        ----------
+        message : bytes
+        seed : int, optional
+            The one that was agreed on, where the message has none.
+
+        Raises
+        ------
+        ResultFormatError
+            Damaged, truncated, of another version or of another mechanism.
+        DesignError
+            The message has a seed and one is given, or neither.
+        """
+        codes, seed, first = self._parsed(message, seed)
+        return self.decoded(codes, seed, first=first)
+
+    def _parsed(self, message: Any, seed: int | None) -> tuple[Indices, int, int]:
+        if not isinstance(message, (bytes, bytearray, memoryview)):
+            raise DesignError.of("message", message, "must be bytes")
+        data = bytes(message)
+        if len(data) < _HEAD.size + 12:
+            raise ResultFormatError(f"message of {len(data)} bytes: truncated, or none of a vector mechanism")
+        magic, version, flags, mark, count = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise ResultFormatError("message: not one of a vector mechanism")
+        if version != _VERSION or flags & ~_SEEDED:
+            raise ResultFormatError(
+                f"message of version {version}, flags {flags}: this mechdesign reads version {_VERSION}"
+            )
+        if mark != self.fingerprint:
+            raise ResultFormatError("message: encoded by another mechanism than the one that decodes it")
+        start = _HEAD.size + (_SEED_BYTES if flags else 8)
+        bits = count * self.slots * self.code_bits
+        if len(data) != start + -(-bits // 8) + 4:
+            raise ResultFormatError(
+                f"message of {len(data)} bytes: truncated, or too long for {count} vectors"
+            )
+        if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            raise ResultFormatError("message: damaged, its checksum does not match")
+        codes = unpacked(data[start:-4], count * self.slots, self.code_bits).reshape(count, self.slots)
+        if codes.size and codes.max() >= self.levels:
+            raise ResultFormatError(f"message: a code above {self.levels - 1}")
+        tail = int.from_bytes(data[_HEAD.size : start], "little")
+        if flags:
+            if seed is not None:
+                raise DesignError.of("seed", seed, "must not be given: the message has its own")
+            return codes, tail, 0
+        if seed is None:
+            raise DesignError.of("seed", None, "must be the one agreed on: the message has none")
+        if tail + count >= 1 << 63:
+            raise ResultFormatError("message: the number of its first vector is too large")
+        return codes, checked_seed(seed), tail
+
+    def aggregate(self, messages: Iterable[bytes], *, seed: int | None = None) -> tuple[Array, int]:
+        """Return the sum of all estimates of these messages, and how many vectors they hold.
+
+        Vectors of one seed and number share their randomness: their codes are counted and the counts decoded once,
+        however many clients there are.
+
+        Parameters
+        ----------
+        messages : iterable of bytes
+        seed : int, optional
+
+        Returns
+        -------
+        ndarray, shape (d,)
+        int
+
+        Raises
+        ------
+        ResultFormatError
+            One of them is damaged, or of another mechanism; nothing is returned then.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> mechanism = md.SphereQuantizer(100, 6, md.PureDP(4.0))
+        >>> messages = [mechanism.encode(np.zeros(100), seed=7, first=i) for i in range(20)]
+        >>> total, count = mechanism.aggregate(messages, seed=7)
+        >>> total.shape, count
+        ((100,), 20)
+        """
+        if isinstance(messages, (bytes, bytearray, memoryview, str)):
+            raise DesignError.of("messages", messages, "must be a list of messages")
+        try:
+            listed = list(messages)
+        except TypeError:
+            raise DesignError.of("messages", messages, "must be a list of messages") from None
+        groups: dict[tuple[int, int], list[Indices]] = {}
+        for message in listed:
+            codes, used, first = self._parsed(message, seed)
+            for i, row in enumerate(codes):
+                groups.setdefault((used, first + i), []).append(row)
+        total = np.zeros(self.dimension)
+        for (used, number), rows in groups.items():
+            total += self._total(np.array(rows), used, number)
+        return total, sum(map(len, groups.values()))

@@ -1,0 +1,194 @@
+"""Ways onto a device: a scalar quantizer as a C header of integers, every mechanism as flat JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mechdesign.errors import DesignError
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.vectors.integer_table import IntegerTable
+from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.sphere import SphereQuantizer
+
+__all__ = ["c_header", "flat_json"]
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
+_KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "main",
+    "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "union", "unsigned", "void", "volatile", "while", "asm",
+}  # fmt: skip
+_C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
+ * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. Bias at most {bias:.3g}.
+ * One word of a cryptographic generator (getrandom, /dev/urandom) for every number, never used twice.
+ * C99, IEEE doubles; no other library. */
+#ifndef MECHDESIGN_{upper}_H
+#define MECHDESIGN_{upper}_H
+#include <stdint.h>
+
+#define {upper}_SEGMENTS {segments}
+#define {upper}_OUTPUTS {m}
+
+static const double {name}_knots[{knot_count}] = {{{knots}}};
+static const double {name}_slopes[{segments}] = {{{slopes}}};
+static const double {name}_bins[{m}] = {{{bins}}};
+static const uint32_t {name}_keep[{cells}] = {{{keep}}};
+static const uint16_t {name}_alias[{cells}] = {{{alias}}};
+
+/* The number of the output for x, or -1 where x is not in the input range (or not a number). */
+static inline int {name}_encode(double x, uint64_t word)
+{{
+    int k = 0;
+    if (!(x >= {name}_knots[0] && x <= {name}_knots[{segments}])) return -1;
+    while (k < {segments} - 1 && x >= {name}_knots[k + 1]) k++;
+    const double t = (x - {name}_knots[k]) * {name}_slopes[k];
+    const uint32_t end = (double)(uint32_t)word < t;
+    const uint32_t upper = (uint32_t)(word >> 32);
+    const uint32_t column = upper >> {shift}, rest = upper & {mask}u;
+    const uint32_t cell = ((2u * (uint32_t)k + end) << {bits}) | column;
+    return (int)(rest < {name}_keep[cell] ? column : {name}_alias[cell]);
+}}
+
+/* The output of that number; an unbiased estimate of x. 0 for a number that is none. */
+static inline double {name}_decode(int code)
+{{
+    return code >= 0 && code < {m} ? {name}_bins[code] : 0.0;
+}}
+#endif
+"""
+
+
+def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
+    """Return a C header with the integer tables and the functions that encode and decode.
+
+    ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit.
+
+    Parameters
+    ----------
+    table : IntegerTable
+        Of a quantizer: ``IntegerTable.of(quantizer, epsilon=…)``.
+    name : str
+        What its functions and tables begin with.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> table = IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)))
+    >>> print(c_header(table, name="gradient").splitlines()[5])
+    #define MECHDESIGN_GRADIENT_H
+    """
+    DesignError.unless("table", table, IntegerTable)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _KEYWORDS:
+        raise DesignError.of(
+            "name", name, "must be a C identifier of at most 41 letters, digits and underscores"
+        )
+    keep, alias = table.alias
+    bits = table.column_bits
+    return _C.format(
+        name=name,
+        upper=name.upper(),
+        m=len(table.bins),
+        low=table.knots_range[0],
+        high=table.knots_range[1],
+        epsilon=table.privacy_loss(),
+        bias=table.bias() * 1.01,
+        segments=len(table.slopes),
+        knot_count=len(table.knots),
+        cells=keep.size,
+        knots=_listed([float(v).hex() for v in table.knots]),
+        slopes=_listed([float(v).hex() for v in table.slopes]),
+        bins=_listed([float(v).hex() for v in table.bins]),
+        keep=_listed([f"{v}u" for v in keep.ravel().tolist()]),
+        alias=_listed([str(v) for v in alias.ravel().tolist()]),
+        bits=bits,
+        shift=32 - bits,
+        mask=(1 << (32 - bits)) - 1,
+    )
+
+
+def _listed(values: Sequence[str]) -> str:
+    lines = [", ".join(values[a : a + 8]) for a in range(0, len(values), 8)]
+    return ("\n    " if len(lines) > 1 else "") + ",\n    ".join(lines)
+
+
+def flat_json(mechanism: Any) -> str:
+    """Return what a device needs of a mechanism as one flat JSON object: names to numbers, texts and lists of them.
+
+    Integers beyond 2⁵³ are texts of digits. A certified result keeps its proof by ``result.save``; this is for programs that
+    draw and decode.
+
+    Parameters
+    ----------
+    mechanism : SphereQuantizer, SampledCoordinates, IntegerTable or Quantizer
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> sorted(json.loads(flat_json(md.SphereQuantizer(10, 3, md.PureDP(1.0)))))[:4]
+    ['bits', 'dimension', 'epsilon', 'format']
+    """
+    if isinstance(mechanism, SphereQuantizer):
+        body = _sphere(mechanism)
+    elif isinstance(mechanism, SampledCoordinates):
+        body = {
+            "kind": "sampled-coordinates",
+            "dimension": mechanism.dimension,
+            "count": mechanism.slots,
+            "radius": mechanism.radius,
+            "inputs": mechanism.inputs,
+            "epsilon": mechanism.privacy.epsilon,
+            "stretch": mechanism.radius * mechanism.dimension / mechanism.slots,
+            **_rows(mechanism.one),
+        }
+    elif isinstance(mechanism, IntegerTable):
+        keep, alias = mechanism.alias
+        body = {
+            "kind": "integer-table",
+            "epsilon": mechanism.privacy_loss(),
+            "knots": mechanism.knots.tolist(),
+            "bins": mechanism.bins.tolist(),
+            "column_bits": mechanism.column_bits,
+            "keep": keep.ravel().tolist(),
+            "alias": alias.ravel().tolist(),
+        }
+    elif isinstance(mechanism, Quantizer):
+        body = {"kind": "quantizer", "epsilon": mechanism.privacy_loss(), **_rows(mechanism)}
+    else:
+        wanted = "must be a SphereQuantizer, SampledCoordinates, IntegerTable or Quantizer"
+        raise DesignError.of("mechanism", mechanism, wanted)
+    return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
+
+
+def _sphere(mechanism: SphereQuantizer) -> dict[str, Any]:
+    above, below = mechanism.power.numerator, mechanism.power.denominator
+    return {
+        "kind": "sphere-quantizer",
+        "dimension": mechanism.dimension,
+        "working_dimension": mechanism.working,
+        "bits": mechanism.bits,
+        "vertices": mechanism.outputs,
+        "near": mechanism.near,
+        "weight_of_all_near": str(mechanism.near * above),
+        "weight_of_all_others": str((mechanism.outputs - mechanism.near) * below),
+        "stretch": mechanism.factor * mechanism.radius,
+        "inputs": mechanism.inputs,
+        "radius": mechanism.radius,
+        "rotation": mechanism.rotation,
+        "epsilon": mechanism.privacy.epsilon,
+    }
+
+
+def _rows(quantizer: Quantizer) -> dict[str, Any]:
+    """The exact weights of every row, one after the other, over each row's sum."""
+    law = quantizer.certified().law
+    assert law is not None
+    rows = [law.weights(k, end)[0] for k in range(len(law.knots) - 1) for end in (0, 1)]
+    return {
+        "knots": [float(x) for x in law.knots],
+        "bins": [float(b) for b in law.bins],
+        "weights": [str(w) for row in rows for w in row],
+    }

@@ -1,0 +1,110 @@
+"""What a vector design returns: the mechanism, what was tried, and the best that any number of bits could do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure
+from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["VectorQuantizerResult"]
+
+_INPUTS = {
+    "ball": "of Euclidean length at most {}",
+    "sphere": "of Euclidean length {}",
+    "box": "whose coordinates are at most {} in size",
+}
+
+
+@serializable("vector-result")
+@dataclass(frozen=True, eq=False)
+class VectorQuantizerResult(Result):
+    """A vector mechanism with its evidence.
+
+    Parameters
+    ----------
+    table : DataFrame, optional
+        What was tried, best first: mechanism, bits, count, error.
+    """
+
+    table: pd.DataFrame | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        return self.tried()
+
+    def tried(self) -> pd.DataFrame:
+        return pd.DataFrame() if self.table is None else self.table
+
+    def alternatives(self) -> pd.DataFrame:
+        rows = [("this mechanism", self.value)]
+        if self.lower_bound is not None:
+            rows.append(("the cap, any number of bits, simulation only", self.lower_bound))
+        return pd.DataFrame(
+            [(name, error, error / self.value if self.value else np.nan) for name, error in rows],
+            columns=["mechanism", "error", "relative"],
+        )
+
+    def _audit(self) -> pd.DataFrame:
+        spent, budget = self.mechanism.privacy_loss(), self.design.privacy.epsilon
+        needed = float(self.mechanism.slots * self.mechanism.code_bits)
+        allowed = needed if self.design.bits is None else float(self.design.bits)
+        rows = [
+            ("privacy", 0, spent, budget, budget - spent, np.nan, spent == budget),
+            ("bits", 0, needed, allowed, allowed - needed, np.nan, needed == allowed),
+        ]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def _evidence(self) -> list[str]:
+        mechanism = self.mechanism
+        name = "rotated simplex" if hasattr(mechanism, "near") else "sampled coordinates"
+        what = f"{mechanism.near} of {mechanism.outputs} vertices near" if hasattr(mechanism, "near") else ""
+        what = (
+            what or f"{mechanism.slots} of {mechanism.dimension} coordinates, {mechanism.levels} outputs each"
+        )
+        return [f"{name}: {what}; {mechanism.slots * mechanism.code_bits} bits a vector"]
+
+    def account(self) -> Account:
+        design = self.design
+        inputs = _INPUTS[design.inputs].format(f"{design.radius:g}")
+        bits = "any number of bits" if design.bits is None else f"at most {design.bits} bits"
+        question = [
+            f"Every person has a vector of {design.dimension} numbers {inputs}, and sends {bits}. The answer is unbiased.",
+            privacy_words(design.privacy, LOCAL),
+            "The budget is for the whole vector, sent once; whoever sends again spends again.",
+        ]
+        return Account(
+            f"A vector of {design.dimension} numbers at {guarantee(design.privacy)}",
+            f"In {bits}: expected squared error of the worst input.",
+            "\n\n".join(question),
+            "expected squared error of the worst input",
+            (
+                guarantee(design.privacy),
+                f"{at_most(self.mechanism.privacy_loss())} spent on the whole vector",
+            ),
+            "The worst expected squared error of what was tried, and the least that is possible with any number of bits.",
+        )
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the error of what was tried over its bits, and the lower bound."""
+        fig, axis = figure(**{"width": 5.0, "height": 3.2, **options})
+        table = self.tried()
+        if len(table):
+            for colour, (name, part) in zip(COLOURS, table.groupby("mechanism", sort=False)):
+                part = part.sort_values("bits")
+                axis.plot(part["bits"], part["error"], "o-", color=colour, label=name)
+        if self.lower_bound:
+            axis.axhline(self.lower_bound, color="black", linestyle=":", label="least possible")
+        axis.set(xlabel="bits a vector", ylabel="worst expected squared error", yscale="log")
+        axis.legend()
+        return fig

@@ -1,0 +1,307 @@
+r"""Sampled coordinates: k of d, chosen by shared randomness, each through a private quantizer of one number.
+
+Every chosen coordinate spends ε/k; the estimate :math:`\tfrac dk \sum_{j \in S} M(x_j)\, e_j` is unbiased, with the error
+
+.. math:: \sum_j \Big(\tfrac dk\, E\,M(x_j)^2 - x_j^2\Big).
+
+Of all unbiased private answers to a number of [−1, 1] two outputs ±(E + 1)/(E − 1) have the least second moment at the ends of the range
+(:math:`2 = \int m (p_1 - p_{-1}) \le \sqrt{2 S \cdot 2 \tanh^2(\varepsilon/2)}` for the mean S of the two second moments), so that one bit is
+enough while k < d. Where every coordinate is sent, the least worst variance counts, and `OptimalQuantizer` finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import optimize, stats
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import generator, one_of, settle, whole
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import BinSearch
+from mechdesign.typing import Array, Indices
+from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors, power_of_e
+from mechdesign.vectors.coded import CodedMechanism
+from mechdesign.vectors.randomness import checked_key, fresh_seed, shared_words
+
+__all__ = ["SampledCoordinates", "two_outputs"]
+
+_WORTH = 1.0  # ε of a coordinate below which more than two outputs gain next to nothing
+_MOST_BITS = 4  # of a coordinate
+_NEAR = 1e-9
+
+
+def coordinate_epsilon(epsilon: float, count: int) -> float:
+    """ε/k, rounded down so that k of them are at most ε."""
+    return round_down(Fraction(epsilon) / count)
+
+
+def two_outputs(epsilon: float) -> Quantizer:
+    """The unbiased quantizer of [−1, 1] with two outputs (Duchi, Jordan, Wainwright 2018), exact.
+
+    Examples
+    --------
+    >>> two_outputs(1.0).privacy_loss() <= 1.0
+    True
+    """
+    e = power_of_e(epsilon)
+    far, more, less = (e + 1) / (e - 1), e / (e + 1), 1 / (e + 1)
+    one = Fraction(1)
+    return Quantizer.of_law(RationalTable.continuous((-far, far), (-one, one), ((more, less), (less, more))))
+
+
+def best_outputs(epsilon: float, bits: int) -> Quantizer:
+    """The quantizer of [−1, 1] of least worst variance with 2^bits outputs."""
+    if bits == 1 or epsilon < _WORTH:
+        return two_outputs(epsilon)
+    far = 2 / math.tanh(epsilon / 2)
+    design = OptimalQuantizer(
+        BinSearch(1 << bits, far, starts=1),
+        PureDP(epsilon),
+        stats.uniform(-1, 2),
+        "squared",
+        objective="worst",
+    )
+    found: Quantizer = design.solve(gap=1e-3).mechanism
+    return found
+
+
+@serializable("sampled-coordinates")
+@dataclass(frozen=True, eq=False)
+class SampledCoordinates(CodedMechanism):
+    """A few coordinates of a vector, each in one bit or a few.
+
+    Parameters
+    ----------
+    dimension : int
+        d, at least 2.
+    bits : int, optional
+        At most so many for a vector; no limit when not given.
+    privacy : PureDP
+        Of the whole vector.
+    inputs : {"box", "ball"}
+        Coordinates in [−R, R], or ‖x‖₂ ≤ R.
+    radius : float
+        R.
+    count : int, optional
+        k, how many coordinates are sent; the best when not given.
+    coordinate : Quantizer, optional
+        What each is sent through: a certified quantizer of [−1, 1]; the best when not given.
+
+    Examples
+    --------
+    >>> mechanism = SampledCoordinates(1000, 1, PureDP(4.0))
+    >>> mechanism.count, round(mechanism.error)
+    (1, 1076022)
+    >>> mechanism.release(np.zeros((3, 1000))).shape
+    (3, 1000)
+    """
+
+    dimension: int
+    bits: int | None
+    privacy: PureDP
+    inputs: str = "box"
+    radius: float = 1.0
+    count: int | None = None
+    coordinate: Quantizer | None = None
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            dimension=checked_dimension(self.dimension),
+            bits=None if self.bits is None else whole("bits", self.bits, 1, 1 << 24),
+            privacy=DesignError.unless("privacy", self.privacy, PureDP),
+            inputs=one_of("inputs", self.inputs, ("box", "ball")),
+            radius=checked_radius(self.radius),
+        )
+        power_of_e(self.privacy.epsilon)
+        if self.count is not None:
+            settle(self, count=whole("count", self.count, 1, self.dimension))
+        if self.coordinate is not None:
+            self._check(DesignError.unless("coordinate", self.coordinate, Quantizer))
+        if self.count is None or self.coordinate is None:
+            count, coordinate = self._best()
+            settle(self, count=count, coordinate=coordinate)
+        if self.bits is not None and self.slots * self.code_bits > self.bits:
+            need = self.slots * self.code_bits
+            raise DesignError.of(
+                "bits", self.bits, f"must be at least {need} for {self.slots} coordinates of {self.code_bits}"
+            )
+
+    def _check(self, coordinate: Quantizer) -> None:
+        if coordinate.input_range != (-1.0, 1.0) or coordinate.law is None:
+            raise DesignError.of(
+                "coordinate", coordinate, "must be a certified quantizer of inputs in [-1, 1]"
+            )
+        if self.count is None:
+            raise DesignError.of("count", None, "must be given with a coordinate's quantizer")
+        if self.coordinate_margin() < 0:
+            loss, allowed = coordinate.privacy_loss(), self.privacy.epsilon / self.count
+            raise DesignError.of(
+                "coordinate", f"privacy loss {loss:.17g}", f"must lose at most {allowed:.17g}"
+            )
+
+    def _best(self) -> tuple[int, Quantizer]:
+        """The best count at one bit each, or all coordinates in several bits."""
+        d, limit = self.dimension, self.dimension if self.bits is None else min(self.dimension, self.bits)
+        epsilon = self.privacy.epsilon
+        if self.count is None:
+            # d²/k coth²(ε/2k) falls while ε/k is large, and rises afterwards: one valley.
+            counts = np.arange(1, limit + 1)
+            with np.errstate(over="ignore"):
+                k = int(counts[np.argmin(-2 * np.log(np.tanh(epsilon / (2 * counts))) - np.log(counts))])
+        else:
+            k = self.count
+        each = (
+            _MOST_BITS
+            if self.bits is None
+            else min(self.bits // (d if self.count is None else k), _MOST_BITS)
+        )
+        if each > 1 and (self.count or d) == d:
+            spent = coordinate_epsilon(epsilon, d)
+            several = best_outputs(spent, each)
+            if self.count is not None or self._unit_worst(d, several) < self._unit_worst(
+                k, two_outputs(coordinate_epsilon(epsilon, k))
+            ):
+                return d, several
+        return k, two_outputs(coordinate_epsilon(epsilon, k))
+
+    def coordinate_margin(self) -> float:
+        """What the exact ratio of a coordinate's probabilities leaves of e^(ε/k), relative; negative where it is over.
+
+        As e^(ε/k) is bounded from below and ε/k rounded down, k coordinates keep ε exactly.
+        """
+        ratio = None if self.one.law is None else self.one.law.ratio()
+        bound = exp_lower(coordinate_epsilon(self.privacy.epsilon, self.slots))
+        return -math.inf if ratio is None else float(1 - ratio / bound)
+
+    # -- error ----------------------------------------------------------------------------------------
+
+    def _moment(self, coordinate: Quantizer, x: Array) -> Array:
+        """E M(x)² of a coordinate."""
+        return np.asarray(coordinate.probabilities(x) @ coordinate.bins**2)
+
+    def _unit_worst(self, count: int, coordinate: Quantizer) -> float:
+        """The worst error for R = 1: (d/k) E M² is affine in pieces, h = that − t² concave in each."""
+        scale, knots = self.dimension / count, coordinate.knots
+        low = coordinate.starts @ coordinate.bins**2 * scale
+        slope = (coordinate.ends @ coordinate.bins**2 * scale - low) / np.diff(knots)
+
+        def largest(price: float) -> float:
+            """max h(t) − price t²."""
+            best = np.clip(slope / (2 * (1 + price)), knots[:-1], knots[1:])
+            return float((low + slope * (best - knots[:-1]) - (1 + price) * best**2).max())
+
+        if self.inputs == "box":
+            return self.dimension * largest(0.0)
+        # ‖x‖ ≤ 1 with any price on its square is an upper bound; the best price is taken.
+        found = optimize.minimize_scalar(
+            lambda p: p + self.dimension * largest(p),
+            bounds=(0.0, 4.0 * scale * float((coordinate.bins**2).max())),
+        )
+        return float(min(found.fun, self.dimension * largest(0.0)))
+
+    @cached_property
+    def error(self) -> float:
+        """Expected squared error of the worst input (for a ball an upper bound, exact for two outputs)."""
+        return self.radius**2 * self._unit_worst(self.slots, self.one)
+
+    def squared_error(self, x: Any) -> Array:
+        """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
+        y = self._scaled(x, False)
+        moments = self._moment(self.one, y)
+        total = (self.dimension / self.slots * moments - y**2).sum(axis=-1)
+        return np.asarray(self.radius**2 * total).reshape(np.shape(x)[:-1])
+
+    def privacy_loss(self) -> float:
+        """ε between any two vectors: the coordinate's exact loss, k times, rounded up and at most what was asked."""
+        return min(round_up(self.slots * Fraction(self.one.privacy_loss())), self.privacy.epsilon)
+
+    # -- codes ----------------------------------------------------------------------------------------
+
+    @property
+    def one(self) -> Quantizer:
+        """The quantizer of a coordinate."""
+        assert self.coordinate is not None
+        return self.coordinate
+
+    @property
+    def levels(self) -> int:
+        return len(self.one.bins)
+
+    @property
+    def slots(self) -> int:
+        return int(self.count or 0)
+
+    def _scaled(self, x: Any, clip: bool) -> Array:
+        one_of("clip", clip, (True, False))
+        found = checked_vectors(x, self.dimension).reshape(-1, self.dimension) / self.radius
+        size = np.abs(found).max(axis=1, initial=0.0)
+        if self.inputs == "ball":
+            size = np.sqrt(((found / np.maximum(size, 1e-300)[:, None]) ** 2).sum(axis=1)) * size
+        if (size > 1 + _NEAR).any() and not clip:
+            what = "length" if self.inputs == "ball" else "a coordinate of size"
+            largest = float(size.max()) * self.radius
+            raise DesignError(
+                f"x has {what} {largest:.6g}: must be at most {self.radius:g}; or pass clip=True"
+            )
+        if self.inputs == "ball":
+            found = found / np.maximum(size, 1.0)[:, None]
+        return np.clip(found, -1.0, 1.0)
+
+    def _chosen(self, seed: int, first: int, count: int) -> Indices:
+        """The coordinates that are sent, in order, shape (n, k)."""
+        if self.slots == self.dimension:
+            return np.tile(np.arange(self.dimension), (count, 1))
+        out = np.empty((count, self.slots), dtype=np.int64)
+        for i in range(count):
+            words = shared_words(seed, first + i, self.dimension)
+            out[i] = np.sort(np.argsort(words, kind="stable")[: self.slots])
+        return out
+
+    def _drawn(self, x: Any, seed: int, first: int, clip: bool, draw: Callable[[Array], Array]) -> Indices:
+        y = self._scaled(x, clip)
+        values = draw(np.take_along_axis(y, self._chosen(seed, first, len(y)), axis=1))
+        return np.asarray(np.searchsorted(self.one.bins, values), dtype=np.int64)
+
+    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+        """Draw the numbers of outputs for the chosen coordinates, exactly; shape (n, k)."""
+        return self._drawn(x, *checked_key(seed, first), clip, self.one.release)
+
+    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+        """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
+        index, (seed, first) = self._checked(codes), checked_key(seed, first)
+        out = np.zeros((len(index), self.dimension))
+        values = self.radius * self.dimension / self.slots * self.one.bins[index]
+        np.put_along_axis(out, self._chosen(seed, first, len(index)), values, axis=1)
+        return out
+
+    def _total(self, codes: Indices, seed: int, number: int) -> Array:
+        total = np.zeros(self.dimension)
+        sums = self.one.bins[codes].sum(axis=0)
+        total[self._chosen(seed, number, 1)[0]] = self.radius * self.dimension / self.slots * sums
+        return total
+
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
+        """Draw an unbiased estimate of every vector, for simulation; deploy `release`."""
+        source = generator(rng)
+        seed = int(source.integers(0, 1 << 62))
+        codes = self._drawn(x, seed, 0, clip, lambda y: np.asarray(self.one.sample(y, rng=source)))
+        return self.decoded(codes, seed).reshape(np.shape(x))
+
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the exact law, with the operating system's randomness, fresh coordinates for every vector."""
+        seed = fresh_seed()
+        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))

@@ -1,0 +1,1 @@
+"""Studies of learning: coordinate descent, principal components, quantized gradients, clipping by layers."""

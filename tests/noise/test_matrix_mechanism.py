@@ -1,0 +1,264 @@
+"""The optimal matrix mechanism: known optima, an independent program, every structured workload against its matrix."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.noise.matrix.changes import Changes
+from mechdesign.noise.matrix.published import binary_tree, published, square_root
+from mechdesign.noise.matrix.strategy import StrategyNoise
+from mechdesign.noise.release import ExactNoise
+
+PRIVACY = md.ApproximateDP(1, 1e-6)
+W = md.Workload
+
+STRUCTURED = [
+    W.identity(4),
+    W.prefix_sums(5),
+    W.ranges(4),
+    W.marginals((2, 3, 2), order=2),
+    W.marginals((2, 3, 1), order=1),
+    W.marginals((2, 3), kept=[(0,), (), (0, 1)]),
+    W.kron(W.prefix_sums(2), W.ranges(3)),
+    W.kron(W.marginals((2, 2), order=1), W.prefix_sums(2)),
+    W.stack(W.prefix_sums(4), W.identity(4), [[1.0, -1.0, 0.0, 0.0]]),
+    W([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]),
+]
+
+
+@pytest.mark.parametrize("workload", STRUCTURED, ids=str)
+@pytest.mark.parametrize("loss", ["total", "largest"])
+@pytest.mark.parametrize("changed", [1, 2])
+def test_every_structure_is_its_matrix(workload, loss, changed):
+    """Structure saves work, and changes nothing: by the matrix and the listed changes the same value comes out."""
+    dense = W(workload.dense())
+    assert np.allclose(workload.gram(), dense.dense().T @ dense.dense()) and workload.count == dense.count
+    changed = min(changed, workload.size)
+    result = md.MatrixMechanism(workload, PRIVACY, loss=loss, changed=changed).solve()
+    plain = md.MatrixMechanism(dense, PRIVACY, loss=loss, changed=changed).solve()
+    assert result.value == pytest.approx(plain.value, rel=3e-6)
+    assert result.gap <= 1e-6 and result.certificate.verify()
+    # independent: the variances of the answers, and what each listed change spends
+    law, matrix = result.mechanism, workload.dense()
+    second = np.linalg.pinv(law.strategy.T @ law.strategy)
+    assert np.diag(matrix @ second @ matrix.T) == pytest.approx(law.variances(), rel=1e-6)
+    assert result.value == pytest.approx(
+        law.variances().sum() if loss == "total" else law.variances().max(), rel=1e-9
+    )
+    assert law.mse() == pytest.approx(law.variances().sum(), rel=1e-9)
+    assert np.allclose(matrix @ np.linalg.pinv(law.strategy) @ law.strategy, matrix)
+    for places in itertools.combinations(range(workload.size), changed):
+        for signs in itertools.product((1.0, -1.0), repeat=changed):
+            d = np.zeros(workload.size)
+            d[list(places)] = signs
+            assert (law.strategy @ d) @ (law.strategy @ d) <= law.budget * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", ["total", "largest"])
+@pytest.mark.parametrize("signed", [True, False])
+def test_against_the_semidefinite_program(loss, signed):
+    rng = np.random.default_rng(3)
+    design = md.MatrixMechanism(rng.normal(size=(5, 3)), PRIVACY, changed=2, signed=signed, loss=loss)
+    problem = design.model().problem
+    problem.solve(solver="CLARABEL")
+    assert design.solve().value * design.budget == pytest.approx(problem.value, rel=1e-5)
+
+
+def test_prefix_sums_and_the_published_factorizations():
+    """The square root's constants are in closed form: Σ_t Σ_k≤t c_k² in total, squared norms of the same rows at most."""
+    result = md.MatrixMechanism(W.prefix_sums(64), PRIVACY).solve()
+    table = result.compare().set_index("mechanism")["error"]
+    c = np.array([1.0, *np.cumprod([(2 * k - 1) / (2 * k) for k in range(1, 64)])])
+    assert np.allclose(square_root(64) @ square_root(64), np.tri(64))
+    norms = np.cumsum(c**2)
+    assert table["square root factorization"] * result.design.budget == pytest.approx(norms[-1] * norms.sum())
+    # each count is in one interval a level; a prefix is as many of them as its length has binary ones
+    ones = sum(bin(t).count("1") for t in range(1, 65))
+    assert table["binary tree"] * result.design.budget == pytest.approx(7 * ones)
+    assert binary_tree(64).shape == (127, 64)
+    assert table["binary tree, least squares"] < table["binary tree"]
+    order = ["proved least of all covariances", "this mechanism", "square root factorization", "binary tree"]
+    assert list(table[order]) == sorted(table[order])
+    assert table["lower bound of the singular values"] < result.lower_bound
+
+
+def test_largest_error_of_prefix_sums():
+    """γ₂ of the prefix sums: the best factorization is below the square root's and above (log n)/π, as is proved for it."""
+    result = md.MatrixMechanism(W.prefix_sums(128), PRIVACY, loss="largest").solve()
+    norm = (result.value * result.design.budget) ** 0.5
+    c = square_root(128)[-1]
+    assert np.log(2 * 128 / 3 + 1) / np.pi <= norm <= (c**2).sum()
+    spread = result.variances
+    assert spread.max() == pytest.approx(result.value) and result.gap <= 1e-6
+
+
+def test_marginals_reach_the_bound_of_the_singular_values():
+    result = md.MatrixMechanism(W.marginals((3, 4, 5), order=2), PRIVACY).solve()
+    table = result.compare().set_index("mechanism")["error"]
+    assert table["lower bound of the singular values"] == pytest.approx(result.value, rel=1e-9)
+    assert "rank 36" in str(result.notes) and result.solver_report.iterations == 0
+
+
+def test_identity_is_counts_gaussian():
+    for signed, value in ((False, 1039.4379), (True, 1070.8747)):
+        result = md.MatrixMechanism(W.identity(20), PRIVACY, changed=3, signed=signed).solve()
+        assert result.value == pytest.approx(value, abs=1e-3) and result.certificate.verify()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.booleans(), st.integers(0, 2**32))
+def test_the_list_of_changes_is_complete(n, c, signed, seed):
+    c = min(c, n)
+    changes = Changes(n, c, 1.0, signed)
+    vectors = changes.vectors()
+    assert len(vectors) == changes.count and (np.abs(vectors).sum(axis=1) <= c).all()
+    # no change allowed spends more than the worst of the list
+    rng = np.random.default_rng(seed)
+    strategy, d = rng.normal(size=(n, n)), rng.uniform(-1 if signed else 0, 1, n)
+    d[rng.permutation(n)[c:]] = 0
+    assert ((strategy @ d) ** 2).sum() <= changes.spent(strategy)[0]
+
+
+def test_spent_in_rationals_and_above():
+    for n, how in ((20, "rational"), (80, "rounded up")):
+        result = md.MatrixMechanism(W.prefix_sums(n), PRIVACY, most=0.1).solve()
+        assert how in result.certificate.checks()["claim"][0]
+        columns = [[Fraction(x) for x in column] for column in result.mechanism.strategy.T.tolist()]
+        worst = max(sum(x * x for x in column) for column in columns) * Fraction(result.design.most) ** 2
+        assert worst <= Fraction(result.design.budget) <= worst * (1 + Fraction(1, 10**9))
+
+
+def test_answers_are_streamed_as_they_are_released(monkeypatch):
+    monkeypatch.setattr(ExactNoise, "draw", lambda self, size: np.arange(size, dtype=np.int64) * 2**31)
+    law = md.MatrixMechanism(W.prefix_sums(6), PRIVACY).solve().mechanism
+    assert law.streams and law.triangular
+    counts = np.array([3.0, 0.0, 5.0, 1.0, 1.0, 2.0])
+    whole = law.release(counts)
+    monkeypatch.setattr(ExactNoise, "draw", _one_by_one())
+    assert np.fromiter(law.stream(iter(counts)), float) == pytest.approx(whole, rel=1e-12)
+    for workload in (W.identity(3), W(np.tril(np.ones((3, 3))) + np.eye(3))):
+        law = md.MatrixMechanism(workload, PRIVACY).solve().mechanism
+        monkeypatch.setattr(ExactNoise, "draw", lambda self, size: np.zeros(size, dtype=np.int64))
+        assert list(law.stream([1, 2, 3])) == pytest.approx(law.release([1, 2, 3]), rel=1e-9)
+    with pytest.raises(md.DesignError, match="more than the 3"):
+        list(law.stream([1, 2, 3, 4]))
+    with pytest.raises(md.DesignError, match="step by step"):
+        md.MatrixMechanism(W.ranges(3), PRIVACY).solve().mechanism.stream([1])
+
+
+def _one_by_one():
+    at = itertools.count()
+    return lambda self, size: np.array([next(at) * 2**31 for _ in range(size)], dtype=np.int64)
+
+
+def test_noise_has_the_covariance_stated(tmp_path):
+    result = md.MatrixMechanism(W.marginals((2, 3), order=1), PRIVACY).solve()
+    draws = result.mechanism.rvs(40_000, random_state=0)
+    assert np.cov(draws.T) == pytest.approx(result.covariance, abs=0.03 * result.covariance.max())
+    released = np.array([result.mechanism.release([4, 0, 1, 2, 2, 5]) for _ in range(300)])
+    assert released.mean(axis=0) == pytest.approx(
+        [5, 9, 6, 2, 6], abs=4 * result.covariance.max() ** 0.5 / 300**0.5
+    )
+    # tables from one release agree on the total, as no independent noise does
+    assert released[:, :2].sum(axis=1) == pytest.approx(released[:, 2:].sum(axis=1))
+    result.save(tmp_path / "a.json")
+    back = md.load(tmp_path / "a.json")
+    assert back.certificate.verify() and np.array_equal(back.mechanism.strategy, result.mechanism.strategy)
+    assert str(back) == str(result) and back.checks()["holds"].all() and (back.audit()["slack"] >= 0).all()
+    assert (
+        not replace(back, mechanism=replace(back.mechanism, strategy=back.mechanism.strategy * 2))
+        .checks()["holds"]
+        .all()
+    )
+    result.report(tmp_path / "a.html")
+
+
+def test_doctored_evidence_fails():
+    certificate = (
+        md.MatrixMechanism(W.kron(W.prefix_sums(3), W.identity(2)), PRIVACY, loss="largest")
+        .solve()
+        .certificate
+    )
+    (first, loads), second = certificate.multipliers
+    for changes in (
+        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy * 1.001)},
+        {"value": certificate.value * 0.999},
+        {"lower_bound": certificate.lower_bound * 1.001},
+        {"question": replace(certificate.question, most=1.1)},
+        {"question": replace(certificate.question, changed=2)},
+        {"question": replace(certificate.question, workload=W.identity(6))},
+        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy[:5])},
+        {"noise": replace(certificate.noise, workload=W.identity(6))},
+        {"noise": replace(certificate.noise, budget=certificate.noise.budget * 1.1)},
+        {"multipliers": (second,)},
+        {"multipliers": ((first * np.nan, loads), second)},
+        {"multipliers": ((-first, loads), second)},
+    ):
+        assert not replace(certificate, **changes).verify(), changes
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ({"workload": np.zeros((2, 3))}, "rank 0"),
+        ({"workload": [[np.nan, 1.0]]}, "finite"),
+        ({"workload": [[1e-200, 1.0]]}, "between"),
+        ({"workload": np.eye(3000)}, "2048"),
+        ({"workload": "x"}, "workload"),
+        ({"workload": []}, "workload"),
+        ({"changed": 0}, "changed = 0"),
+        ({"changed": 6}, "changed = 6"),
+        ({"most": -1}, "most = -1"),
+        ({"most": float("nan")}, "most"),
+        ({"most": 1e200}, "most"),
+        ({"signed": 1}, "signed = 1"),
+        ({"loss": "both"}, "loss"),
+        ({"privacy": md.PureDP(1)}, "privacy"),
+        ({"workload": W.identity(100), "changed": 9}, "too many to list"),
+        ({"workload": W.ranges(1024), "loss": "largest"}, "too many"),
+    ],
+)
+def test_bad_input(bad, word):
+    with pytest.raises(md.DesignError, match=word):
+        md.MatrixMechanism(**{"workload": W.prefix_sums(5), "privacy": PRIVACY, **bad})
+
+
+def test_more_bad_input():
+    for call, word in (
+        (lambda: W.prefix_sums(0), "size = 0"),
+        (lambda: W.marginals((2, 3)), "order"),
+        (lambda: W.marginals((2, 3), order=3), "order"),
+        (lambda: W.marginals((2, 3), kept=[(5,)]), "kept"),
+        (lambda: W.marginals((2, 3), kept=[]), "kept"),
+        (lambda: W.marginals(2, order=1), "shape"),
+        (lambda: W.kron(), "parts"),
+        (lambda: W.stack(W.identity(2), W.identity(3)), "parts"),
+        (lambda: W.prefix_sums(3).apply([1, 2]), "x"),
+        (lambda: StrategyNoise(W.identity(2), np.ones((2, 2)), 1.0), "independent rows"),
+        (lambda: StrategyNoise(W.identity(2), np.eye(3), 1.0), "strategy"),
+        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve("scs"), "solver"),
+        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve(foo=1), "options"),
+        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve().mechanism.release([1]), "x"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            call()
+
+
+def test_a_time_limit_leaves_the_best_so_far():
+    result = md.MatrixMechanism(W.prefix_sums(50), PRIVACY).solve(gap=1e-12, time_limit=1e-9)
+    assert result.status.value == "limit" and 1e-12 < result.gap < 1 and result.certificate.verify()
+
+
+def test_published_strategies_for_every_workload():
+    for workload in STRUCTURED:
+        own = md.MatrixMechanism(workload, PRIVACY).solve()
+        for name, error in published(workload, own.design.changes, largest=False).items():
+            assert error / own.design.budget >= own.lower_bound, (workload, name)

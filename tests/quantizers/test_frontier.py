@@ -1,0 +1,74 @@
+"""Frontiers of any design: each point is the design solved there, proved where it is, and infeasible points say why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+
+UNIFORM = stats.uniform(-1, 2)
+DESIGNS: list[tuple[Any, str, list[float], int]] = [
+    (md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), "epsilon", [0.5, 1.0, 2.0], -1),
+    (md.NoiseAllocation("gaussian", [1.0, 2.0], md.ApproximateDP(1.0, 1e-6)), "delta", [1e-8, 1e-4], -1),
+    (md.OptimalNoise(md.ApproximateDP(1.0, 0.1)), "sensitivity", [0.5, 1.0, 2.0], 1),
+    (md.CorrelatedGaussian(np.eye(3), md.ApproximateDP(1.0, 1e-6)), "epsilon", [0.5, 1.0], -1),
+    (md.Calibration("laplace", md.PureDP(1.0), sensitivity=1.0), "epsilon", [0.5, 1.0, 2.0], -1),
+    (
+        md.MetricChannel(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]), 1.0),
+        "alpha",
+        [0.5, 2.0],
+        -1,
+    ),
+    (md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM), "epsilon", [1.0, 1.5], -1),
+    (md.MVU(4, md.PureDP(1.0), (-1, 1)), "epsilon", [0.5, 1.0], -1),
+]
+
+
+@pytest.mark.parametrize(("design", "over", "values", "direction"), DESIGNS)
+def test_points_are_the_design_solved_there(
+    design: Any, over: str, values: list[float], direction: int, tmp_path: Path
+) -> None:
+    curve = md.frontier(design, over, values)
+    table = curve.to_frame()
+    assert table[over].tolist() == values and table["certified"].all()
+    assert (direction * np.diff(table["value"]) >= -1e-9 * table["value"].max()).all()
+    assert not (table["lower_bound"] > table["value"]).any()
+    own = hasattr(design, over)
+    last = replace(
+        design, **({over: values[-1]} if own else {"privacy": replace(design.privacy, **{over: values[-1]})})
+    )
+    assert last.solve().value == pytest.approx(table["value"].iloc[-1], rel=1e-9)
+    again = md.load(curve.save(tmp_path / "curve.json") or tmp_path / "curve.json")
+    assert again.table.equals(curve.table) and again.over == over
+    assert over in curve.plot().axes[0].get_xlabel() or "ε" in curve.plot().axes[0].get_xlabel()
+    curve.report(tmp_path / "curve.html")
+    assert "<h1" in (tmp_path / "curve.html").read_text()
+
+
+def test_infeasible_points_say_why() -> None:
+    """Outputs too near the range for a small ε."""
+    table = md.frontier(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), "epsilon", [0.2, 3.0]).table
+    assert np.isnan(table["value"].iloc[0]) and "epsilon" in table["note"].iloc[0]
+    assert table["value"].iloc[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("over", "values", "message"),
+    [
+        ("bits", [1], "must be one of"),
+        ("epsilon", None, "must be the values of epsilon"),
+        ("epsilon", [], "values"),
+        ("epsilon", [np.nan], "values"),
+        ("epsilon", ["one"], "values"),
+        ("epsilon", [-1.0], "epsilon"),
+    ],
+)
+def test_wrong_axes(over: str, values: Any, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.frontier(DESIGNS[0][0], over, values)

@@ -1,0 +1,203 @@
+"""The integer table: exact privacy, small bias, and C that draws as Python does, word for word."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.vectors.integer_table import alias_columns, rounded_counts
+from mechdesign.vectors.sampled import two_outputs
+
+MADE: dict[str, Any] = {
+    "rqm": lambda: md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)),
+    "optimum": lambda: (
+        md.OptimalQuantizer(np.linspace(-3, 3, 13), md.PureDP(2.0), stats.uniform(-1, 2)).solve().mechanism
+    ),
+    "two": lambda: two_outputs(0.3),
+    "far": lambda: md.Quantizer.rqm([997.3, 999.1, 1000.9, 1002.7], 0.22, (999, 1001)),
+}
+TABLES = {name: md.vectors.IntegerTable.of(made()) for name, made in MADE.items()}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_budget_is_kept_in_integers(name: str) -> None:
+    quantizer, table = MADE[name](), TABLES[name]
+    exact = quantizer.certified().law.ratio()
+    for column in table.counts.T.tolist():
+        assert Fraction(max(column), min(column)) <= exact
+    assert table.privacy_loss() <= quantizer.certified().privacy_loss()
+    assert table.bias() <= 1e-8 * max(1.0, float(np.abs(table.bins).max()))
+    assert np.abs(table.bins - quantizer.bins).max() <= 1e-6 * max(1.0, float(np.abs(table.bins).max()))
+
+
+def test_a_smaller_budget_is_kept_or_refused() -> None:
+    quantizer = MADE["rqm"]()
+    loss = quantizer.certified().privacy_loss()
+    near = md.vectors.IntegerTable.of(quantizer, epsilon=loss - 1e-7)
+    ratios = [Fraction(max(c), min(c)) for c in near.counts.T.tolist()]
+    assert max(ratios) <= exp_lower(loss - 1e-7)
+    with pytest.raises(md.DesignError, match="epsilon"):
+        md.vectors.IntegerTable.of(quantizer, epsilon=0.9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=20).filter(any))
+def test_alias_columns_have_the_counts(weights: list[int]) -> None:
+    total = sum(weights)
+    counts = rounded_counts([Fraction(w, total) for w in weights])
+    assert sum(counts) == 1 << 32
+    assert all(abs(n - Fraction(w << 32, total)) <= 1 for n, w in zip(counts, weights))
+    columns = 1 << max((len(weights) - 1).bit_length(), 1)
+    threshold, alias = alias_columns(counts, columns)
+    found = [0] * columns
+    for j in range(columns):
+        found[j] += threshold[j]
+        found[alias[j]] += (1 << 32) // columns - threshold[j]
+    assert found == counts + [0] * (columns - len(counts))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_draws_have_the_quantizers_law(name: str) -> None:
+    quantizer, table = MADE[name](), TABLES[name]
+    lower, upper = table.knots_range
+    for place in (0.0, 0.37, 1.0):
+        x = lower + place * (upper - lower)
+        codes = table.codes(np.full(40_000, x)).ravel()
+        wanted = quantizer.probabilities(x) * codes.size
+        found = np.bincount(codes, minlength=len(wanted))
+        assert stats.chisquare(found, wanted / wanted.sum() * found.sum()).pvalue > 1e-6
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    folder: Path = tmp_path_factory.mktemp("c")
+    lines = []
+    for name, table in TABLES.items():
+        (folder / f"{name}.h").write_text(md.vectors.c_header(table, name=f"q_{name}"))
+        lines += [
+            f'#include "{name}.h"',
+            f"void all_{name}(const double *x, const uint64_t *w, int *out, double *back, long n)",
+            f"{{ for (long i = 0; i < n; i++) {{ out[i] = q_{name}_encode(x[i], w[i]); back[i] = q_{name}_decode(out[i]); }} }}",
+        ]
+    (folder / "all.c").write_text("\n".join(lines) + "\n")
+    command = [
+        compiler,
+        "-std=c99",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+        "-shared",
+        "-fPIC",
+        "all.c",
+        "-o",
+        "all.so",
+    ]
+    subprocess.run(command, cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "all.so"))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_c_draws_as_python_does(library: Any, name: str) -> None:
+    """On the same words, ends and knots among the inputs; the benchmark does it on ten million."""
+    table = TABLES[name]
+    lower, upper = table.knots_range
+    rng = np.random.default_rng(1)
+    x = rng.uniform(lower, upper, 400_000)
+    special = np.concatenate(
+        [table.knots, np.nextafter(table.knots[1:], -math.inf), np.nextafter(table.knots[:-1], math.inf)]
+    )
+    x[: special.size] = special
+    words = rng.integers(0, 2**64 - 1, x.size, dtype=np.uint64, endpoint=True)
+    words[:4] = (0, 2**64 - 1, 2**32 - 1, 2**32)
+    codes, back = np.empty(x.size, dtype=np.intc), np.empty(x.size)
+    pointers = [part.ctypes.data_as(ctypes.c_void_p) for part in (x, words, codes, back)]
+    getattr(library, f"all_{name}")(*pointers, ctypes.c_long(x.size))
+    assert np.array_equal(codes, table.draw(x, words))
+    assert np.array_equal(back, table.decoded(codes))
+
+
+def test_c_refuses_what_is_outside(library: Any) -> None:
+    x = np.array([math.nan, 1.5, -1.5, math.inf, 1.0])
+    codes, back, words = np.empty(5, dtype=np.intc), np.empty(5), np.zeros(5, dtype=np.uint64)
+    pointers = [part.ctypes.data_as(ctypes.c_void_p) for part in (x, words, codes, back)]
+    library.all_rqm(*pointers, ctypes.c_long(5))
+    assert codes.tolist()[:4] == [-1] * 4 and codes[4] >= 0 and back[:4].tolist() == [0.0] * 4
+
+
+def test_scalars_as_messages() -> None:
+    table = TABLES["optimum"]
+    x = np.linspace(-1, 1, 5001)
+    message = table.encode(x)
+    assert len(message) < 5001 / 2 + 64
+    assert np.abs((table.decode(message) - x).mean()) < 0.1
+    total, count = table.aggregate([message, message])
+    assert count == 10_002 and total[0] == pytest.approx(2 * table.decode(message).sum())
+    for bad in ([math.nan], [2.0], ["a"], None):
+        with pytest.raises(md.DesignError):
+            table.encode(bad)
+    with pytest.raises(md.ResultFormatError):
+        table.decode(message[:-3])
+
+
+def test_tables_that_are_refused() -> None:
+    table = TABLES["rqm"]
+    for changes in (
+        {"counts": table.counts + 1},
+        {"counts": table.counts.astype(float)},
+        {"knots": table.knots[::-1].copy()},
+        {"bins": table.bins[:-1]},
+        {"bins": [1, 2]},
+    ):
+        fields = {"knots": table.knots, "counts": table.counts, "bins": table.bins, **changes}
+        with pytest.raises(md.DesignError):
+            md.vectors.IntegerTable(**fields)
+    with pytest.raises(md.DesignError):
+        md.vectors.IntegerTable.of("x")  # type: ignore[arg-type]
+    for bad in ("a b", "1a", "int", "", 3):
+        with pytest.raises(md.DesignError, match="name"):
+            md.vectors.c_header(table, name=bad)  # type: ignore[arg-type]
+    with pytest.raises(md.DesignError, match="words"):
+        table.draw([0.0], np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        md.SphereQuantizer(9, 3, md.PureDP(1.0)),
+        md.SampledCoordinates(9, 3, md.PureDP(1.0)),
+        TABLES["two"],
+        MADE["rqm"](),
+    ],
+)
+def test_flat_json_is_flat(mechanism: Any) -> None:
+    flat = json.loads(md.vectors.flat_json(mechanism))
+    assert flat["format"] == "mechdesign-flat" and flat["epsilon"] <= 1.0
+    assert all(not isinstance(v, dict) for v in flat.values())
+    assert all(not isinstance(w, (dict, list)) for v in flat.values() if isinstance(v, list) for w in v)
+
+
+def test_flat_json_carries_the_law() -> None:
+    mechanism = md.SphereQuantizer(9, 3, md.PureDP(1.0))
+    flat = json.loads(md.vectors.flat_json(mechanism))
+    near, others = int(flat["weight_of_all_near"]), int(flat["weight_of_all_others"])
+    ratio = Fraction(near, flat["near"]) / Fraction(others, flat["vertices"] - flat["near"])
+    assert ratio == mechanism.power

@@ -75,7 +75,10 @@ def checked_vectors(x: Any, dimension: int) -> Array:
     if hasattr(x, "device") and str(getattr(x, "device", "cpu")) != "cpu":
         raise DesignError.of("x", f"tensor on {x.device}", "must be on the processor: pass x.cpu()")
     if hasattr(x, "detach"):
-        x = x.detach().numpy()
+        try:
+            x = x.detach().numpy() if x.dtype.itemsize > 2 else x.detach().double().numpy()
+        except (AttributeError, TypeError, RuntimeError):
+            raise DesignError.of("x", x, "must be a dense tensor of floating-point numbers") from None
     given = np.asarray(x) if hasattr(x, "dtype") or (not np.isscalar(x) and _regular(x)) else None
     if given is None or given.dtype.kind not in "fiu":
         raise DesignError.of("x", x, "must be an array of finite numbers")

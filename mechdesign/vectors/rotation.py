@@ -23,7 +23,7 @@ from mechdesign.vectors.randomness import shared_normals, shared_words
 
 __all__ = ["ExactRotation", "FastRotation", "Rotation", "rotation_of"]
 
-_ROUNDS = 3
+_ROUNDS = 4
 _CHUNK = 32
 _LARGEST_FRAME = 1 << 27  # numbers: a gigabyte
 _SQUARE = 0.8  # frames nearer to square are worse conditioned: Householder's QR
@@ -102,7 +102,7 @@ class ExactRotation(Rotation):
 
 
 class FastRotation(Rotation):
-    """Sign flips and Walsh–Hadamard transforms, three rounds."""
+    """Sign flips and Walsh–Hadamard transforms, four rounds."""
 
     @property
     def _block(self) -> int:

@@ -21,6 +21,8 @@ import pytest
 collect_ignore_glob = ["*.py"]  # the gallery runs when the pages are built
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob.append("*/pytorch.rst")
+if importlib.util.find_spec("sklearn") is None:
+    collect_ignore_glob.append("*/learning.rst")
 
 BLOCK = re.compile(r"^\.\. code-block:: (\w+)\n((?:   :\w+:.*\n)*)\n((?:(?:   .*)?\n)+)", re.M)
 

@@ -15,10 +15,31 @@ STUDIES = (
         "mechdesign_studies.noise.allocation:run",
     ),
     Study(
+        "coordinate-descent",
+        "Private coordinate descent on real data",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility, Figures 5 and 6; Grafting Laplace and Gaussian distributions, Table III",
+        "mechdesign_studies.learning.coordinate_descent:run",
+        quick=True,
+    ),
+    Study(
         "flipped-huber",
         "Flipped Huber noise: what exact accounting says",
         "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",
         "mechdesign_studies.noise.flipped_huber:run",
+    ),
+    Study(
+        "graph",
+        "Visits on a street network, private in the earth mover's distance",
+        "Metric differential privacy at the user level via the earth mover's distance, Section 1 and Lemmas 6.1 and 6.3",
+        "mechdesign_studies.user_level.graph:run",
+        quick=True,
+    ),
+    Study(
+        "layer-clipping",
+        "Noise for per-layer clipping",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table IV",
+        "mechdesign_studies.learning.layer_clipping:run",
+        quick=True,
     ),
     Study(
         "location",
@@ -45,10 +66,30 @@ STUDIES = (
         "mechdesign_studies.quantizers.optimal:run",
     ),
     Study(
+        "pca",
+        "Private principal components",
+        "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table III",
+        "mechdesign_studies.learning.pca:run",
+        quick=True,
+    ),
+    Study(
         "quantizer-tables",
         "Published quantizer tables, exact and audited",
         "Privacy-Aware Randomized Quantization via Linear Programming, Tables 1, 2 and Figures 2, 3",
         "mechdesign_studies.quantizers.tables:run",
+    ),
+    Study(
+        "quantized-sgd",
+        "Quantized stochastic gradients, and what they protect",
+        "Privacy-Aware Randomized Quantization via Linear Programming, Figures 4c and 4d, Tables 8 and 9",
+        "mechdesign_studies.learning.quantized_sgd:run",
+        quick=True,
+    ),
+    Study(
+        "text",
+        "Documents under a word embedding, private in the earth mover's distance",
+        "Metric differential privacy at the user level via the earth mover's distance, Section 1 and Lemmas 6.1 and 6.3",
+        "mechdesign_studies.user_level.text:run",
     ),
     Study(
         "user-level-frequency",

@@ -139,6 +139,17 @@ class Report:
             self.text(f"Not computed: what needs `{file}`, which is not in the folder given as `--data-dir`.")
         return None
 
+    def library(self, name: str, extra: str) -> bool:
+        """Whether an optional library is installed: what needs it is otherwise left out, as without a data file."""
+        from importlib.util import find_spec
+
+        if find_spec(name) is not None:
+            return True
+        if name not in self._absent:
+            self._absent.append(name)
+            self.text(f"Not computed: what needs {name}: `pip install 'mechdesign[{extra}]'`.")
+        return False
+
     def record(self, **facts: Any) -> None:
         """Put facts into the manifest."""
         self._records.update(facts)

@@ -1,7 +1,7 @@
 r"""Non-identical noise: what unequal sensitivities save.
 
-Figures 1–4, Tables I and II and Theorem 7 of Muthukrishnan and Kalyani, and their two applications that run on a laptop:
-private PCA (synthetic data, `pca`) and private coordinate descent (real data, `coordinate_descent`).
+Figures 1–4, Tables I and II and Theorem 7 of Muthukrishnan and Kalyani. Their applications are the studies `coordinate-descent`,
+`pca` and `layer-clipping`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
-from .coordinate_descent import coordinate_descent
-from .pca import private_pca
 from .profiles import PROFILES, allocate, decibel, profile
 
 DECIBELS = {
@@ -229,5 +227,3 @@ def run(report: Report) -> None:
     table1(report)
     table2(report)
     theorem7(report)
-    private_pca(report)
-    coordinate_descent(report)

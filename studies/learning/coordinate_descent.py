@@ -1,0 +1,381 @@
+r"""Private coordinate descent on real data (Figures 5 and 6 of the allocation paper, Table III of the flipped Huber paper).
+
+minimise :math:`J(\theta) = \frac1N\sum_n \ell(\theta; x_n, y_n) + \psi(\theta)` by L passes over K coordinates, each gradient
+clipped and noisy; all L·K of them under one (1, 1/N²). What is compared is how the noise is shared between coordinates, and which law
+it has. Settings of Mangold et al. (2022): LASSO on California housing, ℓ₂-logistic regression on Electricity.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+import mechdesign as md
+from mechdesign.plotting import COLOURS, figure
+from mechdesign.shell.studykit import Report
+
+from .data import Problem, problem
+
+PASSES = 50
+PRINTED = {"California": (1.88, 0.45), "Electricity": (0.22, 0.13)}
+KINDS: dict[str, dict[str, str]] = {
+    "scale-perturb-rescale": {"allocation": "scale-perturb-rescale"},
+    "least Σσ² of the update": {"allocation": "least-variance", "noise_on": "update"},
+    "least Σσ² of the gradient": {"allocation": "least-variance"},
+    "identical on the gradient": {"allocation": "iid"},
+}
+LAWS = ("gaussian", "laplace", "flipped_huber", "gennorm")
+
+
+def privacy_of(p: Problem, epsilon: float = 1.0) -> md.ApproximateDP:
+    """(ε, 1/N²)."""
+    return md.ApproximateDP(epsilon, len(p.x) ** -2.0)
+
+
+def fitted(p: Problem, seed: int, *, privacy: object = None, **options: object):
+    """One private fit."""
+    kind = (
+        md.learning.PrivateCoordinateDescentRegressor
+        if p.lasso
+        else md.learning.PrivateCoordinateDescentClassifier
+    )
+    made = kind(
+        privacy=privacy or privacy_of(p),
+        penalty=p.penalty,
+        alpha=p.alpha,
+        smoothness=p.smoothness,
+        random_state=seed,
+        **options,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", md.learning.PrivacyLeakWarning)  # said in the text
+        return made.fit(p.x, p.y)
+
+
+def errors(p: Problem, best: float, seeds: list[int], path: bool = False, **options: object) -> np.ndarray:
+    """Relative errors (J − J*)/J* at the end, or after each pass, one row a seed."""
+    rows, noise = [], options.pop("noise", "gaussian")
+    for seed in seeds:
+        model = fitted(p, seed, noise=noise, **options)
+        noise = model.privacy_  # calibrated once for all seeds
+        thetas = model.path_ if path else model.path_[-1:]
+        rows.append([p.objective(theta) / best - 1 for theta in thetas])
+    return np.array(rows)
+
+
+def tuned(
+    p: Problem, best: float, seeds: list[int], grid: dict[str, tuple], **options: object
+) -> tuple[dict, float]:
+    """The grid's setting of least mean error over the seeds, as the papers tune: not privately; and that mean."""
+    tried = []
+    for values in product(*grid.values()):
+        setting = dict(zip(grid, values))
+        try:
+            tried.append((float(errors(p, best, seeds, **setting, **options).mean()), setting))
+        except md.DesignError:  # diverged
+            continue
+    mean, setting = min(tried, key=lambda t: t[0])
+    return setting, mean
+
+
+def seeds_of(report: Report, stream: str, count: int) -> list[int]:
+    """Seeds of trials: the same in every run."""
+    return report.rng(stream).integers(2**31, size=count).tolist()
+
+
+def figures_5_6(report: Report, p: Problem) -> None:
+    """Error over passes for each allocation, tuned on few trials and drawn again with fresh seeds."""
+    best, number = p.least(), 5 if p.name == "California" else 6
+    passes = 10 if report.quick else PASSES
+    count = 30 if report.quick else 50
+    grid = {"learning_rate": (1.0,), "clip": (3.0,)}
+    if not report.quick:
+        grid = {"learning_rate": (0.1, 0.2, 0.4, 1.0), "clip": (0.3, 1.0, 3.0, 10.0)}
+    kinds = dict(list(KINDS.items())[:2]) if report.quick else KINDS
+    fig, axis = figure(width=5.5, height=3.6)
+    rows, curves = [], []
+    with report.progress(p.name, len(kinds)) as step:
+        for colour, (name, options) in zip(COLOURS, kinds.items()):
+            options = {**options, "passes": passes}
+            setting, first = tuned(p, best, seeds_of(report, f"{p.name}/tuning", 5), grid, **options)
+            again = errors(
+                p, best, seeds_of(report, f"{p.name}/{name}", count), path=True, **setting, **options
+            )
+            mean, spread = 100 * again.mean(axis=0), 100 * again.std(axis=0, ddof=1)
+            axis.errorbar(
+                np.arange(1, passes + 1), mean, spread, color=colour, lw=1, elinewidth=0.5, label=name
+            )
+            curves += [(name, l + 1, m, s) for l, (m, s) in enumerate(zip(mean, spread))]
+            rows.append(
+                {
+                    "noise": name,
+                    **setting,
+                    "error %, tuning trials": 100 * first,
+                    "error %, fresh": mean[-1],
+                    "standard deviation": spread[-1],
+                    "standard error": spread[-1] / math.sqrt(count),
+                    "trials": count,
+                }
+            )
+            step()
+    printed = dict(zip(list(KINDS)[:2], PRINTED[p.name]))
+    frame = pd.DataFrame(rows)
+    frame.insert(1, "printed %", [printed.get(name, math.nan) for name in frame["noise"]])
+    axis.set(xlabel="passes", ylabel="relative error, %", yscale="log")
+    axis.legend(fontsize=7)
+    report.figure(
+        f"figure{number}",
+        fig,
+        caption=f"Figure {number}: {p.name}, means and standard deviations of {count} trials",
+    )
+    report.table(
+        f"figure{number}-end",
+        frame,
+        caption=f"{p.name} ({len(p.x)} × {p.x.shape[1]}), relative error after {passes} passes",
+        rtol=1e-3,
+    )
+    columns = ["noise", "passes", "mean %", "standard deviation %"]
+    report.table(
+        f"figure{number}",
+        pd.DataFrame(curves, columns=columns),
+        caption=f"Data of figure {number}",
+        inline=0,
+        rtol=1e-3,
+    )
+    if not report.quick:
+        implied(report, p, best, frame)
+        if p.lasso:
+            readings(report, p)
+
+
+def implied(report: Report, p: Problem, best: float, frame: pd.DataFrame) -> None:
+    """At which ε the printed errors are reached with the settings tuned at ε = 1."""
+    rows, printed = [], PRINTED[p.name]
+    for (name, options), goal in zip(list(KINDS.items())[:2], printed):
+        row = frame.loc[frame["noise"] == name].iloc[0]
+        setting = {"learning_rate": row["learning_rate"], "clip": row["clip"], "passes": PASSES, **options}
+        for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
+            found = errors(
+                p,
+                best,
+                seeds_of(report, f"{p.name}/implied", 30),
+                privacy=privacy_of(p, epsilon),
+                **setting,
+            )
+            rows.append((name, epsilon, 100 * found.mean(), goal))
+    table = pd.DataFrame(rows, columns=["noise", "epsilon", "error %", "printed at epsilon 1 %"])
+    report.table(
+        f"{p.name.lower()}-implied",
+        table,
+        caption=f"{p.name}: what ε the print would need (30 trials each)",
+        rtol=1e-3,
+    )
+
+
+def readings(report: Report, p: Problem) -> None:
+    """The same under other readings of what the paper leaves open: how features are scaled, and the penalty."""
+    spread = p.x.std(axis=0)
+    rows = []
+    for name, x in (
+        ("one common unit", p.x),
+        ("square roots of the spreads", p.x / np.sqrt(spread / spread.max())),
+        ("standardised by column", p.x / spread),
+    ):
+        for alpha in (1e-4, 1e-1):
+            q = replace(p, x=x / x.std(axis=0).max(), alpha=alpha)
+            best = q.least()
+            row: dict[str, object] = {"features": name, "penalty": alpha}
+            for kind in list(KINDS)[:2]:
+                grid = {"learning_rate": (0.2, 1.0), "clip": (1.0, 3.0, 10.0)}
+                options = {"passes": PASSES, **KINDS[kind]}
+                setting, _ = tuned(q, best, seeds_of(report, "readings/tuning", 5), grid, **options)
+                again = errors(q, best, seeds_of(report, f"readings/{kind}", 30), **setting, **options)
+                row |= {
+                    f"{kind}, %": 100 * again.mean(),
+                    f"± {kind}": 100 * again.std(ddof=1) / math.sqrt(30),
+                }
+            free = {"clip": 1e3, "passes": PASSES, "privacy": md.ZeroConcentratedDP(1e12)}
+            row["no noise, no clip, %"] = 100 * float(errors(q, best, [0], **free).mean())
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    report.table(
+        "readings", frame, caption=f"{p.name}: other readings of the setting, 30 trials each", rtol=1e-3
+    )
+    report.text(
+        f"Without any noise or clipping {PASSES} passes leave {frame['no noise, no clip, %'].iloc[0]:.2f}% of error on features in one common "
+        f"unit, and {frame['no noise, no clip, %'].min():.2g}% at best over these readings: how features are scaled decides the error more "
+        "than the allocation does. In none of them does the least Σσ² beat scale–perturb–rescale by the printed factor of four."
+        if not (frame.iloc[:, 2] > 2 * frame.iloc[:, 4]).any()
+        else "In some of these readings least Σσ² wins by more than a factor of two."
+    )
+
+
+def whole_run(report: Report, p: Problem) -> None:
+    """The noise that harms the end of the descent least: the exact second-order harm of every noisy update, and its minimum."""
+    hessian = p.x.T @ p.x / len(p.x)
+    smooth = p.smoothness
+    lam = 2 * np.sqrt(smooth / smooth.sum()) / len(p.x)
+    k, best = len(smooth), p.least()
+    rows = []
+    for rate in (0.4, 1.0):
+        steps, form = rate / smooth, hessian.copy()
+        harm = np.empty((PASSES, k))
+        for l in reversed(range(PASSES)):  # what is left at the end of noise put in at each update
+            for i in reversed(range(k)):
+                harm[l, i] = steps[i] ** 2 * form[i, i] / 2
+                update = np.eye(k)
+                update[i] -= steps[i] * hessian[i]
+                form = update.T @ form @ update
+        options = {
+            "noise": "gaussian",
+            "privacy": privacy_of(p),
+            "sensitivities": lam,
+            "rounds": PASSES,
+        }
+        plans = {
+            "scale-perturb-rescale": md.learning.noise_plan(scales=lam, **options),
+            "least Σσ² of the update": md.learning.noise_plan(costs=(smooth / smooth.max()) ** -2, **options),
+            "least Σσ² of the gradient": md.learning.noise_plan(**options),
+            "best scale per coordinate": md.learning.noise_plan(costs=harm.sum(axis=0), **options),
+            "best scale per coordinate and pass": md.learning.noise_plan(costs=harm, **options),
+        }
+        base = float((harm * plans["scale-perturb-rescale"].scales ** 2).sum())
+        count = 30 if report.quick else 50
+        for name, plan in plans.items():
+            expected = float((harm * plan.scales**2).sum())
+            drawn = errors(
+                p,
+                best,
+                seeds_of(report, f"whole/{rate}/{name}", count),
+                learning_rate=rate,
+                clip=3.0,
+                passes=PASSES,
+                allocation=plan.scales if "pass" in name else plan.scales[0],
+            )
+            rows.append(
+                {
+                    "learning rate": rate,
+                    "allocation": name,
+                    "expected harm / SPR, dB": 10 * math.log10(expected / base),
+                    "measured error %": 100 * drawn.mean(),
+                    "standard error": 100 * drawn.std(ddof=1) / math.sqrt(count),
+                }
+            )
+        bare = errors(
+            p, best, [0], privacy=md.ZeroConcentratedDP(1e9), learning_rate=rate, clip=3.0, passes=PASSES
+        )
+        rows.append(
+            {
+                "learning rate": rate,
+                "allocation": "no noise (ρ = 10⁹)",
+                "expected harm / SPR, dB": -math.inf,
+                "measured error %": 100 * float(bare.mean()),
+                "standard error": 0.0,
+            }
+        )
+        if report.quick:
+            break
+    frame = pd.DataFrame(rows)
+    report.table(
+        "whole-run",
+        frame,
+        caption=f"{p.name}: expected harm of the noise to J after {PASSES} passes, exact for the quadratic part, and as measured (C = 3)",
+        rtol=1e-3,
+    )
+    best_each = frame.loc[frame["allocation"].str.endswith("coordinate"), "expected harm / SPR, dB"]
+    best_pass = frame.loc[frame["allocation"].str.endswith("pass"), "expected harm / SPR, dB"]
+    report.text(
+        "An update of coordinate i harms the objective by M_i t_i²/2, whose minimum for one update is scale–perturb–rescale. What "
+        f"is left of it after {PASSES} passes is a quadratic form in the noise that the Hessian determines; minimising it is a convex "
+        "problem with the closed form of weighted allocation. With one scale for each coordinate there is next to nothing to gain "
+        f"({best_each.min():.2f} to {best_each.max():.2f} dB); with a scale for each *pass* too, early noise being forgotten by the descent, "
+        f"{best_pass.min():.2f} to {best_pass.max():.2f} dB. (The Hessian used here is the data's own; a public one must stand in for it where "
+        "privacy is to hold.) Minimising the unweighted Σσ², as printed, moves noise to the coordinates that matter most."
+    )
+
+
+def laws(report: Report, p: Problem) -> None:
+    """Table III of the flipped Huber paper: which law, tuned and drawn again; scale–perturb–rescale, exact composition."""
+    best, k = p.least(), p.x.shape[1]
+    count = 30 if report.quick else 50
+    grid = {"learning_rate": (0.5,), "clip": (1.0,)}
+    if not report.quick:
+        grid = {"learning_rate": (0.2, 1.0), "clip": (0.5, 2.0, 8.0)}
+    lengths = (5,) if report.quick else (5, 20)
+    rows = []
+    for law in LAWS[:3] if report.quick else LAWS:
+        found = []
+        for passes in lengths:
+            first = fitted(p, 0, noise=law, passes=passes)
+            options = {"noise": first.privacy_, "passes": passes}
+            setting, mean = tuned(p, best, seeds_of(report, f"{p.name}/laws", 5), grid, **options)
+            found.append((mean, {**setting, **options}))
+        _, setting = min(found, key=lambda f: f[0])
+        again = errors(p, best, seeds_of(report, f"{p.name}/laws/{law}", count), **setting)
+        calibrated = setting.pop("noise")
+        rows.append(
+            {
+                "law": law,
+                **setting,
+                "noise over sensitivity": calibrated.standard_deviation,
+                "error %": 100 * again.mean(),
+                "standard error": 100 * again.std(ddof=1) / math.sqrt(count),
+                "spent of δ": calibrated.certificate.upper / calibrated.certificate.budget,
+            }
+        )
+    stepwise = [
+        md.calibrate(
+            "flipped_huber",
+            privacy=privacy_of(p),
+            sensitivity=1.0,
+            dimension=k * row["passes"],
+            accounting="zcdp",
+        ).standard_deviation
+        if row["law"] in ("flipped_huber", "gaussian")
+        else math.nan
+        for row in rows
+    ]
+    frame = pd.DataFrame(rows)
+    frame.insert(5, "the same by zCDP per step", stepwise)
+    report.table(
+        f"laws-{p.name.replace(' ', '-').lower()}",
+        frame,
+        caption=f"{p.name} ({len(p.x)} × {k}): laws of the noise, {count} trials",
+        rtol=1e-2,
+    )
+
+
+def run(report: Report) -> None:
+    """Write the study."""
+    report.text(
+        "Every mean is over at least 30 fresh seeds; learning rate, clip and passes are tuned by the best mean of five trials on a grid, "
+        "as the papers do, which is *not* private tuning, and the features' scale and smoothness are the data's own. The fits are of "
+        "`md.learning`'s estimators, simulated with seeds; composition over all passes and coordinates is exact."
+    )
+    for name in PRINTED:
+        p = problem(report, name)
+        if p is not None:
+            figures_5_6(report, p)
+            if name == "California":
+                whole_run(report, p)
+    report.text(
+        "The printed gain of least Σσ² over scale–perturb–rescale is not found, in either convention; the text above says why it "
+        "cannot be expected. The tables of implied ε say that no ε reproduces California's print under this scaling, as clipping and "
+        "50 passes alone leave more error; other scalings of the features do, for both allocations alike. The paper states neither "
+        "scaling nor penalties."
+    )
+    names = ("diabetes", "breast cancer") if report.quick else (*PRINTED, "diabetes", "breast cancer")
+    for name in names:
+        p = problem(report, name)
+        if p is not None:
+            laws(report, p)
+    report.text(
+        "Laws (the flipped Huber paper's Table III, whose digits our copy lost): after hundreds of composed gradients every law's privacy loss "
+        "is nearly normal, and with exact composition flipped Huber noise *is* the Gaussian to four digits; the generalised normal gains less "
+        "than a percent of the noise. A gain over the Gaussian in print is one of zCDP accounting or of chance: the standard errors say what few trials can tell."
+    )

@@ -1,0 +1,102 @@
+"""Real data for the studies of learning: files of the data folder, and what scikit-learn ships."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets
+from sklearn.linear_model import Lasso, LogisticRegression
+
+from mechdesign.shell.studykit import Report
+
+FILES = {
+    "California": ("california_housing.csv.gz", "median_house_value"),
+    "Electricity": ("electricity.csv.gz", "class"),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A regularised risk on a data set, and its least value.
+
+    Features are centred and share one unit, so that coordinates differ as they do in the data; `penalty` is "l1" (squared
+    loss) or "l2" (logistic loss).
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    penalty: str
+    alpha: float
+
+    @property
+    def lasso(self) -> bool:
+        """Whether the loss is squared, with ℓ₁."""
+        return self.penalty == "l1"
+
+    @property
+    def smoothness(self) -> np.ndarray:
+        """M_i."""
+        return (self.x**2).mean(axis=0) * (1.0 if self.lasso else 0.25)
+
+    def objective(self, theta: np.ndarray) -> float:
+        """The penalised mean loss."""
+        score = self.x @ theta
+        if self.lasso:
+            return float(((score - self.y) ** 2).mean() / 2 + self.alpha * np.abs(theta).sum())
+        return float(np.logaddexp(0, -self.y * score).mean() + self.alpha / 2 * (theta @ theta))
+
+    def least(self) -> float:
+        """J*, by scikit-learn's own solvers."""
+        if self.lasso:
+            found = Lasso(self.alpha, fit_intercept=False, tol=1e-12, max_iter=10**6).fit(self.x, self.y)
+        else:
+            strength = 1 / (self.alpha * len(self.x))
+            found = LogisticRegression(
+                C=strength, fit_intercept=False, tol=1e-12, solver="newton-cholesky", max_iter=1000
+            ).fit(self.x, self.y)
+        return self.objective(found.coef_.ravel())
+
+
+def _standard(y: np.ndarray) -> np.ndarray:
+    return (y - y.mean()) / y.std()
+
+
+def problem(report: Report, name: str) -> Problem | None:
+    """California, Electricity (from the data folder), diabetes or breast cancer; None where the file is absent."""
+    if name in FILES:
+        file, target = FILES[name]
+        path = report.data(file)
+        if path is None:
+            return None
+        frame = pd.read_csv(path).dropna()
+        x, y = frame.drop(columns=target).to_numpy(float), frame[target].to_numpy(float)
+    else:
+        loader = {"diabetes": datasets.load_diabetes, "breast cancer": datasets.load_breast_cancer}[name]
+        x, y = loader(return_X_y=True)
+    if name == "California":
+        x = x - x.mean(axis=0)
+        return Problem(name, 10 * x / x.std(axis=0).max(), _standard(y), "l1", 1e-4)
+    if name == "diabetes":
+        return Problem(name, x / x.std(), _standard(y), "l1", 1e-2)
+    if name == "breast cancer":
+        x = (x - x.mean(axis=0)) / x.std(axis=0)
+    return Problem(name, x, np.where(y > y.mean(), 1.0, -1.0), "l2", 1 / len(x))
+
+
+def mnist(report: Report) -> tuple[np.ndarray, np.ndarray] | None:
+    """The 10,000 test images of MNIST, shape (10000, 784) in [0, 1], and their labels; None where they are absent."""
+    paths = [report.data(f"mnist_t10k-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1")]
+    if None in paths:
+        return None
+    images, labels = (_idx(path, start) for path, start in zip(paths, (16, 8)) if path is not None)
+    return images.reshape(-1, 784) / 255.0, labels.astype(np.int64)
+
+
+def _idx(path: Path, start: int) -> np.ndarray:
+    with gzip.open(path) as file:
+        return np.frombuffer(file.read(), dtype=np.uint8, offset=start)

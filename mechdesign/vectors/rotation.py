@@ -43,6 +43,10 @@ class Rotation(ABC):
     dimension: int
     kept: int
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.kept <= self.dimension:
+            raise DesignError.of("kept", self.kept, f"must be from 1 to {self.dimension}")
+
     @abstractmethod
     def turned(self, x: Array, keys: Keys) -> Array:
         """Rotate vectors (n, D), each under its key; return their first coordinates (n, kept)."""
@@ -56,6 +60,7 @@ class ExactRotation(Rotation):
     """A rotation of uniform law."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.dimension * self.kept > _LARGEST_FRAME:
             raise DesignError(
                 f"an exact rotation of {self.dimension} dimensions to {self.kept} needs {self.dimension * self.kept:.3g} "

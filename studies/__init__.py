@@ -103,4 +103,11 @@ STUDIES = (
         "Metric differential privacy at the user level via the earth mover's distance, Tables 1 and 2",
         "mechdesign_studies.user_level.tables:run",
     ),
+    Study(
+        "vectors",
+        "A vector under one budget, against the best possible and everything published",
+        "Isik et al. 2023; Asi, Feldman and Talwar 2022; Chen et al. 2020, 2022; Agarwal et al. 2021; Kairouz et al. 2021; Guo et al. 2023",
+        "mechdesign_studies.vectors.errors:run",
+        quick=True,
+    ),
 )

@@ -5,6 +5,8 @@ from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
+from .allocation.mixed_result import MixedAllocationResult as MixedAllocationResult
+from .allocation.mixed_result import MixedCertificate as MixedCertificate
 from .allocation.result import AllocationResult as AllocationResult
 from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
 from .calibration.design import Calibration as Calibration
@@ -35,7 +37,11 @@ from .matrix.result import MatrixResult as MatrixResult
 from .matrix.strategy import StrategyNoise as StrategyNoise
 from .matrix.workload import Queries as Queries
 from .matrix.workload import Workload as Workload
+from .mixed_noise import MixedNoise as MixedNoise
 from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
+from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate
+from .optimal.many.mechanism import CellProduct as CellProduct
+from .optimal.many.result import ManyNoiseResult as ManyNoiseResult
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import IndependentNoise as IndependentNoise

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -132,6 +132,29 @@ class KNormNoise:
         k = self.dimension
         factor = {1.0: 2.0, 2.0: k + 1.0, math.inf: (k + 1) * (k + 2) / 3}[self.norm]
         return factor * self.scale**2
+
+    def absolute_error(self) -> float:
+        """E|z_i|: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞)."""
+        k = self.dimension
+        if self.norm == 2:
+            return (
+                k
+                * self.scale
+                * math.exp(special.gammaln(k / 2) - special.gammaln((k + 1) / 2))
+                / math.sqrt(math.pi)
+            )
+        return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
+
+    def release(self, x: ArrayLike) -> NoReturn:
+        """Refuse: the noise is drawn in floats, whose gaps give answers away.
+
+        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1.
+        """
+        raise DesignError.of(
+            "release",
+            type(self).__name__,
+            'has no exact sampler: deploy calibrate("laplace", ...), which is this law for norm 1; sample() is for simulation',
+        )
 
     def loss(self, shift: float) -> float:
         """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s."""

@@ -1,9 +1,15 @@
+from .baselines.discrete_gaussian import DistributedDiscreteGaussian as DistributedDiscreteGaussian
+from .baselines.interpolated_mvu import InterpolatedMVU as InterpolatedMVU
+from .baselines.poisson_binomial import PoissonBinomial as PoissonBinomial
+from .baselines.skellam import Skellam as Skellam
+from .baselines.sqkr import SQKR as SQKR
 from .cap import PrivUnit as PrivUnit
 from .certificate import VectorCertificate as VectorCertificate
 from .design import VectorQuantizer as VectorQuantizer
 from .export import c_header as c_header
 from .export import flat_json as flat_json
 from .integer_table import IntegerTable as IntegerTable
+from .modular import ModularSum as ModularSum
 from .result import VectorQuantizerResult as VectorQuantizerResult
 from .sampled import SampledCoordinates as SampledCoordinates
 from .sphere import SphereQuantizer as SphereQuantizer

@@ -172,7 +172,12 @@ def test_noise_has_the_covariance_stated(tmp_path):
     result.save(tmp_path / "a.json")
     back = md.load(tmp_path / "a.json")
     assert back.certificate.verify() and np.array_equal(back.mechanism.strategy, result.mechanism.strategy)
-    assert str(back) == str(result)
+    assert str(back) == str(result) and back.checks()["holds"].all() and (back.audit()["slack"] >= 0).all()
+    assert (
+        not replace(back, mechanism=replace(back.mechanism, strategy=back.mechanism.strategy * 2))
+        .checks()["holds"]
+        .all()
+    )
     result.report(tmp_path / "a.html")
 
 
@@ -184,13 +189,15 @@ def test_doctored_evidence_fails():
     )
     (first, loads), second = certificate.multipliers
     for changes in (
-        {"strategy": certificate.strategy * 1.001},
+        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy * 1.001)},
         {"value": certificate.value * 0.999},
         {"lower_bound": certificate.lower_bound * 1.001},
         {"question": replace(certificate.question, most=1.1)},
         {"question": replace(certificate.question, changed=2)},
         {"question": replace(certificate.question, workload=W.identity(6))},
-        {"strategy": certificate.strategy[:5]},
+        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy[:5])},
+        {"noise": replace(certificate.noise, workload=W.identity(6))},
+        {"noise": replace(certificate.noise, budget=certificate.noise.budget * 1.1)},
         {"multipliers": (second,)},
         {"multipliers": ((first * np.nan, loads), second)},
         {"multipliers": ((-first, loads), second)},

@@ -20,11 +20,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import check_profile
+from mechdesign.noise.allocation.mixed import FLOOR, MixedProblem, mixed_scales, within_budget
+from mechdesign.noise.allocation.mixed_result import (
+    MixedAllocationResult,
+    MixedCertificate,
+    mixed_cost,
+    refuse_limits,
+)
 from mechdesign.noise.allocation.model import allocation_model, solve_model
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
@@ -32,6 +39,7 @@ from mechdesign.noise.allocation.separable import Allocated
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import instance, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Indices, Status
 
@@ -45,7 +53,9 @@ class NoiseAllocation(AllocationQuestion, Design):
 
     Parameters
     ----------
-    noise : {"gaussian", "laplace"}
+    noise : {"gaussian", "laplace", "mixed"}
+        "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type,
+        without limits and groups.
     sensitivities : array_like, shape (K,)
         The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
@@ -83,7 +93,7 @@ class NoiseAllocation(AllocationQuestion, Design):
     """
 
     def __post_init__(self) -> None:
-        one_of("noise", self.noise, ("gaussian", "laplace"))
+        one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
         order = number("loss", self.loss, allowed := "must be the order p > 0 of E‖T‖_p^p")
@@ -110,6 +120,8 @@ class NoiseAllocation(AllocationQuestion, Design):
                     "must keep each clipped layer together: its profile is right for one common scale only"
                 )
                 raise DesignError.of("groups", layer.tolist(), allowed)
+        if self.noise == "mixed":
+            refuse_limits(self)
         _ = self.budget
 
     def _vector(self, name: str) -> Array | None:
@@ -155,6 +167,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         See `mechdesign.noise.allocation.model` for the change of variables.
         """
         refuse_unknown(options, "the model has none")
+        if self.noise == "mixed":
+            raise DesignError.of("noise", self.noise, "is searched for: there is no program")
         self.check_feasible()
         return allocation_model(self.problem).model
 
@@ -166,7 +180,7 @@ class NoiseAllocation(AllocationQuestion, Design):
         certify: bool = True,
         time_limit: float | None = None,
         **options: Any,
-    ) -> AllocationResult:
+    ) -> AllocationResult | MixedAllocationResult:
         """Return the optimal scales, to a relative gap of 1e-6 unless asked for another.
 
         Parameters
@@ -187,6 +201,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         """
         one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
+        if self.noise == "mixed":
+            return self._mixed(solver, deadline, options, certify=certify)
         self.check_feasible()
         if instance("solver", solver, str, NoneType) in (None, "closed-form"):
             refuse_unknown(options, "a formula has none")
@@ -206,6 +222,57 @@ class NoiseAllocation(AllocationQuestion, Design):
             if certify
             else None,
             duals=pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [found.multiplier]}),
+        )
+
+    def of_one_type(self, noise: str) -> NoiseAllocation:
+        """The same question for Gaussian, or for Laplace, noise alone."""
+        return replace(self, noise=noise)
+
+    def _mixed(
+        self, solver: str | None, deadline: Deadline, options: dict[str, Any], *, certify: bool
+    ) -> MixedAllocationResult:
+        """The cheapest of the mixes tried and of both pure types."""
+        if solver is not None:
+            raise DesignError.of(
+                "solver", solver, "must be None: types are searched for, there is no program"
+            )
+        refuse_unknown(options, "there are none")
+        privacy = instance("privacy", self.privacy, ApproximateDP)
+        started, moved = time.perf_counter(), self.sensitivities > 0
+        pure = {noise: self.of_one_type(noise).solve(certify=False) for noise in ("gaussian", "laplace")}
+        weights = None if self.weights is None else self.weights[moved]
+        mu = math.sqrt(pure["gaussian"].design.budget)
+        problem = MixedProblem(self.sensitivities[moved], weights, float(self.loss), privacy, mu)
+        candidates = [
+            (pure["gaussian"].value, pure["gaussian"].scales[moved], np.zeros(int(moved.sum()), dtype=bool))
+        ]
+        ratio = self.sensitivities[moved] / pure["laplace"].scales[moved]
+        ratio = np.maximum(ratio, FLOOR * ratio.max())
+        candidates.append(
+            (pure["laplace"].value, self.sensitivities[moved] / ratio, np.ones(int(moved.sum()), dtype=bool))
+        )
+        tried = [*mixed_scales(problem, deadline), *candidates]
+        best = None
+        for value, scales, laplace in sorted(tried, key=lambda candidate: candidate[0]):
+            if best is not None and value * 0.96 ** float(self.loss) > best.value:
+                break
+            full, kinds = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
+            full[moved], kinds[moved] = scales, laplace
+            law = within_budget(full, kinds, self.sensitivities, privacy)
+            if law is not None:
+                held = MixedCertificate(self, law, mixed_cost(self, law))
+                best = held if best is None or held.value < best.value else best
+        if best is None:
+            raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
+        seconds = time.perf_counter() - started
+        status = Status.LIMIT if deadline.passed else Status.FEASIBLE
+        return MixedAllocationResult(
+            design=self,
+            mechanism=best.law,
+            value=best.value,
+            solver_report=SolveReport("search", status if certify else Status.UNCERTIFIED, seconds=seconds),
+            notes=self._notes(),
+            certificate=best if certify else None,
         )
 
     def _by_formula(self, solver: str | None) -> tuple[Allocated, SolveReport]:

@@ -49,8 +49,17 @@ class AllocationQuestion:
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down."""
+        r""":math:`\mu_0^2` (Gaussian), the total ε (Laplace), rounded down, or δ (a mix)."""
         privacy = self.privacy
+        if self.noise == "mixed":
+            if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
+                raise DesignError.of(
+                    "privacy",
+                    privacy,
+                    'a mix takes ApproximateDP with delta > 0; at delta = 0 all noise is Laplace (noise="laplace"), under '
+                    'ZeroConcentratedDP take noise="gaussian"',
+                )
+            return float(privacy.delta)
         if self.noise == "gaussian":
             if isinstance(privacy, ZeroConcentratedDP):
                 return 2 * privacy.rho * _DOWN

@@ -12,12 +12,11 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.matrix.question import MatrixQuestion
 from mechdesign.noise.matrix.solving import Multipliers, proved_bound
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.privacy import ZeroConcentratedDP
-from mechdesign.typing import Array
 
 __all__ = ["MatrixCertificate"]
 
@@ -34,7 +33,8 @@ class MatrixCertificate(Certificate):
     Parameters
     ----------
     question : MatrixQuestion
-    strategy : ndarray, shape (r, n)
+    noise : StrategyNoise
+        The law.
     value, lower_bound : float
         What is claimed of the error.
     multipliers : tuple of (ndarray, ndarray or None)
@@ -42,7 +42,7 @@ class MatrixCertificate(Certificate):
     """
 
     question: MatrixQuestion
-    strategy: Array
+    noise: StrategyNoise
     value: float
     lower_bound: float
     multipliers: Multipliers
@@ -62,12 +62,8 @@ class MatrixCertificate(Certificate):
         value, bound = self._cost() * (1 + 1e-13), self._bound() * (1 - 1e-12)
         return replace(self, value=value, lower_bound=min(bound, value))
 
-    @property
-    def _law(self) -> StrategyNoise:
-        return StrategyNoise(self.question.workload, self.strategy, self.question.budget)
-
     def _cost(self) -> float:
-        law = self._law
+        law = self.noise
         if self.question.largest:
             return float(law.variances().max())
         return float(((self.question.workload.root @ law.inverse) ** 2).sum())
@@ -79,13 +75,16 @@ class MatrixCertificate(Certificate):
     def checks(self) -> pd.DataFrame:
         """Privacy in exact numbers, what the budget is worth, unbiased answers, cost, lower bound."""
         q = self.question
-        spent, exact = q.changes.spent(self.strategy)
+        alike = dumps(q.workload) == dumps(self.noise.workload) and self.noise.budget == q.budget
+        if self.noise.strategy.shape[1] != q.workload.size or not alike:
+            return check_table([("the law answers this workload", PROVED, -math.inf, False)])
+        spent, exact = q.changes.spent(self.noise.strategy)
         if isinstance(q.privacy, ZeroConcentratedDP):
             worth = 2 * q.privacy.rho - q.budget
         else:
             worth = q.privacy.delta - gaussian_profile(q.privacy.epsilon, math.sqrt(q.budget))
         root = q.workload.root
-        left = root - (root @ self._law.inverse) @ self.strategy
+        left = root - (root @ self.noise.inverse) @ self.noise.strategy
         off = float(np.abs(left).max() / np.abs(root).max())
         room = self.value * (1 + _ROUNDING) - self._cost()
         bound = self._bound()

@@ -129,7 +129,8 @@ class MatrixMechanism(MatrixQuestion, Design):
             self.workload, self.changes, largest=self.largest, gap=wanted / 2, deadline=deadline
         )
         strategy = self._scaled(triangular(found.strategy) if self.workload.causal else found.strategy)
-        evidence = MatrixCertificate(self, strategy, 0.0, 0.0, found.multipliers).claiming()
+        noise = StrategyNoise(self.workload, strategy, self.budget)
+        evidence = MatrixCertificate(self, noise, 0.0, 0.0, found.multipliers).claiming()
         value, bound = evidence.value, evidence.lower_bound
         if not (math.isfinite(value) and value > 0):
             raise SolverError(
@@ -151,7 +152,7 @@ class MatrixMechanism(MatrixQuestion, Design):
         )
         return MatrixResult(
             design=self,
-            mechanism=StrategyNoise(self.workload, strategy, self.budget),
+            mechanism=noise,
             value=value,
             lower_bound=bound,
             solver_report=report,

@@ -1,4 +1,6 @@
-r"""The best additive noise in one dimension, proved: value, lower bound, and a law to sample.
+r"""The best additive noise, proved: value, lower bound, and a law to sample.
+
+One coordinate first; for several, `many` composes one law exactly.
 
 .. math:: \min_F E_F\,\ell(T) \quad\text{s.t.}\quad P[T \in S] \le e^{\varepsilon} P[T + d \in S] + \delta
           \quad \text{for all } S,\; |d| \le \Delta .
@@ -27,6 +29,8 @@ from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import Attempt, Question, refine
+from mechdesign.noise.optimal.many.result import ManyNoiseResult
+from mechdesign.noise.optimal.many.solve import solve_many
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.result import OptimalNoiseResult
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
@@ -46,7 +50,7 @@ _LEAST_GAP = 1e-8  # HiGHS leaves rows open by 2e-9
 @serializable("optimal-noise")
 @dataclass(frozen=True)
 class OptimalNoise(Design):
-    r"""The optimal additive noise for a real query.
+    r"""The optimal additive noise for a real query, or the best independent noise of one law for several.
 
     Parameters
     ----------
@@ -55,7 +59,11 @@ class OptimalNoise(Design):
         Δ > 0, in units of the query.
     loss : {"absolute", "squared"}, dict, or convex callable
         What an error t costs; must grow on both sides. A callable is vectorised over arrays, and its
-        values are taken as exact.
+        values are taken as exact. Of one coordinate.
+    dimension : int
+        K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the result is a
+        `ManyNoiseResult`: never dearer than a named family, δ composed over all changes up to Δ, the lower bound loose
+        (under pure privacy as close as for one coordinate).
 
     Raises
     ------
@@ -72,16 +80,27 @@ class OptimalNoise(Design):
     >>> result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(gap=0.01)
     >>> result.gap <= 0.01, round(result.value, 2), result.certificate.verify()
     (True, 0.56, True)
+
+    Two counts, ε = 5 for both together, by squared error; a staircase in all but its ends:
+
+    >>> two = OptimalNoise(ApproximateDP(5.0, 1e-3), loss="squared", dimension=2).solve(cells=4)
+    >>> two.value < 0.2459, two.certificate.verify()
+    (True, True)
     """
 
     privacy: PureDP | ApproximateDP
     sensitivity: float = 1.0
     loss: Any = "absolute"
+    dimension: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, (PureDP, ApproximateDP)):
             raise DesignError.of("privacy", self.privacy, "must be PureDP or ApproximateDP")
-        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+        settle(
+            self,
+            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
+            dimension=whole("dimension", self.dimension, 1, 10**6),
+        )
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
         Loss.of(self.loss)
@@ -111,6 +130,8 @@ class OptimalNoise(Design):
             Sensitivities on each side; there is no mass beyond, and no spike.
         """
         refuse_unknown(options, "cells and reach")
+        if self.dimension > 1:
+            raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
         n = whole("cells", cells, 1, _MOST)
         reach = positive("reach", reach)
         if reach * n > _MOST:
@@ -141,7 +162,7 @@ class OptimalNoise(Design):
         grid: str = "centred",
         max_cells: int = 256,
         **options: Any,
-    ) -> OptimalNoiseResult:
+    ) -> OptimalNoiseResult | ManyNoiseResult:
         """Return a law, its cost, and a proved lower bound.
 
         Parameters
@@ -155,7 +176,8 @@ class OptimalNoise(Design):
         time_limit : float, optional
             Seconds after which the best law and bound so far are returned.
         cells : int, optional
-            Use exactly this many cells per sensitivity instead, whatever the gap.
+            Use exactly this many cells per sensitivity instead, whatever the gap. For several coordinates: those of the
+            free law, which its reach decides when not given.
         grid : {"centred", "edge"}
             Cells of the law centred on multiples of the width, with a narrow spike at 0 where that pays; or
             with a cell edge at 0 and no spike.
@@ -178,6 +200,10 @@ class OptimalNoise(Design):
             raise DesignError.of(
                 "gap", gap, f"must be at least {_LEAST_GAP:g}: the programs are solved in doubles"
             )
+        if self.dimension > 1:
+            wanted_gap(gap, 0.01)
+            cells = None if cells is None else whole("cells", cells, 1, 1000)
+            return solve_many(self, self._one, gap=gap, certify=certify, cells=cells, deadline=deadline)
         question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
         best = refine(question, max_cells=whole("max_cells", max_cells, 1), deadline=deadline)
         status = self._status(best, wanted_gap(gap, 0.01 if cells is None else 0.999), deadline)
@@ -193,6 +219,11 @@ class OptimalNoise(Design):
             certificate=certificate,
             duals=best.duals(),
         )
+
+    def _one(self, privacy: Any, loss: Any, gap: float | None, time_limit: float | None) -> Any:
+        """The optimum of one coordinate under another requirement."""
+        one = OptimalNoise(privacy, self.sensitivity, loss)
+        return one.solve(gap=gap, time_limit=None if time_limit == math.inf else time_limit)
 
     def _question(self, gap: float | None, cells: int | None, grid: str) -> Question:
         return Question(

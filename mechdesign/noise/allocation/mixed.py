@@ -1,0 +1,226 @@
+r"""A type for each coordinate: Laplace noise where one coordinate's loss matters alone, Gaussian where many add up.
+
+Gaussian noise costs half of what Laplace noise does where losses are small and many; Laplace noise has no tail of losses, and
+is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the Gaussian allocation,
+and the first j get Laplace noise. For each j tried the Gaussian coordinates share :math:`\mu^2` as in P3, the Laplace ones have the
+ratios of P4, and one number, how much the Gaussian ones take, is searched; the other follows from δ of the exact composition.
+Of all, and of both pure types, the cheapest is returned: a search, with no lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import optimize, stats
+
+from mechdesign.accounting.interval import delta_interval, is_gaussian, upper_delta
+from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.noise.mixed_noise import MixedNoise
+from mechdesign.noise.vector_noise import absolute_moment
+from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.solvers import Deadline
+from mechdesign.typing import Array, Indices
+
+__all__ = ["FLOOR", "MixedProblem", "composed", "mixed_scales", "within_budget"]
+
+_LEVELS = 8
+"""Different Laplace ratios, at most: each is composed on its own."""
+_WIDTH = 0.03
+"""Width of the intervals that the search goes by."""
+_SPREAD = 16.0
+"""Laplace ratios within a mix are at most this factor apart."""
+FLOOR = 1e-12
+"""Least Laplace ratio over the largest: less saves nothing, and a lattice could not keep it."""
+
+
+def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
+    """δ of the exact composition at ε, from above, and whether basic composition proves it.
+
+    What is τ-private purely leaves ε − τ to the others.
+    """
+    terms, small = law.terms(), law.small
+    left = math.nextafter(privacy.epsilon - small, -math.inf)
+    if left < 0:
+        return 1.0, False
+    if not any(is_gaussian(t.law) for t in terms):
+        total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
+        basic = -math.expm1(privacy.epsilon - total) * (1 + 1e-14) if total > privacy.epsilon else 0.0
+        if basic <= privacy.delta or len(terms) > 2 * _LEVELS:
+            return basic, True
+    elif len(terms) == 1:
+        return delta_interval(terms, left).upper, False
+    return upper_delta(terms, left, width=3e-3), False
+
+
+@dataclass(frozen=True, eq=False)
+class MixedProblem:
+    """Coordinates that need noise, and what an error costs.
+
+    Parameters
+    ----------
+    sensitivities : ndarray, shape (K,)
+        Positive.
+    weights : ndarray or None
+    order : float
+    privacy : ApproximateDP
+    mu : float
+        Of a Gaussian that spends all of it.
+    """
+
+    sensitivities: Array
+    weights: Array | None
+    order: float
+    privacy: ApproximateDP
+    mu: float
+
+    @cached_property
+    def _weight(self) -> Array:
+        return np.ones(len(self.sensitivities)) if self.weights is None else self.weights
+
+    @cached_property
+    def normal(self) -> Array:
+        """Gaussian scales at μ = 1, up to the common factor of those chosen (P3)."""
+        lam, p = self.sensitivities, self.order
+        return np.asarray((lam**2 / self._weight) ** (1 / (p + 2)))
+
+    @cached_property
+    def ratios(self) -> Array:
+        """λ/β of Laplace noise, up to a factor (P4)."""
+        lam, p = self.sensitivities, self.order
+        return np.asarray(lam / (lam / self._weight) ** (1 / (p + 1)))
+
+    def levels(self, laplace: Any) -> Array:
+        """Ratios of these coordinates over the largest; many are put on a few levels."""
+        found = self.ratios[laplace] / self.ratios[laplace].max()
+        if len(np.unique(found)) > _LEVELS:
+            step = -math.log(float(found.min())) / (_LEVELS - 1)
+            found = np.exp(-step * np.rint(-np.log(found) / step))
+        return np.asarray(found)
+
+    @property
+    def most(self) -> int:
+        """How many coordinates may get Laplace noise: the ratios of others are too small to matter alone."""
+        return int((self.ratios > self.ratios.max() / _SPREAD).sum())
+
+    @cached_property
+    def order_of_laplace(self) -> Indices:
+        """Coordinates by λ/σ of the Gaussian allocation, largest first."""
+        return np.argsort(-self.sensitivities / self.normal, kind="stable")
+
+    def cost(self, scales: Array, laplace: Any) -> float:
+        r"""Σ w E|T|^p."""
+        unit = np.where(
+            laplace, absolute_moment("laplace", self.order), absolute_moment("gaussian", self.order)
+        )
+        return float((self._weight * unit * scales**self.order).sum())
+
+    def scales(self, laplace: Any, mu: float, ratio: float) -> Array:
+        """Scales at which the Gaussian coordinates take μ and the largest Laplace ratio is `ratio`."""
+        lam, out = self.sensitivities, np.empty(len(self.sensitivities))
+        if laplace.any():
+            out[laplace] = lam[laplace] / (self.levels(laplace) * ratio)
+        rest = ~laplace
+        if rest.any():
+            unit = self.normal[rest]
+            out[rest] = unit * (math.sqrt(float(((lam[rest] / unit) ** 2).sum())) / mu)
+        return out
+
+    def best_of(self, count: int, deadline: Deadline) -> tuple[float, Array, Any]:
+        """Cost, scales and types where `count` coordinates get Laplace noise."""
+        laplace = np.zeros(len(self.sensitivities), dtype=bool)
+        laplace[self.order_of_laplace[:count]] = True
+        sizes, counts = np.unique(self.levels(laplace), return_counts=True)
+        reach, seen = self.privacy.epsilon + 5.0, {}
+
+        def at(mu: float) -> float:
+            if mu not in seen:
+                seen[mu] = self._ratio(mu, sizes, counts, reach)
+            return self.cost(self.scales(laplace, mu, seen[mu]), laplace) if seen[mu] > 0 else math.inf
+
+        if laplace.all():
+            mu = 0.0
+            value = at(mu)
+        else:
+            found = optimize.minimize_scalar(
+                lambda s: math.inf if deadline.passed and seen else at(self.mu * s),
+                bounds=(0.02, 0.9999),
+                method="bounded",
+                options={"xatol": 1e-2, "maxiter": 14},
+            )
+            value, mu = min((at(m), m) for m in seen) if seen else (math.inf, self.mu * float(found.x))
+        return value, self.scales(laplace, max(mu, 1e-300), max(seen.get(mu, 0.0), 1e-300)), laplace
+
+    def _ratio(self, mu: float, sizes: Array, counts: Any, reach: float) -> float:
+        """The largest Laplace ratio beside a Gaussian of μ; 0 where δ leaves no room."""
+        epsilon, target = self.privacy.epsilon, self.privacy.delta
+
+        def excess(log_ratio: float) -> float:
+            ratio = math.exp(log_ratio)
+            terms = [NoiseTerm(stats.norm(), mu, 1)] if mu > 0 else []
+            terms += [NoiseTerm(stats.laplace(), float(ratio * v), int(c)) for v, c in zip(sizes, counts)]
+            return math.log(max(upper_delta(tuple(terms), epsilon, width=_WIDTH), 1e-300) / target)
+
+        high = math.log(reach)
+        low = high - math.log(4 * reach * float(counts.sum()) / epsilon)
+        for _ in range(3):
+            if excess(low) <= 0:
+                return (
+                    math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
+                    if excess(high) > 0
+                    else reach
+                )
+            low, high = low - 3, low
+        return 0.0
+
+
+def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[tuple[float, Array, Any]]:
+    """Candidates, cheapest first: numbers of Laplace coordinates by doubling, then between the neighbours of the best."""
+    size = problem.most
+    found: dict[int, tuple[float, Array, Any]] = {}
+
+    def tried(count: int) -> float:
+        if count not in found and not (deadline.passed and found):
+            found[count] = problem.best_of(count, deadline)
+        return found[count][0] if count in found else math.inf
+
+    counts = sorted({1, 2, 4, size, *(2**k for k in range(3, size.bit_length()))} & set(range(1, size + 1)))
+    best = math.inf
+    for count in counts[:-1]:
+        value = tried(count)
+        if value > 1.05 * best:
+            break  # what is left is worse
+        best = min(best, value)
+    tried(counts[-1])
+    for _ in range(6):
+        known = sorted(found)
+        at = known.index(min(found, key=lambda k: found[k][0]))
+        around = [known[k] for k in (at - 1, at, at + 1) if 0 <= k < len(known)]
+        middle = {(a + b) // 2 for a, b in zip(around, around[1:])} - set(found)
+        if not middle:
+            break
+        for count in sorted(middle):
+            tried(count)
+    return sorted(found.values(), key=lambda candidate: candidate[0])
+
+
+def within_budget(
+    scales: Array, laplace: Any, sensitivities: Array, privacy: ApproximateDP
+) -> MixedNoise | None:
+    """The law scaled by the least common factor at which the composition is proved to keep δ; None if 2% are not enough."""
+
+    def law(log_factor: float) -> MixedNoise:
+        return MixedNoise(scales * math.exp(log_factor), laplace, sensitivities)
+
+    def excess(log_factor: float) -> float:
+        return math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
+
+    if excess(0.02) > 0:
+        return None
+    if excess(-0.02) <= 0:
+        return law(-0.02)
+    return law(safe_root(excess, -0.02, 0.02, xtol=1e-6, rtol=1e-9))

@@ -1,0 +1,180 @@
+"""Evidence for the noise of K coordinates: δ composed once more, the exact cost, and the one-dimensional lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pandas as pd
+
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.certificate import CalibrationCertificate
+from mechdesign.noise.optimal.certificate import NoiseCertificate
+from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.optimal.many.mechanism import CellProduct
+from mechdesign.noise.optimal.many.question import cost_of
+from mechdesign.problem.checks import instance, number, positive, whole
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+
+__all__ = ["ManyNoiseCertificate", "averaged", "enclosed_spent"]
+
+
+def averaged(loss: Any, dimension: int) -> Loss:
+    r"""The loss whose optimum for one coordinate bounds that of K from below.
+
+    The mean of K answers is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,\ell(\bar T) \le E\,\ell(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/K` for
+    symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
+    private. So K times the squared part may be charged.
+
+    Examples
+    --------
+    >>> averaged({"absolute": 1, "squared": 2}, 10).name
+    '1*absolute + 20*squared'
+    """
+    given = Loss.of(loss)
+    return Loss(given.absolute, given.squared * dimension, given.function)
+
+
+def enclosed_spent(noise: CellProduct, privacy: PureDP | ApproximateDP) -> DeltaInterval:
+    """Enclose δ(ε): by exact sums where every coordinate keeps its share (ε/K, δ/K), else composed in doubles."""
+    share = noise.dimension * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.dimension)
+    if share <= Fraction(getattr(privacy, "delta", 0.0)):
+        upper = getattr(privacy, "delta", 0.0)
+        lower = noise.delta_interval(privacy.epsilon).lower if upper else 0.0
+        return DeltaInterval(min(lower, upper), upper, PROVED)
+    return noise.delta_interval(privacy.epsilon)
+
+
+@serializable("many-noise-certificate")
+@dataclass(frozen=True)
+class ManyNoiseCertificate(Certificate):
+    """What the noise of K coordinates spends and costs, enclosed apart from the search that found it.
+
+    Parameters
+    ----------
+    privacy : PureDP or ApproximateDP
+    sensitivity : float
+    dimension : int
+    loss : as in `OptimalNoise`
+    mechanism : CellProduct or AdditiveNoise
+    value : float
+        Expected loss of one coordinate that is claimed.
+    lower_bound : float
+        What no independent noise of one law goes below.
+    spent : DeltaInterval
+        Encloses δ at ε.
+    bound : NoiseCertificate, optional
+        The optimum of one coordinate under the averaged loss (the same loss, at ε/K, under pure privacy).
+    """
+
+    privacy: PureDP | ApproximateDP
+    sensitivity: float
+    dimension: int
+    loss: Any
+    mechanism: CellProduct | AdditiveNoise
+    value: float
+    lower_bound: float
+    spent: DeltaInterval
+    bound: NoiseCertificate | None = None
+
+    def __post_init__(self) -> None:
+        instance("privacy", self.privacy, PureDP, ApproximateDP)
+        instance("mechanism", self.mechanism, CellProduct, AdditiveNoise)
+        instance("spent", self.spent, DeltaInterval)
+        whole("dimension", self.dimension, 2)
+        positive("value", self.value)
+        number("lower_bound", self.lower_bound)
+        if self.bound is not None:
+            instance("bound", self.bound, NoiseCertificate)
+
+    @property
+    def delta(self) -> float:
+        """δ of the requirement."""
+        return float(getattr(self.privacy, "delta", 0.0))
+
+    @property
+    def statement(self) -> Mapping[str, Any]:
+        """The problem in exact numbers, and what is claimed of it."""
+        return {
+            "epsilon": Fraction(self.privacy.epsilon),
+            "delta": Fraction(self.delta),
+            "sensitivity": Fraction(self.sensitivity),
+            "dimension": self.dimension,
+            "loss": self.loss,
+            "value": self.value,
+            "lower_bound": self.lower_bound,
+        }
+
+    @property
+    def bound_how(self) -> str:
+        return RECOMPUTED if self.bound is None else self.bound.bound_how
+
+    def checks(self) -> pd.DataFrame:
+        """Privacy over all changes up to the sensitivity, the cost, and the lower bound."""
+        same = self.mechanism.dimension == self.dimension
+        rows: list[Check] = [("the noise has K coordinates", PROVED, 0.0 if same else -1.0, same)]
+        if isinstance(self.mechanism, CellProduct):
+            rows += self._cells(self.mechanism)
+        else:
+            rows += self._named(self.mechanism)
+        rows.append(self._bounded())
+        return check_table(rows)
+
+    def _cells(self, noise: CellProduct) -> list[Check]:
+        spent = enclosed_spent(noise, self.privacy)
+        margin = self.delta - spent.upper
+        agree = spent.lower <= self.spent.upper and self.spent.lower <= spent.upper
+        reach = Fraction(noise.law.width) * noise.law.cells_per_shift - Fraction(self.sensitivity)
+        dearer = Fraction(self.value) - law_cost(noise.law, Loss.of(self.loss))
+        exact = PROVED if Loss.of(self.loss).function is None else RECOMPUTED
+        return [
+            (f"{self.privacy} is kept by {self.dimension} coordinates", spent.how, margin, margin >= 0),
+            ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.spent.lower, agree),
+            ("shifts up to the sensitivity", PROVED, float(reach), reach >= 0),
+            ("value", exact, float(dearer), dearer >= 0),
+        ]
+
+    def _named(self, noise: AdditiveNoise) -> list[Check]:
+        reach = float(noise.sensitivity) - self.sensitivity if isinstance(noise.sensitivity, float) else -1.0
+        rows: list[Check] = [("changes up to the sensitivity", PROVED, reach, reach >= 0)]
+        held = CalibrationCertificate.of(noise, self.privacy, "exact", "squared", noise.variance)
+        rows += [tuple(row) for row in held.checks().itertuples(index=False)]  # type: ignore[misc]
+        error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
+        rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
+        return rows
+
+    def _bounded(self) -> Check:
+        claim = "lower bound, by the mean of all answers"
+        if self.bound is None:
+            return (claim, PROVED, -self.lower_bound, self.lower_bound <= 0)
+        held, k = self.bound, self.dimension
+        pure = isinstance(self.privacy, PureDP)
+        asked = Loss.of(self.loss) if pure else averaged(self.loss, k)
+        fits = Loss.of(held.loss) == asked and held.sensitivity == self.sensitivity
+        if pure:  # K coordinates are ε-DP if and only if each is ε/K-DP
+            fits = (
+                fits
+                and held.delta == 0
+                and Fraction(held.privacy.epsilon) * k >= Fraction(self.privacy.epsilon)
+            )
+        else:
+            fits = fits and held.privacy == self.privacy
+        margin = float(held.lower_bound - Fraction(self.lower_bound))
+        return (claim, self.bound_how if fits else CLAIMED, margin, fits and margin >= 0 and held.verify())
+
+
+def checked(certificate: ManyNoiseCertificate) -> ManyNoiseCertificate:
+    """Return the certificate, or raise where a claim fails."""
+    table = certificate.checks()
+    if not table["holds"].all():
+        bad = table.loc[~table["holds"], "claim"].tolist()
+        raise DesignError.of("mechanism", str(certificate.mechanism), f"fails its own check: {bad}")
+    return certificate

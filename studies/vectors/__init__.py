@@ -1,0 +1,1 @@
+"""Studies of vectors under one budget."""

@@ -1,0 +1,208 @@
+"""The published mechanisms: stated errors against runs, budgets that are kept, modular sums, sampled coordinates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special, stats
+
+import mechdesign as md
+from mechdesign.vectors.baselines.common import ORDERS, spent
+
+V = md.vectors
+PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
+MADE: dict[str, Any] = {
+    "sqkr": (lambda: V.SQKR(64, PURE, bits=8), 400),
+    "sqkr, many": (lambda: V.SQKR(16, PURE, bits=3, clients=400, radius=2.0), 20),
+    "skellam": (lambda: V.Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 150),
+    "skellam, local": (lambda: V.Skellam(32, APPROX, bits=12), 150),
+    "gaussian": (lambda: V.DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 150),
+    "binomial": (lambda: V.PoissonBinomial(32, APPROX, trials=8, clients=20), 150),
+    "binomial, local": (lambda: V.PoissonBinomial(32, APPROX, trials=1), 150),
+    "i-mvu": (lambda: V.InterpolatedMVU(64, APPROX), 400),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_errors_are_those_of_runs(name: str) -> None:
+    """Discrete sums state an upper bound (a rounding adds at most 1/4), the others the error."""
+    make, runs = MADE[name]
+    baseline = make()
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(baseline.clients, baseline.dimension))
+    x *= baseline.radius / np.sqrt((x**2).sum(axis=1, keepdims=True))
+    errors = np.array([((baseline.sample(x, rng=rng) - x.mean(axis=0)) ** 2).sum() for _ in range(runs)])
+    # The discrete ones state the variance, to which the vectors' own part is below: a few per cent.
+    allowed = 4 * errors.std(ddof=1) / math.sqrt(runs) + 0.08 * baseline.error
+    assert abs(errors.mean() - baseline.error) <= allowed
+
+
+def test_noise_is_no_wider_than_needed() -> None:
+    """Skellam and discrete Gaussian on a fine lattice cost what Gaussian noise of the same Rényi budget does."""
+    ideal = 64 * next(
+        s2
+        for s2 in np.geomspace(0.1, 10, 4000)
+        if spent(ORDERS * 4 / (2 * s2), APPROX.delta) <= APPROX.epsilon
+    )
+    for kind in (V.Skellam, V.DistributedDiscreteGaussian):
+        found = kind(64, APPROX, bits=24, clients=10).error * 100
+        assert ideal * 0.99 <= found <= ideal * 1.05
+
+
+def test_rényi_budgets_against_a_closed_form() -> None:
+    """zCDP ρ at δ: below the classical ρ + 2 √(ρ log 1/δ)."""
+    for rho in (0.01, 0.5, 3.0):
+        classical = rho + 2 * math.sqrt(rho * math.log(1e6))
+        assert 0.8 * classical <= spent(rho * ORDERS, 1e-6) <= classical * 1.001
+
+
+def test_one_bit_of_the_binomial_mechanism_is_randomized_response() -> None:
+    """For one client and one trial the divergences are those of two Bernoulli laws."""
+    baseline = V.PoissonBinomial(4, APPROX, trials=1)
+    p = 0.5 + baseline.theta
+    logs = np.log([[p], [1 - p]]), np.log([[1 - p], [p]])
+    wanted = 4 * special.logsumexp(ORDERS * logs[0] - (ORDERS - 1) * logs[1], axis=0) / (ORDERS - 1)
+    assert baseline._divergences(0.5 / baseline.theta - 1) == pytest.approx(wanted, rel=1e-9)
+    assert spent(wanted, 1e-6) <= 4.0
+
+
+def test_bernoulli_divergences_are_within_the_curvature_bound() -> None:
+    """I-MVU's bound α ω² Δ²/8 against the divergence of two of its laws."""
+    omega = V.InterpolatedMVU(1000, APPROX).omega
+
+    def law(t: float) -> np.ndarray:
+        return np.array([special.expit(omega * (t - 0.5)), special.expit(-omega * (t - 0.5))])
+
+    for a, b in ((0.0, 1.0), (0.3, 0.35), (0.5, 1.0)):
+        for alpha in (1.5, 2.0, 10.0):
+            found = math.log((law(a) ** alpha * law(b) ** (1 - alpha)).sum()) / (alpha - 1)
+            assert found <= alpha * omega**2 * (a - b) ** 2 / 8 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "kind", [V.SQKR, V.Skellam, V.DistributedDiscreteGaussian, V.PoissonBinomial, V.InterpolatedMVU]
+)
+def test_bad_arguments(kind: Any) -> None:
+    privacy = PURE if kind is V.SQKR else APPROX
+    for changes in (
+        {"dimension": 1},
+        {"radius": 0},
+        {"clients": 0},
+        {"privacy": APPROX if kind is V.SQKR else PURE},
+        {"privacy": md.ApproximateDP(1.0, 0.0)},
+    ):
+        with pytest.raises(md.DesignError):
+            kind(**{"dimension": 8, "privacy": privacy, **changes})
+    baseline = kind(8, privacy)
+    for bad in ([math.nan] * 8, [2.0] + [0.0] * 7, np.zeros((2, 8)), np.zeros(7), "a"):
+        with pytest.raises(md.DesignError):
+            baseline.sample(bad)
+
+
+def test_few_bits_are_refused() -> None:
+    with pytest.raises(md.InfeasibleError):
+        V.Skellam(5000, md.ApproximateDP(0.1, 1e-6), bits=4)
+
+
+def test_a_secure_aggregation_of_skellam_noise() -> None:
+    """Clients' integers under masks, the sum modulo 2^bits, the mean."""
+    baseline = V.Skellam(16, APPROX, bits=16, clients=30)
+    sums = V.ModularSum(16, 16)
+    x = np.full((30, 16), 0.2)
+    integers = baseline.contributions(x, seed=9, rng=1)
+    messages = [sums.masked(row, mask) for row, mask in zip(integers, sums.masks(30))]
+    total = sums.total(messages)
+    assert np.array_equal(total, np.mod(integers.sum(axis=0), 1 << 16))
+    estimate = baseline.estimate(total, seed=9)
+    assert ((estimate - 0.2) ** 2).sum() <= 4 * baseline.error
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 32), st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_masks_cancel(bits: int, d: int, clients: int, seed: int) -> None:
+    sums, half = V.ModularSum(d, bits), 1 << (bits - 1)
+    x = np.random.default_rng(seed).integers(-half, half, (clients, d))
+    masks = sums.masks(clients)
+    total = sums.total([sums.masked(row, mask) for row, mask in zip(x, masks)])
+    assert np.array_equal(total, np.mod(x.sum(axis=0), 1 << bits))
+    small = np.mod(x[0], 1 << bits)
+    assert np.array_equal(sums.centred(small), x[0])
+
+
+def test_masks_hide() -> None:
+    """Each masked number is uniform."""
+    masks = V.ModularSum(4000, 4).masks(3)
+    for row in masks:
+        assert stats.chisquare(np.bincount(row, minlength=16)).pvalue > 1e-6
+
+
+def test_sums_refuse_nonsense() -> None:
+    sums = V.ModularSum(3, 8)
+    for bad in ([b"ab"], b"abc", ["abc"], 3, [None]):
+        with pytest.raises(md.DesignError):
+            sums.total(bad)  # type: ignore[arg-type]
+    for x in ([1.0, 2.0, 3.0], [1, 2], "a", None):
+        with pytest.raises(md.DesignError):
+            sums.masked(x, [0, 0, 0])
+    with pytest.raises(md.DesignError):
+        sums.centred([256, 0, 0])
+    for changes in ({"bits": 0}, {"bits": 33}, {"dimension": 0}):
+        with pytest.raises(md.DesignError):
+            V.ModularSum(**{"dimension": 3, "bits": 8, **changes})
+
+
+@pytest.mark.parametrize("inputs", ["box", "ball"])
+@pytest.mark.parametrize("d,bits,epsilon", [(6, 2, 3.0), (4, 8, 12.0), (5, None, 4.0)])
+def test_sampled_coordinates(inputs: str, d: int, bits: int | None, epsilon: float) -> None:
+    mechanism = md.SampledCoordinates(d, bits, md.PureDP(epsilon), inputs, radius=0.5)
+    x = np.tile(0.5 * np.linspace(-0.4, 0.4, d), (8000, 1))
+    answers = mechanism.sample(x, rng=2)
+    errors = ((answers - x) ** 2).sum(axis=1)
+    wanted = float(mechanism.squared_error(x[0]))
+    assert abs(errors.mean() - wanted) <= 4 * errors.std() / math.sqrt(len(errors))
+    assert (np.abs(answers.mean(axis=0) - x[0]) <= 4.5 * answers.std(axis=0) / math.sqrt(len(x))).all()
+    assert wanted <= mechanism.error * (1 + 1e-12)
+    corners = (
+        0.5 * np.sign(np.random.default_rng(0).normal(size=(50, d))) * (1 if inputs == "box" else d**-0.5)
+    )
+    for vectors in (corners, 0.5 * np.eye(d), np.zeros((1, d))):
+        assert (mechanism.squared_error(vectors) <= mechanism.error * (1 + 1e-9)).all()
+    assert mechanism.privacy_loss() <= epsilon
+    assert mechanism.coordinate_margin() >= 0
+
+
+def test_the_best_count_is_the_best() -> None:
+    for epsilon in (0.5, 4.0, 9.0):
+        best = md.SampledCoordinates(40, 12, md.PureDP(epsilon))
+        errors = [md.SampledCoordinates(40, 12, md.PureDP(epsilon), count=k).error for k in range(1, 13)]
+        assert best.error == pytest.approx(min(errors))
+
+
+def test_a_coordinate_over_its_budget_is_refused() -> None:
+    over = md.SampledCoordinates(10, 1, md.PureDP(1.0 + 1e-9)).coordinate
+    with pytest.raises(md.DesignError, match="lose at most"):
+        md.SampledCoordinates(10, 1, md.PureDP(1.0), count=1, coordinate=over)
+    with pytest.raises(md.DesignError, match="bits"):
+        md.SampledCoordinates(10, 1, md.PureDP(1.0), count=2)
+
+
+def test_the_best_of_all_is_chosen() -> None:
+    """Many bits: the simplex. One bit of a box: a coordinate."""
+    result = md.VectorQuantizer(300, md.PureDP(4.0), bits=6).solve()
+    assert isinstance(result.mechanism, md.SphereQuantizer) and result.mechanism.bits == 6
+    table = result.tried()
+    assert table["error"].is_monotonic_increasing and result.value == table["error"].iloc[0]
+    box = md.VectorQuantizer(300, md.PureDP(4.0), bits=1, inputs="box").solve()
+    assert isinstance(box.mechanism, md.SampledCoordinates)
+    for found in (result, box):
+        assert found.checks()["holds"].all() and found.lower_bound <= found.value
+
+
+def test_the_old_meaning_of_the_name_is_explained() -> None:
+    with pytest.raises(md.DesignError, match="CoordinateQuantizer"):
+        md.VectorQuantizer(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)), 10)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from mechdesign.noise.calibration.requirement import Query, Requirement
 from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.calibration.search import cost_of, least_noise
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
-from mechdesign.problem.checks import UP, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import UP, one_of, settle, share, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -107,12 +107,12 @@ class Calibration(Design):
             self,
             dimension=whole("dimension", self.dimension, 1, 10**9),
             rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=probability("sampling_rate", self.sampling_rate, side=UP),
+            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
         )
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+            settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
             if family.discrete and self.sensitivity != int(self.sensitivity):
                 raise DesignError.of(
                     "sensitivity", self.sensitivity, "must be a whole number for discrete noise"

@@ -45,8 +45,8 @@ class CellProduct:
     Examples
     --------
     >>> noise = CellProduct(CellNoise((1, 2, 4, 8, 4, 2, 1), 1.0, -3.5, cells_per_shift=1), 3)
-    >>> round(noise.variance, 4), 0.1 < noise.delta_interval(1.0).upper < 0.3
-    (1.7197, True)
+    >>> round(noise.variance, 4), round(noise.delta_interval(1.0).upper, 3)
+    (1.9924, 0.3)
     """
 
     law: CellNoise

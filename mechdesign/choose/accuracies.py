@@ -86,6 +86,10 @@ def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = No
         if privacy is not None:
             check_same_privacy("mechanism", mechanism, privacy)
         return accuracy_of(mechanism, question)
+    if not isinstance(mechanism, str):
+        raise DesignError.of(
+            "mechanism", mechanism, "must be a result, or the name of one of compare's mechanisms"
+        )
     if question is None or privacy is None:
         raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
     return accuracy_of(solved(mechanism, question, privacy), question)
@@ -115,7 +119,7 @@ def least_epsilon(
     Returns
     -------
     float
-        To a relative 1e-4, on the side where the error was seen to be small enough.
+        To a relative 1e-4, on the side where the error was seen to be small enough; nothing below 1e-14 is tried.
 
     Raises
     ------
@@ -151,7 +155,7 @@ def least_epsilon(
     step = 1.0
     while low == high or excess(low) <= 0:
         high, low, step = low, low - step, 2 * step
-        if low < -40:
+        if low < math.log(1e-14):
             return math.exp(high)
     return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
 

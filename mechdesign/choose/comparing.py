@@ -88,7 +88,9 @@ def compare(
     """
     question, privacy = _parsed(question, privacy, alpha)
     known = candidates(question)
-    if mechanisms is not None and (isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence)):
+    if mechanisms is not None and (
+        isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence) or not mechanisms
+    ):
         raise DesignError.of("mechanisms", mechanisms, f"must be a list of names out of {', '.join(known)}")
     names = list(
         dict.fromkeys(

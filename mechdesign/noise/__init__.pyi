@@ -45,6 +45,7 @@ from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate
 from .optimal.many.mechanism import CellProduct as CellProduct
+from .optimal.many.published import LeastDivergence as LeastDivergence
 from .optimal.many.result import ManyNoiseResult as ManyNoiseResult
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import IndependentNoise as IndependentNoise

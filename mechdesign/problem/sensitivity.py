@@ -31,7 +31,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import UP, array, one_of, positive, rounded_up, settle, whole
+from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["NEIGHBOURS", "Sensitivity", "Shifts"]
@@ -116,6 +116,12 @@ class Sensitivity:
         one_of("signed", self.signed, (True, False))
         stated = {"linf": self.linf, "l1": self.l1, "l2": self.l2, "each": max(self.each or (0.0,))}
         for name, bound in stated.items():
+            if bound is not None and 0 < bound < NARROWEST:
+                raise DesignError.of(
+                    name,
+                    bound,
+                    f"must be at least {NARROWEST:g}, so that doubles hold its square; use another unit",
+                )
             if bound is not None and bound > _LARGEST:
                 raise DesignError.of(
                     name, bound, f"must be at most {_LARGEST:g}, so that doubles hold its square"

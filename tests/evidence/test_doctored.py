@@ -211,6 +211,8 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(1.0), loss="squared"), {"gap": 0.05}),
+    "steep-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(8.0, 0.05)), {"gap": 0.1}),
+    "steep-pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(9.0), loss="squared"), {"gap": 0.1}),
     "unbiased-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, unbiased=([0, 1, 3.0], [-4, 1, 7.0])), {}),
     "squared-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, loss="squared", prior=[0.5, 0.2, 0.3]), {}),
     "gaussian-allocation": (

@@ -22,6 +22,13 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "correlated-counts",
+        "Correlated noise for counts, against published factorizations",
+        "Li et al. 2015; Denisov et al. 2022; Fichtenberger, Henzinger and Upadhyay 2023; McKenna et al. 2018; Dwork et al. 2010",
+        "mechdesign_studies.noise.correlated_counts:run",
+        quick=True,
+    ),
+    Study(
         "flipped-huber",
         "Flipped Huber noise: what exact accounting says",
         "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",

@@ -207,6 +207,7 @@ ROOMS = [
     "accounting",
     "channels",
     "evidence",
+    "learning",
     "noise",
     "problem",
     "quantizers",

@@ -16,6 +16,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.pictures import half_width
@@ -178,6 +179,8 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
         return Accuracy(
             math.sqrt(2 * float((scale**2).mean())), float(scale.mean()), float(scale.mean()) * math.log(20)
         )
+    if isinstance(result, MixedAllocationResult):
+        return _of_mix(result)
     if hasattr(result.mechanism, "probabilities"):
         prior = question.prior if isinstance(question, LocalReport) else result.design.prior
         return _of_quantizer(result.mechanism, prior)
@@ -191,6 +194,14 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
 def _of_normal(deviations: Array) -> Accuracy:
     mean = float(deviations.mean())
     return Accuracy(math.sqrt(float((deviations**2).mean())), mean * math.sqrt(2 / math.pi), mean * _NORMAL)
+
+
+def _of_mix(result: MixedAllocationResult) -> Accuracy:
+    law = result.mechanism
+    widths = np.where(law.laplace, math.log(20) * law.scales, _NORMAL * law.scales)
+    return Accuracy(
+        math.sqrt(float(law.variance().mean())), float(law.absolute_moment(1).mean()), float(widths.mean())
+    )
 
 
 def _of_quantizer(mechanism: Any, prior: Any) -> Accuracy:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -33,6 +34,13 @@ class OptimalNoiseResult(Result):
 
     `mechanism` (also `law`) is a `CellNoise`; `value` rounds up, `lower_bound` rounds down.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (dimension := getattr(self.design, "dimension", 1)) != 1:
+            raise DesignError.of(
+                "dimension", dimension, "must be 1: several coordinates have a result of their own"
+            )
 
     @property
     def law(self) -> CellNoise:

@@ -152,7 +152,7 @@ class ManyNoiseCertificate(Certificate):
         return rows
 
     def _bounded(self) -> Check:
-        claim = "lower bound, by the mean of all answers"
+        claim = "lower bound"
         if self.bound is None:
             return (claim, PROVED, -self.lower_bound, self.lower_bound <= 0)
         held, k = self.bound, self.dimension

@@ -25,6 +25,7 @@ from scipy.linalg import lapack
 
 from mechdesign.errors import SolverError
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 
 __all__ = ["Balance", "balance", "fixed_point"]
@@ -156,8 +157,16 @@ def fixed_point(
 ) -> tuple[Balance, int]:
     """Iterate until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
 
-    Raises SolverError where squares underflow.
+    Raises SolverError where squares underflow. On one thread: factorizations of this size gain little from more, and lose
+    much to others on a busy machine.
     """
+    with one_thread():
+        return _iterated(vectors, gap, deadline, answers, steps)
+
+
+def _iterated(
+    vectors: Array, gap: float, deadline: Deadline, answers: Array | None, steps: int
+) -> tuple[Balance, int]:
     point = _Point(vectors, answers)
     now = point.start()
     if now is None:

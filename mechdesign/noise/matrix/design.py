@@ -32,6 +32,7 @@ from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model
+from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array, Status
 
 __all__ = ["MatrixMechanism"]
@@ -125,6 +126,12 @@ class MatrixMechanism(MatrixQuestion, Design):
         refuse_unknown(options, "the fixed point has none")
         one_of("certify", certify, (True, False))
         wanted, deadline, started = wanted_gap(gap, 1e-6), Deadline(time_limit), time.perf_counter()
+        with one_thread():
+            return self._solved(solver, wanted, deadline, started, certify=certify)
+
+    def _solved(
+        self, solver: str | None, wanted: float, deadline: Deadline, started: float, *, certify: bool
+    ) -> MatrixResult:
         found = solve_strategy(
             self.workload, self.changes, largest=self.largest, gap=wanted / 2, deadline=deadline
         )

@@ -23,7 +23,7 @@ from mechdesign.problem.checks import indices, whole
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.randomness import SEED_BITS, checked_seed
 
-__all__ = ["CodedMechanism", "packed", "unpacked"]
+__all__ = ["CodedMechanism", "listed_messages", "packed", "unpacked"]
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
 _HEAD = struct.Struct("<2sBB4sI")
@@ -67,6 +67,16 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
     words = np.zeros((count, 32), dtype=np.uint8)
     words[:, :bits] = spread.reshape(count, bits)
     return np.packbits(words, axis=1, bitorder="little").view("<u4").ravel().astype(np.int64)
+
+
+def listed_messages(messages: Any) -> list[Any]:
+    """Return several messages as a list, or raise DesignError where it is one, or none."""
+    try:
+        if not isinstance(messages, (bytes, bytearray, memoryview, str)):
+            return list(messages)
+    except TypeError:
+        pass
+    raise DesignError.of("messages", messages, "must be a list of messages")
 
 
 class CodedMechanism(ABC):
@@ -150,6 +160,8 @@ class CodedMechanism(ABC):
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
         if len(drawn) >= 1 << 32:
             raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
+        if first + len(drawn) > (1 << 63) - 1:
+            raise DesignError.of("first", first, f"must leave {len(drawn)} numbers below 2^63")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
         source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
         body = head + source + packed(drawn.ravel(), self.code_bits)
@@ -207,7 +219,7 @@ class CodedMechanism(ABC):
             return codes, tail, 0
         if seed is None:
             raise DesignError.of("seed", None, "must be the one agreed on: the message has none")
-        if tail + count >= 1 << 63:
+        if tail + count > (1 << 63) - 1:
             raise ResultFormatError("message: the number of its first vector is too large")
         return codes, checked_seed(seed), tail
 
@@ -241,14 +253,8 @@ class CodedMechanism(ABC):
         >>> total.shape, count
         ((100,), 20)
         """
-        if isinstance(messages, (bytes, bytearray, memoryview, str)):
-            raise DesignError.of("messages", messages, "must be a list of messages")
-        try:
-            listed = list(messages)
-        except TypeError:
-            raise DesignError.of("messages", messages, "must be a list of messages") from None
         groups: dict[tuple[int, int], list[Indices]] = {}
-        for message in listed:
+        for message in listed_messages(messages):
             codes, used, first = self._parsed(message, seed)
             for i, row in enumerate(codes):
                 groups.setdefault((used, first + i), []).append(row)

@@ -223,7 +223,7 @@ class IntegerTable(CodedMechanism):
         clip : bool
         """
         values = inside(x, self.knots_range, clip=clip).ravel()
-        given = np.asarray(words)
+        given = DesignError.unless("words", words, np.ndarray)
         if given.dtype != np.uint64 or given.size != values.size:
             raise DesignError.of("words", words, f"must be {values.size} unsigned 64-bit integers")
         out = np.empty(values.size, dtype=np.int64)
@@ -265,6 +265,10 @@ class IntegerTable(CodedMechanism):
     def decoded(self, codes: Any, seed: int = 0, *, first: int = 0) -> Array:
         """Return the outputs of these numbers."""
         return self.bins[self._checked(codes).ravel()]
+
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the integers, with the operating system's randomness; outputs in the shape of `x`."""
+        return self.decoded(self.codes(x, clip=clip)).reshape(np.shape(x))
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
         return np.array([self.bins[codes.ravel()].sum()])

@@ -120,6 +120,9 @@ def bias_allowed(p: Payload, other: Payload) -> bool:
     return False
 
 
+_OTHER_LOSS = {"absolute": "squared", "squared": "absolute", "metric": "squared", "total": "largest"}
+
+
 def loss(p: Payload, other: Payload) -> bool:
     owner = p["design"]["fields"]
     if isinstance(owner.get("loss"), dict) and "$kind" in owner["loss"]:
@@ -127,7 +130,7 @@ def loss(p: Payload, other: Payload) -> bool:
         owner["absolute"], owner["squared"] = owner["squared"], owner["absolute"]
         return True
     if isinstance(owner.get("loss"), str):
-        owner["loss"] = {"absolute": "squared", "squared": "absolute", "metric": "squared"}[owner["loss"]]
+        owner["loss"] = _OTHER_LOSS[owner["loss"]]
         return True
     return "loss" in owner and isinstance(owner["loss"], dict) and scaled(owner["loss"], "absolute", by=1.01)
 

@@ -28,6 +28,9 @@ NOT_COVERED = {
     "calibration",
     "correlated-gaussian",
     "counts-gaussian",
+    "knorm",
+    "matrix-mechanism",
+    "mixed-allocation",
     "vectors",
     "vectors-box",
 }

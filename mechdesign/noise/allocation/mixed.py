@@ -19,6 +19,7 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, is_gaussian, upper_delta
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.mixed_noise import MixedNoise
 from mechdesign.noise.vector_noise import absolute_moment
@@ -32,6 +33,8 @@ _LEVELS = 8
 """Different Laplace ratios, at most: each is composed on its own."""
 _WIDTH = 0.03
 """Width of the intervals that the search goes by."""
+_FAR = 1e200
+"""Stands for no mix at all."""
 _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart."""
 FLOOR = 1e-12
@@ -39,7 +42,7 @@ FLOOR = 1e-12
 
 
 def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
-    """δ of the exact composition at ε, from above, and whether basic composition proves it.
+    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
 
     What is τ-private purely leaves ε − τ to the others.
     """
@@ -47,13 +50,14 @@ def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
     left = math.nextafter(privacy.epsilon - small, -math.inf)
     if left < 0:
         return 1.0, False
+    if len(terms) == 1 and terms[0].count == 1:
+        found = delta_interval(terms, left)  # in closed form
+        return found.upper, found.how == PROVED
     if not any(is_gaussian(t.law) for t in terms):
         total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
         basic = -math.expm1(privacy.epsilon - total) * (1 + 1e-14) if total > privacy.epsilon else 0.0
         if basic <= privacy.delta or len(terms) > 2 * _LEVELS:
             return basic, True
-    elif len(terms) == 1:
-        return delta_interval(terms, left).upper, False
     return upper_delta(terms, left, width=3e-3), False
 
 
@@ -147,7 +151,7 @@ class MixedProblem:
             value = at(mu)
         else:
             found = optimize.minimize_scalar(
-                lambda s: math.inf if deadline.passed and seen else at(self.mu * s),
+                lambda s: _FAR if deadline.passed and seen else min(at(self.mu * s), _FAR),
                 bounds=(0.02, 0.9999),
                 method="bounded",
                 options={"xatol": 1e-2, "maxiter": 14},
@@ -219,8 +223,10 @@ def within_budget(
     def excess(log_factor: float) -> float:
         return math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
 
-    if excess(0.02) > 0:
+    # a pure type that keeps the budget as it is comes back as it is
+    top = next((factor for factor in (1e-12, 0.02) if excess(factor) <= 0), None)
+    if top is None:
         return None
     if excess(-0.02) <= 0:
         return law(-0.02)
-    return law(safe_root(excess, -0.02, 0.02, xtol=1e-6, rtol=1e-9))
+    return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))

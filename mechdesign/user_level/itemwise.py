@@ -54,6 +54,10 @@ def equal_sizes(datasets: Any, *, name: str = "datasets") -> Any:
     return rows
 
 
+_TRIED, _TRIES = 400, 10
+"""Points up to which further channels are tried for the largest α₀, and how many."""
+
+
 @serializable("itemwise-release")
 @dataclass(frozen=True, eq=False)
 class ItemwiseRelease:
@@ -129,7 +133,35 @@ class ItemwiseRelease:
             raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
         settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))
         reached = shuffled_alpha(items=self.items, radius=self.radius, **self._losses)
+        if target is not None and reached < 0.99 * target and self.space.size <= _TRIED:
+            reached = self._enlarge(float(target), reached)
         settle(self, alpha=reached if target is None else min(float(target), reached))
+
+    def _enlarge(self, target: float, start: float) -> float:
+        """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter."""
+        held, factor = (float(self.item_alpha), self.channel, self.channel_loss, self._losses), 2.0
+        best = start
+        for _ in range(_TRIES):
+            wanted = held[0] * factor
+            channel = default_channel(self.space, wanted)
+            loss = channel.metric_loss(self.space)
+            losses = {
+                **held[3],
+                "item_alpha": loss if loss > 0 else wanted,
+                "item_epsilon": float(channel.epsilon),
+            }
+            try:
+                reached = shuffled_alpha(items=self.items, radius=self.radius, **losses)
+            except DesignError:
+                reached = math.inf
+            if reached <= target:
+                held, best = (wanted, channel, loss, losses), reached
+                if reached > 0.99 * target:
+                    break
+            else:
+                factor = math.sqrt(factor)
+        settle(self, item_alpha=held[0], channel=held[1], channel_loss=held[2], _losses=held[3])
+        return best
 
     def to_fields(self) -> dict[str, Any]:
         """What a file stores: the channel, from which everything else follows."""
@@ -221,9 +253,15 @@ class ItemwiseRelease:
         return items
 
     def compare(self) -> pd.DataFrame:
-        """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply."""
+        """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply.
+
+        Of its own accounting, what the channel in hand has; of the others, for any channel of loss at most α₀ per unit.
+        """
         rows = []
         for accounting in ACCOUNTING:
+            if accounting == self.accounting:
+                rows.append({"accounting": accounting, "item_alpha": self.item_alpha, "alpha": self.alpha})
+                continue
             for_alpha = for_item = math.nan
             question = {**self._question, "accounting": accounting}
             try:

@@ -23,7 +23,7 @@ from mechdesign.problem.checks import indices, whole
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.randomness import SEED_BITS, checked_seed
 
-__all__ = ["CodedMechanism", "packed", "unpacked"]
+__all__ = ["CodedMechanism", "listed_messages", "packed", "unpacked"]
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
 _HEAD = struct.Struct("<2sBB4sI")
@@ -67,6 +67,16 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
     words = np.zeros((count, 32), dtype=np.uint8)
     words[:, :bits] = spread.reshape(count, bits)
     return np.packbits(words, axis=1, bitorder="little").view("<u4").ravel().astype(np.int64)
+
+
+def listed_messages(messages: Any) -> list[Any]:
+    """Return several messages as a list, or raise DesignError where it is one, or none."""
+    try:
+        if not isinstance(messages, (bytes, bytearray, memoryview, str)):
+            return list(messages)
+    except TypeError:
+        pass
+    raise DesignError.of("messages", messages, "must be a list of messages")
 
 
 class CodedMechanism(ABC):
@@ -243,14 +253,8 @@ class CodedMechanism(ABC):
         >>> total.shape, count
         ((100,), 20)
         """
-        if isinstance(messages, (bytes, bytearray, memoryview, str)):
-            raise DesignError.of("messages", messages, "must be a list of messages")
-        try:
-            listed = list(messages)
-        except TypeError:
-            raise DesignError.of("messages", messages, "must be a list of messages") from None
         groups: dict[tuple[int, int], list[Indices]] = {}
-        for message in listed:
+        for message in listed_messages(messages):
             codes, used, first = self._parsed(message, seed)
             for i, row in enumerate(codes):
                 groups.setdefault((used, first + i), []).append(row)

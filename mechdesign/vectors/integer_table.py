@@ -223,7 +223,7 @@ class IntegerTable(CodedMechanism):
         clip : bool
         """
         values = inside(x, self.knots_range, clip=clip).ravel()
-        given = np.asarray(words)
+        given = DesignError.unless("words", words, np.ndarray)
         if given.dtype != np.uint64 or given.size != values.size:
             raise DesignError.of("words", words, f"must be {values.size} unsigned 64-bit integers")
         out = np.empty(values.size, dtype=np.int64)

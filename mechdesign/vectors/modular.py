@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.problem.checks import indices, settle, whole
 from mechdesign.typing import Indices
-from mechdesign.vectors.coded import packed, unpacked
+from mechdesign.vectors.coded import listed_messages, packed, unpacked
 
 __all__ = ["ModularSum"]
 
@@ -56,7 +56,10 @@ class ModularSum:
         return 1 << self.bits
 
     def _residues(self, name: str, x: Any) -> Indices:
-        found = np.asarray(x)
+        try:
+            found = np.asarray(x)
+        except (TypeError, ValueError, OverflowError):
+            found = np.asarray(None)
         if found.dtype.kind not in "iu" or found.shape != (self.dimension,):
             raise DesignError.of(name, x, f"must be {self.dimension} integers")
         return np.mod(found, self.modulus).astype(np.int64)
@@ -82,9 +85,7 @@ class ModularSum:
             A message of another length.
         """
         size, out = -(-self.dimension * self.bits // 8), np.zeros(self.dimension, dtype=np.int64)
-        if isinstance(messages, (bytes, bytearray, memoryview, str)) or not isinstance(messages, Iterable):
-            raise DesignError.of("messages", messages, "must be a list of messages")
-        for message in messages:
+        for message in listed_messages(messages):
             if not isinstance(message, bytes) or len(message) != size:
                 raise DesignError.of("messages", message, f"must be {size} bytes each")
             out = np.mod(out + unpacked(message, self.dimension, self.bits), self.modulus)

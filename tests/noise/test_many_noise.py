@@ -168,6 +168,8 @@ def test_pure_privacy_is_a_share_for_each() -> None:
     assert result.value <= staircase * 1.02
     assert result.certificate.verify()
     assert result.noise.law.exact_delta(Fraction(1)) == 0
+    same = md.OptimalNoise(md.ApproximateDP(3.0, 0.0), loss="squared", dimension=3).solve(gap=0.02)
+    assert (same.value, same.status) == (result.value, "optimal")
 
 
 def test_few_coordinates_compose_the_optimum_of_one() -> None:

@@ -321,3 +321,10 @@ def test_a_law_that_raises_is_named() -> None:
 
     with pytest.raises(DesignError, match=r"law = .*raises RuntimeError: no density"):
         loss_of(Broken(name="broken")(scale=2.0), 1.0)
+
+
+@pytest.mark.parametrize("epsilon, delta, most", [(20.0, 1e-9, 4.585e-5), (5.0, 0.75, 0.0827), (0.1, 0.5, 0.6)])
+def test_staircases_at_extremes(epsilon: float, delta: float, most: float) -> None:
+    """δ never makes the staircase worse than the pure one, and no shape is too private to be answered."""
+    result = calibrate("staircase", privacy=ApproximateDP(epsilon, delta), sensitivity=1.0, loss="absolute")
+    assert result.absolute_error <= most and result.certificate.verify()

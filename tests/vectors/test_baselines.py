@@ -208,3 +208,37 @@ def test_the_best_of_all_is_chosen() -> None:
 def test_the_old_meaning_of_the_name_is_explained() -> None:
     with pytest.raises(md.DesignError, match="CoordinateQuantizer"):
         md.VectorQuantizer(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)), 10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("variance", [0.8, 3.0, 40.0])
+def test_skellam_bound_is_above_the_law(variance: float) -> None:
+    """Divergences of Skellam laws one apart, from their probabilities, and the published bound to its digits."""
+    baseline = V.Skellam(9, APPROX, bits=16)
+    found = baseline._divergences(variance, 1.0)
+    orders = ORDERS[ORDERS < 30]
+    support = np.arange(-150, 151)
+    p = stats.skellam.logpmf(support, variance / 2, variance / 2)
+    q = stats.skellam.logpmf(support - 1, variance / 2, variance / 2)
+    seen = np.isfinite(p) & np.isfinite(q)
+    exact = special.logsumexp(orders[:, None] * p[seen] - (orders[:, None] - 1) * q[seen], axis=1) / (
+        orders - 1
+    )
+    assert (found[: len(orders)] >= exact * (1 - 1e-9)).all()
+    alpha = ORDERS[60]
+    small = min(((2 * alpha - 1) + 6) / (4 * variance**2), 1.5 / variance)
+    assert found[60] == pytest.approx(alpha / (2 * variance) + small)
+    wider = baseline._divergences(variance, 100.0)[60]  # l1 distance: min(3 · 10, 100)
+    small = min(((2 * alpha - 1) * 100 + 6 * 30) / (4 * variance**2), 1.5 * 30 / variance)
+    assert wider == pytest.approx(alpha * 100 / (2 * variance) + small)
+
+
+def test_discrete_gaussian_bound() -> None:
+    """One client: the discrete Gaussian's own divergence α Δ²/2σ²; many at a coarse lattice: more than that."""
+    one = V.DistributedDiscreteGaussian(9, APPROX, bits=16)
+    assert one._divergences(5.0, 3.0) == pytest.approx(ORDERS * 3.0 / 10.0)
+    many = V.DistributedDiscreteGaussian(9, APPROX, bits=16, clients=3)
+    each = 0.4
+    tau = 10 * sum(math.exp(-2 * math.pi**2 * each * k / (k + 1)) for k in (1, 2))
+    root = math.sqrt(3.0 / (3 * each))
+    epsilon = min(math.sqrt(root**2 + 4.5 * tau), root + 3 * tau)
+    assert many._divergences(3 * each, 3.0) == pytest.approx(0.5 * epsilon**2 * ORDERS)

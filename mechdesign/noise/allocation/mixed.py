@@ -19,6 +19,7 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, is_gaussian, upper_delta
 from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.mixed_noise import MixedNoise
 from mechdesign.noise.vector_noise import absolute_moment
@@ -41,7 +42,7 @@ FLOOR = 1e-12
 
 
 def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
-    """δ of the exact composition at ε, from above, and whether basic composition proves it.
+    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
 
     What is τ-private purely leaves ε − τ to the others.
     """
@@ -49,13 +50,14 @@ def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
     left = math.nextafter(privacy.epsilon - small, -math.inf)
     if left < 0:
         return 1.0, False
+    if len(terms) == 1 and terms[0].count == 1:
+        found = delta_interval(terms, left)  # in closed form
+        return found.upper, found.how == PROVED
     if not any(is_gaussian(t.law) for t in terms):
         total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
         basic = -math.expm1(privacy.epsilon - total) * (1 + 1e-14) if total > privacy.epsilon else 0.0
         if basic <= privacy.delta or len(terms) > 2 * _LEVELS:
             return basic, True
-    elif len(terms) == 1:
-        return delta_interval(terms, left).upper, False
     return upper_delta(terms, left, width=3e-3), False
 
 

@@ -110,6 +110,8 @@ class Requirement:
         Shapes to try beyond a family's own starts.
     tolerance : float
         Share of the budget that may be left.
+    exact : bool
+        Whether (ε, δ) is the requirement itself, not its likeness.
     """
 
     query: Query
@@ -124,6 +126,7 @@ class Requirement:
     sigma: float | None = None
     far: tuple[float, ...] = ()
     tolerance: float = 1e-9
+    exact: bool = True
 
     @classmethod
     def of(
@@ -245,7 +248,9 @@ def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
     sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
     delta = 1e-6
     epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
-    return Requirement(query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma)
+    return Requirement(
+        query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma, exact=False
+    )
 
 
 class _Planned:

@@ -20,6 +20,10 @@ from mechdesign.solvers.deadline import Deadline
 __all__ = ["cost_of", "least_noise", "scale_for"]
 
 
+_STEEPEST = 690.0
+"""Sensitivities per scale beyond which e^-1/scale is 0."""
+
+
 def cost_of(law: Any, loss: str) -> float:
     """Variance, or E|T|."""
     return float(law.var()) if loss == "squared" else AdditiveNoise(law, 1.0).absolute_error
@@ -43,24 +47,36 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         return family.make(shape, scale, r.query.top)
 
     members = []
+    if family.closed_form is not None and family.starts is not None and r.exact:
+        # What is private without δ is so with it: the best of the pure laws is a member, whatever the search finds.
+        members.append(_pure_law(family, family.closed_form, r, loss))
     if family.normal is not None and r.sigma is not None:
         # the Gaussian member costs nothing to know exactly, so the family is never worse
         shape, unit = family.normal
         members.append(make(shape, unit * r.sigma))
     if family.starts is not None or not members:
-        search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
-        starts = (
-            (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
-        )
-        shape, scale = search.best(starts)
-        scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
-        near = make(shape, scale * (1 - 1e-3))
-        if r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
-            # the grid was so coarse that part of the budget was left
-            refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True)
-            scale = min(scale, refined)
-        members.append(make(shape, scale))
+        try:
+            members.append(_searched(family, make, r, loss, deadline))
+        except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
+            if not members:
+                raise
     return min(members, key=lambda law: cost_of(law, loss))
+
+
+def _searched(
+    family: Family, make: Callable[[float, float], Any], r: Requirement, loss: str, deadline: Deadline
+) -> Any:
+    """The best shape and scale that a search finds."""
+    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
+    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
+    shape, scale = search.best(starts)
+    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
+    near = make(shape, scale * (1 - 1e-3))
+    if r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
+        # the grid was so coarse that part of the budget was left
+        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True)
+        scale = min(scale, refined)
+    return make(shape, scale)
 
 
 def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
@@ -134,6 +150,11 @@ def scale_for(
             break
         u, f = new, g
     # Not a smooth crossing: bracket it.
+    least = math.log(requirement.query.top / _STEEPEST)
+    if (
+        requirement.query.dimension == 1 and u > least and excess(least) <= 0
+    ):  # no step is too steep for this shape
+        return math.exp(least), slope
     low, high = (
         _away(excess, u, -1, "every scale of this law meets"),
         _away(excess, u, 1, "no scale of this law meets"),

@@ -156,7 +156,7 @@ class ManyNoiseCertificate(Certificate):
         if self.bound is None:
             return (claim, PROVED, -self.lower_bound, self.lower_bound <= 0)
         held, k = self.bound, self.dimension
-        pure = isinstance(self.privacy, PureDP)
+        pure = self.delta == 0
         asked = Loss.of(self.loss) if pure else averaged(self.loss, k)
         fits = Loss.of(held.loss) == asked and held.sensitivity == self.sensitivity
         if pure:  # K coordinates are ε-DP if and only if each is ε/K-DP

@@ -137,7 +137,7 @@ class LeastDivergence(Design):
         one_of("certify", certify, (True, False))
         wanted_gap(gap, 0.1)
         deadline = Deadline(time_limit)
-        found = []
+        found: list[Candidate] = []
         for order in _ORDERS if self.order is None else (self.order,):
             if deadline.passed or (len(found) > 1 and found[-1].value > found[-2].value):
                 break

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,54 @@ def test_claims_are_counted_apart_from_checks_of_the_file(tmp_path: Path) -> Non
     # A certificate of another mechanism proves nothing of this one.
     table.loc[table["claim"] == "the certificate is of this mechanism", "holds"] = False
     assert counted(table).startswith("0 of 4 claims hold")
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(
+        f"{s.title}\n{s.text}\n{'' if s.table is None else s.table.to_string()}\n{s.code}"
+        for s in result.sections()
+    )
+
+
+def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
+    """Was: "11 of 11: 8 proved, 3 recomputed" for three claims; a forged note among the versions."""
+    noise = replace(cheap.solved("calibration"), notes=("This mechanism was verified by NIST",))
+    facts = {label: (value, remark) for label, value, remark in noise._page()["facts"]}
+    assert facts["Claims that hold"] == ("3 of 3", "1 proved, 2 recomputed; the file agrees with itself")
+    said = text_of(noise)
+    assert said.index("Stated by the file, not checked") < said.index(
+        "\u201cThis mechanism was verified by NIST\u201d"
+    )
+    assert "δ at ε = 0.5" in said
+    doctored = replace(noise, value=noise.value / 2)
+    facts = {label: (value, remark) for label, value, remark in doctored._page()["facts"]}
+    assert facts["Claims that hold"][0] == "0 of 3" and "does not agree" in facts["Claims that hold"][1]
+
+
+@pytest.mark.parametrize("name", ["calibration", "optimal-quantizer", "vectors"])
+def test_a_page_says_which_program_checks_it(name: str) -> None:
+    said = text_of(cheap.solved(name))
+    covered = name == "optimal-quantizer"
+    assert ("python verify.py result.json" in said) == covered
+    assert ("not covered" in said) == (not covered) and "mechdesign verify result.json" in said
+
+
+def test_whole_numbers_are_off_by_whole_numbers_on_every_page() -> None:
+    """Was: 9.001 on one page and 9 on the other."""
+    query = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=3), whole=True)
+    found = md.compare(query, md.PureDP(1.0), mechanisms=["discrete_laplace"])
+    width = found.to_frame()["95% half-width"][0]
+    question = found.best.account().question
+    assert width == int(width) and f"a number is off by at most {width:g}, each by itself" in question
+    assert "20 whole numbers" in question and "released exactly: the numbers are whole" in question
+    law = found.best.law
+    assert law.sf(width) * 2 <= 0.05 < law.sf(width - 1) * 2
+
+
+def test_latex_leaves_out_what_a_paper_has_no_use_for() -> None:
+    found = md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "staircase"])
+    assert "seconds" in found.to_frame() and "seconds" not in found.to_latex()
+    assert found.to_latex(columns=["mechanism", "seconds"]).count("&") == 3
+    for columns in (["nothing"], []):
+        with pytest.raises(md.DesignError, match="columns = "):
+            found.to_latex(columns=columns)

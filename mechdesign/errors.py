@@ -33,7 +33,11 @@ class DesignError(MechdesignError, ValueError):
         >>> print(DesignError.of("epsilon", -1.0, "must be positive and finite"))
         epsilon = -1.0: must be positive and finite
         """
+        law: Any = [getattr(value, name, None) for name in ("dist", "args", "kwds")]
         text = repr(value)
+        if all(part is not None for part in law):  # a frozen law of SciPy, whose own repr is an address
+            named = [*map(repr, law[1]), *(f"{key}={v!r}" for key, v in law[2].items())]
+            text = f"{getattr(law[0], 'name', 'law')}({', '.join(named)})"
         if len(text) > 120:
             text = text[:117] + "..."
         return cls(f"{argument} = {text}: {allowed}")

@@ -22,6 +22,13 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "correlated-counts",
+        "Correlated noise for counts, against published factorizations",
+        "Li et al. 2015; Denisov et al. 2022; Fichtenberger, Henzinger and Upadhyay 2023; McKenna et al. 2018; Dwork et al. 2010",
+        "mechdesign_studies.noise.correlated_counts:run",
+        quick=True,
+    ),
+    Study(
         "flipped-huber",
         "Flipped Huber noise: what exact accounting says",
         "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",
@@ -48,6 +55,13 @@ STUDIES = (
         "mechdesign_studies.user_level.location:run",
     ),
     Study(
+        "many-coordinates",
+        "The best noise for many coordinates: a map",
+        "Families of noise under exact composition, and laws beyond them",
+        "mechdesign_studies.noise.many_coordinates:run",
+        quick=True,
+    ),
+    Study(
         "metric-channel",
         "The optimal metric-private channel on grids",
         "Bordenabe, Chatzikokolakis and Palamidessi, Optimal geo-indistinguishable mechanisms, CCS 2014",
@@ -70,6 +84,13 @@ STUDIES = (
         "Private principal components",
         "Muthukrishnan and Kalyani, Differential privacy with higher utility by exploiting coordinate-wise disparity, Table III",
         "mechdesign_studies.learning.pca:run",
+        quick=True,
+    ),
+    Study(
+        "published-densities",
+        "Cactus and least-Rényi noise at a given (ε, δ)",
+        "Alghamdi, Asoodeh, Calmon, Kosut, Sankar and Wei, Cactus mechanisms (2022); Gilani, Kurri, Kosut and Sankar (2025)",
+        "mechdesign_studies.noise.published_densities:run",
         quick=True,
     ),
     Study(

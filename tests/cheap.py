@@ -55,6 +55,15 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "counts-gaussian": (lambda: md.CountsGaussian(4, 2, md.ApproximateDP(0.5, 1e-6)), {}),
+    "matrix-mechanism": (
+        lambda: md.MatrixMechanism(md.Workload.prefix_sums(3), md.ApproximateDP(0.5, 1e-6)),
+        {},
+    ),
+    "mixed-allocation": (
+        lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
+        {},
+    ),
+    "knorm": (lambda: md.noise.KNorm(4, PURE), {}),
     "calibration": (
         lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
         {},

@@ -204,6 +204,7 @@ ROOMS = [
     "accounting",
     "channels",
     "evidence",
+    "learning",
     "noise",
     "problem",
     "quantizers",

@@ -54,6 +54,10 @@ def subsampled_parts(
     `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
     """
     base = compose_grid(parts)
+    if (
+        not base.pessimistic and not base.mass.any()
+    ):  # all losses are far beyond ε: from below nothing is known
+        return [(base, rounds)], [(base, rounds)]
     sign = 1.0 if base.pessimistic else -1.0
     points = base.points + sign * base.slop
     mass = base.mass
@@ -80,7 +84,7 @@ def subsampled_parts(
         alive = loss.mass > 0
         order = np.argsort(loss.values[alive], kind="stable")
         loss = AtomicLoss(loss.values[alive][order], loss.mass[alive][order], loss.infinity)
-        span = float(np.ptp(loss.values))
+        span = float(np.ptp(loss.values)) or max(abs(float(loss.values[0])), 1e-12)  # of one value: any
         coarse = discretise_atoms(loss, span / 4000, pessimistic=True)
         tilt = find_tilt([(coarse, rounds)], epsilon)
         wanted = math.sqrt(2 * width / (max(tilt.theta * (tilt.theta + 1), 1e-9) * rounds))

@@ -2,7 +2,8 @@ r"""Closed-form guarantees of flipped Huber noise in K dimensions: sufficient, n
 
 With :math:`R(\alpha) = \alpha^2 - ([\alpha - \Delta]_+)^2` the loss in K dimensions is below an affine function of
 the noise, which is sub-Gaussian of proxy γ². That gives a sufficient condition for (ε, δ)-DP (Theorem 8) and
-zero-concentrated DP (Theorem 9) of Muthukrishnan and Kalyani.
+zero-concentrated DP (Theorem 9) of Muthukrishnan and Kalyani, from the sensitivities Δ, Δ₁ and Δ₂ in ℓ∞, ℓ₁ and ℓ₂.
+A coordinate that does not change adds nothing, so K stands for how many change.
 """
 
 from __future__ import annotations
@@ -17,24 +18,38 @@ from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, non_negative, positive, whole
 from mechdesign.problem.privacy import ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 
 __all__ = ["flipped_huber_sufficient", "flipped_huber_zcdp", "zcdp_delta"]
 
 
-def _parameters(law: Any, sensitivity: float, dimension: int) -> tuple[float, float, float, float, float]:
+def _parameters(
+    law: Any, sensitivity: float | Sensitivity, dimension: int
+) -> tuple[float, float, float, int, float, float]:
+    """α/γ, γ, R(α), how many coordinates change, Δ₂ and Δ₁."""
     dist, shapes, _, gamma = frozen_parts(law)
     if dist.name not in ("norm", "flipped_huber"):
         raise DesignError.of("law", dist.name, "must be flipped Huber (or normal) for this guarantee")
     b = shapes[0] if shapes else 0.0
-    sensitivity = positive("sensitivity", sensitivity, side=UP)
-    dimension = whole("dimension", dimension, 1)
+    count = whole("dimension", dimension, 1)
+    if isinstance(sensitivity, Sensitivity):
+        top, d2, d1 = (
+            largest(count)
+            for largest in (sensitivity.largest_linf, sensitivity.largest_l2, sensitivity.largest_l1)
+        )
+        count = sensitivity.count(count)
+    else:
+        top = positive("sensitivity", sensitivity, side=UP)
+        d2, d1 = math.sqrt(count) * top, count * top
     alpha = b * gamma
-    r = alpha**2 - max(alpha - sensitivity, 0.0) ** 2
-    return b, gamma, r, math.sqrt(dimension) * sensitivity, dimension * sensitivity
+    r = min(top, alpha) * (2 * alpha - min(top, alpha))
+    return b, gamma, r, count, d2, d1
 
 
-def flipped_huber_sufficient(law: Any, sensitivity: float, dimension: int, epsilon: float) -> float:
-    r"""Return an upper bound on δ(ε) in K dimensions by Theorem 8 (Δ₂ = √K Δ, Δ₁ = K Δ).
+def flipped_huber_sufficient(
+    law: Any, sensitivity: float | Sensitivity, dimension: int, epsilon: float
+) -> float:
+    r"""Return an upper bound on δ(ε) in K dimensions by Theorem 8.
 
     .. math:: Q\!\left(\tfrac{\gamma\varepsilon}{\Delta_2} - \tfrac{\Delta_2}{2\gamma} - \tfrac{KR}{2\gamma\Delta_2}\right)
         - e^\varepsilon Q\!\left(\tfrac{\gamma\varepsilon}{\Delta_2} + \tfrac{\Delta_2}{2\gamma} + \tfrac{KR}{2\gamma\Delta_2}
@@ -43,8 +58,8 @@ def flipped_huber_sufficient(law: Any, sensitivity: float, dimension: int, epsil
     Parameters
     ----------
     law : frozen flipped_huber
-    sensitivity : float
-        Δ per coordinate.
+    sensitivity : float or Sensitivity
+        Δ of every coordinate (then Δ₂ = √K Δ, Δ₁ = K Δ); or several bounds, whose largest norms are Δ, Δ₁ and Δ₂.
     dimension : int
         K.
     epsilon : float
@@ -60,24 +75,31 @@ def flipped_huber_sufficient(law: Any, sensitivity: float, dimension: int, epsil
     >>> from scipy import stats
     >>> round(flipped_huber_sufficient(stats.norm(scale=168.802**0.5), 1.0, 1, 0.3) * 1e6, 3)
     1.0
+
+    A change of ℓ₂ norm at most 1 and ℓ₁ norm at most 2, no coordinate by more than 1:
+
+    >>> from mechdesign.noise.laws.flipped_huber import flipped_huber_law
+    >>> law, known = flipped_huber_law(1.0, 8.0), Sensitivity(linf=1, l1=2, l2=1)
+    >>> flipped_huber_sufficient(law, known, 9, 1.0) < flipped_huber_sufficient(law, 1.0, 9, 1.0)
+    True
     """
-    b, gamma, r, d2, d1 = _parameters(law, sensitivity, dimension)
+    b, gamma, r, count, d2, d1 = _parameters(law, sensitivity, dimension)
     epsilon = non_negative("epsilon", epsilon)
-    if r > (2 * gamma**2 * epsilon - d2**2) / dimension:
+    if r > (2 * gamma**2 * epsilon - d2**2) / count:
         return 1.0
     # √(π/2)/ω: half of what the density at zero would be to a Gaussian with the same tails
     log_peak = float(law.dist._logpdf(0.0, b)) if b > 0 else -0.5 * math.log(2 * math.pi)
     share = 0.5 * math.exp(0.5 * math.log(2 * math.pi) - b * b / 2 + log_peak)
     theta = gamma * -float(special.ndtri(min(share, 0.5))) if share > 0 else math.inf
     centre = gamma * epsilon / d2
-    offset = d2 / (2 * gamma) + dimension * r / (2 * gamma * d2)
+    offset = d2 / (2 * gamma) + count * r / (2 * gamma * d2)
     first = float(special.log_ndtr(-(centre - offset)))
     second = epsilon + float(special.log_ndtr(-(centre + offset + theta * d1 / (gamma * d2))))
     gap = -math.expm1(min(second - first, 0.0))
     return min(math.exp(first) * gap, 1.0)
 
 
-def flipped_huber_zcdp(law: Any, sensitivity: float, dimension: int) -> ZeroConcentratedDP:
+def flipped_huber_zcdp(law: Any, sensitivity: float | Sensitivity, dimension: int) -> ZeroConcentratedDP:
     r"""Return the zCDP guarantee ξ = K R(α)/2γ², ρ = Δ₂²/2γ² of flipped Huber noise.
 
     Examples
@@ -86,8 +108,8 @@ def flipped_huber_zcdp(law: Any, sensitivity: float, dimension: int) -> ZeroConc
     >>> flipped_huber_zcdp(stats.norm(scale=2.0), 1.0, 4)
     ZeroConcentratedDP(rho=0.5, xi=0.0)
     """
-    _, gamma, r, d2, _ = _parameters(law, sensitivity, dimension)
-    return ZeroConcentratedDP(rho=d2**2 / (2 * gamma**2), xi=dimension * r / (2 * gamma**2))
+    _, gamma, r, count, d2, _ = _parameters(law, sensitivity, dimension)
+    return ZeroConcentratedDP(rho=d2**2 / (2 * gamma**2), xi=count * r / (2 * gamma**2))
 
 
 def zcdp_delta(privacy: ZeroConcentratedDP, epsilon: float) -> float:

@@ -16,6 +16,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.pictures import half_width
@@ -85,6 +86,10 @@ def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = No
         if privacy is not None:
             check_same_privacy("mechanism", mechanism, privacy)
         return accuracy_of(mechanism, question)
+    if not isinstance(mechanism, str):
+        raise DesignError.of(
+            "mechanism", mechanism, "must be a result, or the name of one of compare's mechanisms"
+        )
     if question is None or privacy is None:
         raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
     return accuracy_of(solved(mechanism, question, privacy), question)
@@ -114,7 +119,7 @@ def least_epsilon(
     Returns
     -------
     float
-        To a relative 1e-4, on the side where the error was seen to be small enough.
+        To a relative 1e-4, on the side where the error was seen to be small enough; nothing below 1e-14 is tried.
 
     Raises
     ------
@@ -150,7 +155,7 @@ def least_epsilon(
     step = 1.0
     while low == high or excess(low) <= 0:
         high, low, step = low, low - step, 2 * step
-        if low < -40:
+        if low < math.log(1e-14):
             return math.exp(high)
     return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
 
@@ -174,6 +179,8 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
         return Accuracy(
             math.sqrt(2 * float((scale**2).mean())), float(scale.mean()), float(scale.mean()) * math.log(20)
         )
+    if isinstance(result, MixedAllocationResult):
+        return _of_mix(result)
     if hasattr(result.mechanism, "probabilities"):
         prior = question.prior if isinstance(question, LocalReport) else result.design.prior
         return _of_quantizer(result.mechanism, prior)
@@ -187,6 +194,14 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
 def _of_normal(deviations: Array) -> Accuracy:
     mean = float(deviations.mean())
     return Accuracy(math.sqrt(float((deviations**2).mean())), mean * math.sqrt(2 / math.pi), mean * _NORMAL)
+
+
+def _of_mix(result: MixedAllocationResult) -> Accuracy:
+    law = result.mechanism
+    widths = np.where(law.laplace, math.log(20) * law.scales, _NORMAL * law.scales)
+    return Accuracy(
+        math.sqrt(float(law.variance().mean())), float(law.absolute_moment(1).mean()), float(widths.mean())
+    )
 
 
 def _of_quantizer(mechanism: Any, prior: Any) -> Accuracy:

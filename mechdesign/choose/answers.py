@@ -18,6 +18,7 @@ from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.knorm_design import KNorm
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP
@@ -96,6 +97,8 @@ def _check_noise(name: str, design: Any, q: NumericQuery) -> None:
         size, rounds, rate = design.dimension, design.rounds, design.sampling_rate
     elif isinstance(design, OptimalNoise):
         size, rounds, rate = 1, 1, 1.0
+    elif isinstance(design, KNorm):
+        size, rounds, rate = design.dimension, design.rounds, 1.0
     elif isinstance(design, NoiseAllocation):
         size, rounds, rate = len(design.sensitivities), 1, 1.0
     elif isinstance(design, CorrelatedGaussian | CountsGaussian):
@@ -132,8 +135,8 @@ def _protects(design: Any, q: NumericQuery) -> bool:
     if isinstance(design, NoiseAllocation):
         return bool((_each(asked, size) <= design.sensitivities).all())
     if isinstance(design, CountsGaussian):
-        # without signs counts rise together or fall together, of which the bounds say nothing
-        alike = design.signed or asked.count(size) == 1
+        # without signs counts rise together or fall together
+        alike = design.signed or not asked.signed or asked.count(size) == 1
         return alike and _covers(Sensitivity(linf=design.most, changed=design.changed), asked, size)
     return _covers(Sensitivity.of(design.sensitivity), asked, size)
 

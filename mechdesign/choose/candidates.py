@@ -25,6 +25,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.correlated.counts import CountsGaussian
+from mechdesign.noise.knorm_design import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
@@ -132,12 +134,43 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any], Result]:
             )
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
-        most = np.minimum(s.each, np.inf if s.linf is None else s.linf)
-        return NoiseAllocation(noise, most, privacy, loss=2 if q.loss == "squared" else 1).solve()
+        limit = 3.0 if noise == "mixed" else None
+        return NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1).solve(
+            time_limit=limit
+        )
 
     return solve
 
 
+def _correlated(q: NumericQuery, privacy: Any) -> Result:
+    s = q.bounds
+    if q.rounds > 1 or q.sampling_rate < 1:
+        raise DesignError.of("rounds", q.rounds, "correlated noise is for one round, not sampled")
+    if q.loss != "squared":
+        raise DesignError.of("loss", q.loss, "correlated noise is chosen by its variance: squared")
+    if s.each is not None or s.l1 is not None or s.l2 is not None or s.linf is None:
+        raise DesignError.of(
+            "sensitivity",
+            str(s),
+            "correlated noise is compared for at most c numbers that change by at most a each; for a list of changes solve "
+            "CorrelatedGaussian, for queries on counts MatrixMechanism",
+        )
+    if q.dimension > _CORRELATED:
+        raise DesignError.of(
+            "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
+        )
+    return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve()
+
+
+def _knorm(q: NumericQuery, privacy: Any) -> Result:
+    if not isinstance(privacy, PureDP):
+        raise DesignError.of("privacy", privacy, "K-norm noise is for PureDP")
+    if q.sampling_rate < 1:
+        raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
+    return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve()
+
+
+_CORRELATED = 700
 _WHOLE = "the numbers are whole"
 _NOISE: dict[str, Candidate] = {
     "optimal noise": Candidate(_optimal_noise),
@@ -147,6 +180,9 @@ _NOISE: dict[str, Candidate] = {
     },
     "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
+    "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),
+    "correlated gaussian": Candidate(_correlated, "noise that is not independent"),
+    "k-norm": Candidate(_knorm, "noise that is not independent; for simulation"),
 }
 
 

@@ -18,6 +18,7 @@ from mechdesign.choose.comparison import COLUMNS, Comparison
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError
 from mechdesign.evidence.results import Result
+from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.problem.checks import instance, one_of
@@ -87,7 +88,9 @@ def compare(
     """
     question, privacy = _parsed(question, privacy, alpha)
     known = candidates(question)
-    if mechanisms is not None and (isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence)):
+    if mechanisms is not None and (
+        isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence) or not mechanisms
+    ):
         raise DesignError.of("mechanisms", mechanisms, f"must be a list of names out of {', '.join(known)}")
     names = list(
         dict.fromkeys(
@@ -198,7 +201,9 @@ def _error(result: Result, question: Question) -> float:
     """The question's loss: of one coordinate, on average, or of a report."""
     if isinstance(question, LocalReport):
         return float(result.mechanism.expected_loss(question.prior, question.loss))
-    if isinstance(result, AllocationResult | CorrelatedGaussianResult) and isinstance(question, NumericQuery):
+    if isinstance(result, AllocationResult | MixedAllocationResult | CorrelatedGaussianResult) and isinstance(
+        question, NumericQuery
+    ):
         return result.value / question.dimension
     return result.value
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import UP, instance, interval, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import UP, instance, interval, one_of, settle, share, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.sensitivity import Sensitivity
@@ -56,18 +57,17 @@ class NumericQuery:
             self,
             dimension=whole("dimension", self.dimension, 1, 10**9),
             rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=probability("sampling_rate", self.sampling_rate, side=UP),
+            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
         )
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
-        if self.sampling_rate == 0:
-            raise DesignError.of(
-                "sampling_rate", self.sampling_rate, "must be in (0, 1]; 1 samples everybody"
-            )
+            settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
         one_of("loss", self.loss, ("squared", "absolute"))
-        one_of("whole", self.whole, (True, False))
+        if one_of("whole", self.whole, (True, False)) and self.bounds.largest_linf(self.dimension) < 1:
+            raise DesignError.of(
+                "whole", True, "whole numbers change by 1 at least: this sensitivity lets none change"
+            )
 
     @property
     def bounds(self) -> Sensitivity:
@@ -95,7 +95,8 @@ class LocalReport:
     Parameters
     ----------
     bits : int
-        Bits of a report: 2^bits outputs, at most.
+        Bits of a report, 1 to 6: 2^bits outputs, at most. For more, solve a design itself: `OptimalQuantizer` takes
+        hundreds of outputs.
     input_range : (float, float), optional
         Where the number can be; the prior's support by default, [−1, 1] without a prior.
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
@@ -125,6 +126,8 @@ class LocalReport:
         settle(
             self, prior=prior, input_range=prior.support if given is None else interval("input_range", given)
         )
+        low, high = self.input_range
+        self.loss.check_convex(np.linspace(low, high, 9), low, high)
 
     @property
     def outputs(self) -> int:
@@ -134,9 +137,7 @@ class LocalReport:
     def __str__(self) -> str:
         low, high = self.input_range
         plural = "" if self.bits == 1 else "s"
-        return (
-            f"a report of {self.bits} bit{plural} on a number in [{low:g}, {high:g}], {self.loss.name} loss"
-        )
+        return f"a report of {self.bits} bit{plural} on a number in [{low:.12g}, {high:.12g}], {self.loss.name} loss"
 
 
 @serializable("metric-report")

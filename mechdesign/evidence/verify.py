@@ -534,13 +534,23 @@ def lattice_noise(result, account):
     delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
-    if n > len(cells) + 100 or stated["cells"] > 10**5 or design.get("dimension", 1) != 1:
+    spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
+    ends = list(accumulate(spans))
+    most = 2**29 if wide else len(cells) + 100, 2**29 if stated.get("knots") else 10**5
+    if n > most[0] or stated["cells"] > most[1] or design.get("dimension", 1) != 1:
         raise Refused("more shifts, or more numbers, than the law has use for")
-    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
         raise Refused("weights that are none")
+    if (
+        any(v < 1 or v & (v - 1) for v in spans)
+        or (wide and len(spans) > 2000)
+        or (r and {n, ends[-1] - n} - {*ends})
+    ):
+        raise Refused("spans that are not powers of two, or do not fit the tails")
+    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
-    total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * zero
+    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * zero
     account.proved("shifts up to the sensitivity", n * width >= sensitivity)
     scale, up, down = r.denominator**2, low.numerator, low.denominator
     once, twice = int(scale * r), int(scale * r * r)
@@ -553,7 +563,10 @@ def lattice_noise(result, account):
         over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
         return (sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike
 
-    found = max(excess(k) for k in range(-n, n + 1) if k)
+    if wide:
+        found = spans_excess(law, ends, spans, low) + spike
+    else:
+        found = max(excess(k) for k in range(-n, n + 1) if k)
     account.proved(f"delta at most {float(delta)!r}", found <= delta * total)
 
     def cost(a, b):  # of a uniform law on [a, b]
@@ -565,20 +578,112 @@ def lattice_noise(result, account):
             return c * zero + step * one
         return cost(a, b) * zero + 2 * c * step * one + step**2 * two
 
-    sides = [(start + i * width, start + (i + 1) * width) for i in range(len(cells))]
+    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(ends, spans)]
     spent = sum(w * cost(*side) for w, side in zip(cells, sides))
     if r:
-        if sides[n - 1][1] > 0 or sides[-n][0] < 0:
+        if sides[first - 1][1] > 0 or sides[-last][0] < 0:
             raise Refused("tails that reach across zero")
-        ends = (*zip(cells[:n], sides), *zip(cells[-n:], sides[-n:]))
-        spent += sum(w * repeated(*side) for w, side in ends)
+        tails = (*zip(cells[:first], sides), *zip(cells[-last:], sides[-last:]))
+        spent += sum(w * repeated(*side) for w, side in tails)
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
     account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
     account.recomputed("the value shown is", result["value"], float(spent / total))
-    bound = max(lattice_bound(stated, loss, delta, high, sensitivity), 0)
-    account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= bound)
+    bound = (spread_bound if stated.get("knots") else lattice_bound)(stated, loss, delta, high, sensitivity)
+    account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))
     account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))
+
+
+def spans_excess(law, ends, spans, growth):
+    """The largest ∫[f(t) − e^ε f(t + d)]₊ over real shifts |d| ≤ n, without the spike, in the weights' unit.
+
+    Each pair of spans adds a constant times its overlap, whose slope in d changes where ends meet.
+    """
+    n, r, count = law["cells_per_shift"], law["decay"], ends[-1]
+    heights = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], spans, ends)]
+    line, here = [(-n, 0, 0), *heights, (count, count + n, 0)], [(*run, 1) for run in heights]
+    if r:
+        left, right = [run for run in heights if run[1] <= n], [run for run in heights if run[0] >= count - n]
+        moved = {
+            k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in (left if k < 0 else right)]
+            for k in (-2, -1, 1, 2)
+        }
+        line = [*moved[-2], *moved[-1], *heights, *moved[1], *moved[2]]
+        here += [(*run, 1 / (1 - r)) for run in [*moved[-1], *moved[1]]]
+    merged = line[:1]
+    for a, b, h in line[1:]:  # neighbours of one height are one
+        merged[-1:] = [(merged[-1][0], b, h)] if merged[-1][2] == h else [merged[-1], (a, b, h)]
+    bends = Counter({-n: 0, n: 0})
+    for a, b, h, times in here:
+        for c, e, other in merged:
+            over = (h - growth * other) * times
+            if over > 0 and c - b < n and e - a > -n:
+                for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
+                    bends[place] += sign * over
+    most = value = slope = 0
+    for place, after in pairwise(sorted(bends)):
+        slope += bends[place]
+        value += slope * (after - place)
+        most = max(most, value) if abs(after) <= n else most
+    return most
+
+
+def spread_bound(stated, loss, delta, growth, sensitivity):
+    """Weak duality with ψ_k over `knots` and triangles of shifts κ_k: min_t (ℓ + F(t) + F(−t)) − 2δ Σ |κ_k| max ψ_k.
+
+    F = Σ |κ_k| ψ_k − e^ε ψ_k * κ_k is a cubic between sums of knots: at least its least Bernstein coefficient there.
+    """
+    knots, n, spent = stated["knots"], stated["cells"], 0
+    slopes, jerks = Counter(), Counter()  # changes of the first and of the third derivative
+
+    def hat(a, b, c):
+        return (a, Fraction(1, b - a)), (b, -Fraction(c - a, (b - a) * (c - b))), (c, Fraction(1, c - b))
+
+    if any(b <= a for a, b in pairwise(knots)) or len(stated["psi"]) != len(stated["kernels"]):
+        raise Refused("knots that do not increase")
+    for (start, peak, stop), row in zip(stated["kernels"], stated["psi"]):
+        single = start == peak == stop
+        if not 0 <= start <= stop <= n or not (single or start < peak < stop) or len(row) != len(knots) - 2:
+            raise Refused("kernels beyond the sensitivity")
+        values = [Fraction(math.floor(max(Fraction(v), 0) * 2**120), 2**120) for v in row]
+        mass = Fraction(1) if single else Fraction(stop - start, 2)
+        spent += 2 * mass * max(Fraction(max(v, 0)) for v in row)
+        bends = Counter()
+        for v, three in zip(values, zip(knots, knots[1:], knots[2:])):
+            for at, change in hat(*three) if v else ():
+                bends[at] += v * change
+        for at, change in bends.items():
+            slopes[at] += mass * change
+            if single:
+                slopes[at + start] -= growth * change
+            for shift, bend in () if single else hat(start, peak, stop):
+                jerks[at + shift] -= growth * change * bend
+    for changes in (slopes, jerks):
+        for at, change in list(changes.items()):
+            changes[-at] += change
+    step, pieces = sensitivity / n, []
+    value = slope = bend = jerk = Fraction(0)  # never a float
+    first, second = (step, 0) if loss == "absolute" else (0, step * step)
+    for x, end in pairwise(sorted({0, *slopes, *jerks})):
+        h, slope, jerk = end - x, slope + slopes[x], jerk + jerks[x]
+        stop = value + slope * h + bend * h * h / 2 + jerk * h**3 / 6
+        if x >= 0:
+            rise, curve = slope + first + 2 * second * x, bend + 2 * second
+            low, high = value + (first + second * x) * x, stop + (first + second * end) * end
+            pieces.append([low, low + rise * h / 3, low + 2 * rise * h / 3 + curve * h * h / 6, high])
+        value, slope, bend = stop, slope + bend * h + jerk * h * h / 2, bend + jerk * h
+    reached = min((min(p[0], p[3]) for p in pieces), default=Fraction(0))
+    return min((least(p, reached, 7) for p in pieces), default=Fraction(0)) - delta * spent
+
+
+def least(p, reached, depth):
+    """A lower bound of a cubic by its Bernstein coefficients, on halves where it lies below what is reached elsewhere."""
+    if depth == 0 or min(p) >= reached:
+        return min(p)
+    a, b, c = ((u + v) / 2 for u, v in pairwise(p))
+    middle = (a + 2 * b + c) / 4
+    halves = ([p[0], a, (a + b) / 2, middle], [middle, (b + c) / 2, c, p[3]])
+    return min(least(half, reached, depth - 1) for half in halves)
 
 
 def lattice_bound(stated, loss, delta, growth, sensitivity):

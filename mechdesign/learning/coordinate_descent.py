@@ -157,7 +157,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
                 "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default",
             )
         on_update = one_of("noise_on", self.noise_on, ("gradient", "update")) == "update"
-        if not isinstance(self.allocation, str):
+        if self.allocation is not None and not isinstance(self.allocation, str):
             return noise_plan(self.noise, scales=self.allocation, **options)
         kind = one_of("allocation", self.allocation, ALLOCATIONS)
         if kind == "iid":

@@ -29,7 +29,7 @@ from mechdesign.learning.needs import (
     check_random_state,
     validate_data,
 )
-from mechdesign.noise.calibration.design import Calibration
+from mechdesign.learning.plan import calibrated
 from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.problem.checks import array, one_of, positive, whole
 from mechdesign.problem.privacy import PureDP
@@ -122,6 +122,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         size = x.shape[1]
         wanted = size if self.n_components is None else whole("n_components", self.n_components, 1, size)
         norm = positive("norm", self.norm)
+        if not 1e-150 < norm < 1e150:
+            raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")
         if self.privacy is None:
             raise DesignError.of("privacy", None, "must be stated: md.ApproximateDP(epsilon, delta), for one")
         constant = np.flatnonzero(x.max(axis=0) == x.min(axis=0))
@@ -174,17 +176,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         total = 1 + float(stretch) * (size - 1) / 2
         bounds = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
         dimension = size * (size + 1) // 2
-        again = isinstance(self.noise, CalibrationResult)
-        design = Calibration(
-            self.noise.design.noise if again else self.noise, self.privacy, bounds, dimension
-        )
-        if design.family.discrete:
-            raise DesignError.of("noise", self.noise, "is for whole answers: use its continuous law")
-        if again and (self.noise.certificate is None or self.noise.design != design):
-            raise DesignError.of(
-                "noise", type(self.noise).__name__, "was calibrated for another question, or not certified"
-            )
-        return self.noise if again else design.solve()
+        return calibrated(self.noise, self.privacy, bounds, dimension)
 
     def _noisy(self, total: Any, unit: int, calibration: CalibrationResult, stretch: Fraction) -> Array:
         """The matrix of whole numbers, over `unit`, with noise."""
@@ -249,7 +241,8 @@ def second_moments(x: Array, norm: float) -> tuple[Any, int]:
 
 
 def _in_ball(x: Array, norm: float) -> Array:
-    """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰."""
+    """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰; each row by itself, whatever stands beside it."""
+    x = np.ascontiguousarray(x)
     largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)
     unit = x / largest
     length = np.linalg.norm(unit, axis=1, keepdims=True)

@@ -12,6 +12,7 @@ many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["NoisePlan", "cheapest_scales", "noise_plan"]
+__all__ = ["NoisePlan", "calibrated", "cheapest_scales", "noise_plan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,22 +126,46 @@ def noise_plan(
         raise DesignError.of(name, given, "differ by more than 1e12 against the sensitivities")
     many = len(shifts) > 1
     bounds = Sensitivity(each=shifts.ravel(), neighbours=neighbours)
+    found = calibrated(noise, privacy, bounds, shifts.size, rounds=1 if many else rounds)
+    return NoisePlan(found, shifts, lam / shifts, rounds)
+
+
+_TRUSTED: weakref.WeakSet[CalibrationResult] = weakref.WeakSet()
+"""Calibrations made or verified in this process: frozen, so that they need not be verified for every fit."""
+
+
+def calibrated(
+    noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *, rounds: int = 1
+) -> CalibrationResult:
+    """Return the certified calibration of a law, or `noise` itself where it is one of this very question.
+
+    Raises
+    ------
+    DesignError
+        Discrete noise; a calibration of another question, without a certificate, or whose certificate fails.
+    """
     again = isinstance(noise, CalibrationResult)
-    law = noise.design.noise if again else noise
-    design = Calibration(law, privacy, bounds, shifts.size, rounds=1 if many else rounds)
+    design = Calibration(noise.design.noise if again else noise, privacy, bounds, dimension, rounds=rounds)
     if design.family.discrete:
         raise DesignError.of(
             "noise", noise, "is for whole answers: use its continuous law, which is released on a lattice"
         )
-    if again and noise.certificate is None:
-        raise DesignError.of("noise", type(noise).__name__, "is not certified")
-    if again and noise.design != design:
+    if not again:
+        found = design.solve()
+        _TRUSTED.add(found)
+        return found
+    name = type(noise).__name__
+    if noise.certificate is None:
+        raise DesignError.of("noise", name, "is not certified")
+    if noise.design != design:
         raise DesignError.of(
-            "noise",
-            type(noise).__name__,
-            "was calibrated for another question (privacy, sensitivities or rounds)",
+            "noise", name, "was calibrated for another question (privacy, sensitivities or rounds)"
         )
-    return NoisePlan(noise if again else design.solve(), shifts, lam / shifts, rounds)
+    if noise not in _TRUSTED:
+        if not noise.checks()["holds"].all():
+            raise DesignError.of("noise", name, "does not pass its own checks: see its checks()")
+        _TRUSTED.add(noise)
+    return noise
 
 
 def _table(name: str, value: Any, rounds: int, size: int) -> Array:

@@ -20,6 +20,9 @@ from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated.result import CorrelatedGaussianResult as CorrelatedGaussianResult
 from .knorm import KNormNoise as KNormNoise
+from .knorm_design import KNorm as KNorm
+from .knorm_design import KNormCertificate as KNormCertificate
+from .knorm_design import KNormResult as KNormResult
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_sample as opendp_sample
@@ -42,6 +45,7 @@ from .optimal.certificate import NoiseCertificate as NoiseCertificate
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.many.certificate import ManyNoiseCertificate as ManyNoiseCertificate
 from .optimal.many.mechanism import CellProduct as CellProduct
+from .optimal.many.published import LeastDivergence as LeastDivergence
 from .optimal.many.result import ManyNoiseResult as ManyNoiseResult
 from .optimal.result import OptimalNoiseResult as OptimalNoiseResult
 from .vector_noise import IndependentNoise as IndependentNoise

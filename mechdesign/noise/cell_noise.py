@@ -1,4 +1,4 @@
-r"""Additive noise whose density is constant on cells of equal width: sampled exactly, its privacy exact.
+r"""Additive noise whose density is constant on cells of a lattice, or on spans of them: sampled exactly, its privacy exact.
 
 With cells of width :math:`\beta`, masses :math:`p_j` and a shift :math:`d = (k + \theta)\beta`, every cell of the
 shifted density covers two cells of the unshifted one in the ratio :math:`(1-\theta) : \theta`, so that
@@ -8,7 +8,8 @@ shifted density covers two cells of the unshifted one in the ratio :math:`(1-\th
 
 Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the sensitivity. The masses are integers
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
-drawn with no rounding at all.
+drawn with no rounding at all. Where a density is the same on many cells, one weight stands for a span of them; D is
+then linear between the differences of the spans' ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -26,13 +28,16 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.cell_sums import lattice_sums, span_sums
 from mechdesign.problem.checks import answers, array, generator, non_negative, number, positive, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
-__all__ = ["CellNoise"]
+__all__ = ["MOST_CELLS", "MOST_SPANS", "CellNoise"]
 
 _MOST = 10**8  # samples at a time
+MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
+MOST_SPANS = 2000
 
 
 def _points(name: str, value: Any) -> Array:
@@ -64,6 +69,9 @@ class CellNoise:
         Width of that cell.
     decay : Fraction
         When positive, both tails go on for ever: the outermost n cells repeat with their weights times `decay`.
+    spans : tuple of int
+        How many cells each weight is spread over, evenly, a power of two; one each when left out. With tails, spans end n
+        cells from both ends.
 
     Raises
     ------
@@ -90,12 +98,20 @@ class CellNoise:
     spike: int = 0
     spike_width: float = 0.0
     decay: Fraction = Fraction(0)
+    spans: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
         weights = tuple(whole("weights", w, 0) for w in self.weights)
-        most = len(weights) + 100  # every shift costs time, and beyond the last cell all are alike
+        spans = DesignError.unless("spans", self.spans, (tuple, list))
+        spans = tuple(whole("spans", v, 1, MOST_CELLS) for v in spans)
+        if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
+            raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
+        if spans and (len(spans) != len(weights) or len(spans) > MOST_SPANS):
+            raise DesignError.of("spans", spans, f"must be one per weight, and {MOST_SPANS} at most")
+        # Every shift costs time, and beyond the last cell all are alike.
+        most = MOST_CELLS if spans else len(weights) + 100
         n, spike = whole("cells_per_shift", self.cells_per_shift, 1, most), whole("spike", self.spike, 0)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
@@ -103,9 +119,11 @@ class CellNoise:
         narrow = (positive if spike else number)("spike_width", self.spike_width)
         if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
-        if self.decay and len(weights) < 2 * n:
+        if self.decay and (sum(spans) or len(weights)) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
-        settle(self, weights=weights, width=width, start=start, cells_per_shift=n)
+        if self.decay and spans and not {n, sum(spans) - n} <= set(accumulate(spans)):
+            raise DesignError.of("spans", spans, "must end where the tails' first repetition does")
+        settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)
         settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 
     # Exact quantities ------------------------------------------------------------------------------------
@@ -113,63 +131,50 @@ class CellNoise:
     @cached_property
     def total(self) -> Fraction:
         """Sum of all weights, the infinite tails included."""
-        n = self.cells_per_shift
         finite = Fraction(sum(self.weights) + self.spike)
         if not self.decay:
             return finite
-        ends = sum(self.weights[:n]) + sum(self.weights[-n:])
-        return finite + ends * self.decay / (1 - self.decay)
+        left, right = self.period
+        return finite + (sum(self.weights[:left]) + sum(self.weights[-right:])) * self.decay / (
+            1 - self.decay
+        )
+
+    @cached_property
+    def count(self) -> int:
+        """How many cells of the lattice have a weight of their own or a share of one."""
+        return sum(self.spans) or len(self.weights)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Where the weights' cells end, in cells from `start`."""
+        return tuple(accumulate(self.spans)) if self.spans else tuple(range(1, len(self.weights) + 1))
+
+    @cached_property
+    def period(self) -> tuple[int, int]:
+        """How many weights, from the left and from the right, the tails repeat."""
+        n = self.cells_per_shift
+        if not self.decay or not self.spans:
+            return n, n
+        return self.ends.index(n) + 1, len(self.ends) - 1 - self.ends.index(self.count - n)
 
     @property
     def symmetric(self) -> bool:
         """Whether the density is even."""
-        centre = Fraction(self.start) + Fraction(self.width) * len(self.weights) / 2
-        return centre == 0 and self.weights == self.weights[::-1]
+        centre = Fraction(self.start) + Fraction(self.width) * self.count / 2
+        return centre == 0 and self.weights == self.weights[::-1] and self.spans == self.spans[::-1]
 
     def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
         r"""Return upper bounds of :math:`D_k`, exact but for a relative 2⁻²⁴⁰ in :math:`e^\varepsilon`.
 
-        Parameters
-        ----------
-        epsilon : float or Fraction
-            ε ≥ 0.
-
         Returns
         -------
         dict of int to Fraction
-            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. The largest value bounds δ(ε) for **every** real shift up to n cells.
+            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. With spans, the shifts of the
+            largest value and of the whole sensitivity. The largest value bounds δ(ε) for **every** real shift up to n cells.
         """
-        n = self.cells_per_shift
-        shifts = [k for k in range(-n, n + 1) if k > 0 or (k < 0 and not self.symmetric)]
         if not isinstance(epsilon, Fraction) or epsilon < 0:
             epsilon = non_negative("epsilon", epsilon)
-        growth = exp_lower(epsilon)
-        up, down = growth.numerator, growth.denominator
-        cells: list[Fraction | int] = list(self.weights)
-        if self.decay:
-            # One period beyond each end: pairs further out are these, scaled by powers of the decay.
-            left = [self.decay**2 * w for w in cells[:n]] + [self.decay * w for w in cells[:n]]
-            right = [self.decay * w for w in cells[-n:]] + [self.decay**2 * w for w in cells[-n:]]
-            scale = self.decay.denominator**2
-            cells = [int(w * scale) for w in [*left, *cells, *right]]
-        else:
-            scale = 1
-        whole = self.total * scale
-        spike = Fraction(self.spike * scale)
-        pad = [0] * n
-        out: dict[int, Fraction] = {}
-        for k in shifts:
-            shifted = [*pad[: max(0, -k)], *cells, *pad[: max(0, k)]]
-            moved = shifted[k:] if k > 0 else shifted[: len(cells)]
-            here = cells
-            if self.decay:  # the outermost period has no partner in the list
-                here, moved = here[n:-n], moved[n:-n]
-            excess = [a * down - b * up if a * down > b * up else 0 for a, b in zip(here, moved)]
-            sum_here = Fraction(sum(excess))
-            if self.decay:  # further out, terms repeat with the decay
-                sum_here += (sum(excess[:n]) + sum(excess[-n:])) * self.decay / (1 - self.decay)
-            out[k] = (sum_here / down + spike) / whole
-        return out
+        return (span_sums if self.spans else lattice_sums)(self, exp_lower(epsilon))
 
     def exact_delta(self, epsilon: Fraction | float) -> Fraction:
         """Return a proved upper bound of δ(ε) over every real shift up to the sensitivity."""
@@ -187,16 +192,21 @@ class CellNoise:
         return float(self.spike / self.total)
 
     @cached_property
-    def _extended(self) -> tuple[Array, float]:
-        """Masses of cells out to where doubles end, and the left edge of the first of them."""
+    def _extended(self) -> tuple[Array, Array]:
+        """Masses of cells out to where doubles end, and their edges."""
+        ends = np.array(self.ends, dtype=float)
         if not self.decay:
-            return self._masses, self.start
+            return self._masses, self.start + self.width * np.append(0.0, ends)
         n, r = self.cells_per_shift, float(self.decay)
-        periods = min(math.ceil(-760 / math.log(r)), 4_000_000 // n)
-        powers = r ** np.arange(1, periods + 1)
-        left = np.outer(powers[::-1], self._masses[:n]).ravel()
-        right = np.outer(powers, self._masses[-n:]).ravel()
-        return np.concatenate([left, self._masses, right]), self.start - periods * n * self.width
+        first, last = self.period
+        periods = min(math.ceil(-760 / math.log(r)), 4_000_000 // (first + last))
+        powers, out = r ** np.arange(1, periods + 1), n * np.arange(1.0, periods + 1)
+        left = np.outer(powers[::-1], self._masses[:first]).ravel()
+        right = np.outer(powers, self._masses[-last:]).ravel()
+        starts = np.append(0.0, ends[:-1])
+        far = [np.subtract.outer(-out[::-1], -starts[:first]), np.add.outer(out, starts[-last:])]
+        edges = np.concatenate([far[0].ravel(), starts, far[1].ravel(), [ends[-1] + n * periods]])
+        return np.concatenate([left, self._masses, right]), self.start + self.width * edges
 
     @cached_property
     def _below(self) -> Array:
@@ -210,7 +220,7 @@ class CellNoise:
         """End points of the support."""
         if self.decay:
             return -math.inf, math.inf
-        return self.start, self.start + len(self.weights) * self.width
+        return self.start, self.start + self.count * self.width
 
     def _spike_part(self, t: Array) -> Array:
         if not self.spike:
@@ -218,17 +228,15 @@ class CellNoise:
         return np.clip(t / self.spike_width + 0.5, 0.0, 1.0)
 
     def _interpolate(self, t: Any, table: Array) -> Array:
-        masses, start = self._extended
-        edges = start + self.width * np.arange(len(masses) + 1)
-        return np.interp(t, edges, table)
+        return np.interp(t, self._extended[1], table)
 
     def pdf(self, t: Any) -> Any:
         """Density at `t`."""
         t = _points("t", t)
-        masses, start = self._extended
-        cell = np.floor((t - start) / self.width)
+        masses, edges = self._extended
+        cell = np.searchsorted(edges, t, side="right") - 1
         inside = (cell >= 0) & (cell < len(masses))
-        value = np.where(inside, masses[np.where(inside, cell, 0).astype(int)], 0.0) / self.width
+        value = np.where(inside, (masses / np.diff(edges))[np.where(inside, cell, 0)], 0.0)
         if self.spike:
             value = value + np.where(np.abs(t) < self.spike_width / 2, self._spike_mass / self.spike_width, 0)
         return value[()]
@@ -251,8 +259,7 @@ class CellNoise:
     def ppf(self, q: Any) -> Any:
         """Quantile function."""
         q = _points("q", q)
-        masses, start = self._extended
-        edges = start + self.width * np.arange(len(masses) + 1)
+        edges = self._extended[1]
         if self.spike:
             extra = np.array([-self.spike_width / 2, self.spike_width / 2])
             edges = np.union1d(edges, extra)
@@ -262,10 +269,9 @@ class CellNoise:
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
     def _moment(self, order: int) -> float:
-        masses, start = self._extended
-        a = start + self.width * np.arange(len(masses))
-        b = a + self.width
-        value = masses @ (b ** (order + 1) - a ** (order + 1)) / (self.width * (order + 1))
+        masses, edges = self._extended
+        a, b = edges[:-1], edges[1:]
+        value = masses @ ((b ** (order + 1) - a ** (order + 1)) / ((b - a) * (order + 1)))
         if order == 2:
             value += self._spike_mass * self.spike_width**2 / 12
         return float(value)
@@ -285,14 +291,13 @@ class CellNoise:
     def expected_loss(self, loss: Any = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
-        masses, start = self._extended
+        masses, edges = self._extended
         x, w = np.polynomial.legendre.leggauss(32)
-        edges = start + self.width * np.arange(len(masses) + 1)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
         owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
-        density = masses[owner] / self.width
+        density = (masses / np.diff(edges))[owner]
         value = float(density * half @ (loss(middle[:, None] + half[:, None] * x) @ w))
         if self.spike:
             h = self.spike_width / 4
@@ -301,13 +306,7 @@ class CellNoise:
         return value
 
     def privacy_profile(self, epsilon: Any) -> Any:
-        """δ(ε) over every real shift up to the sensitivity, proved and rounded up.
-
-        Parameters
-        ----------
-        epsilon : float or ndarray
-            ε ≥ 0.
-        """
+        """δ(ε) over every real shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
         flat = array("epsilon", epsilon, ndim=None)
         out = np.array([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()])
         return out.reshape(flat.shape)[()]
@@ -335,20 +334,27 @@ class CellNoise:
     @cached_property
     def _cells(self) -> IntegerWeights:
         # With tails, the first and last n cells stand for themselves and all their repetitions.
-        n, count, r = self.cells_per_shift, len(self.weights), self.decay
+        (left, right), count, r = self.period, len(self.weights), self.decay
         inner, outer = (1 - r).numerator, (1 - r).denominator
-        tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
+        tickets = [
+            w * (outer if i < left or i >= count - right else inner) for i, w in enumerate(self.weights)
+        ]
         return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
     def _draw_steps(self, size: int) -> Indices:
         """Draw noise from the operating system's randomness, exactly, in halves of the lattice step.
 
-        A cell by its integer weight, a repetition of it in the tails by exact coin flips, and one of the cell's
-        s steps uniformly. Halves, because an even number of cells is symmetric about a point between two steps.
+        A cell by its integer weight (one of its span, uniformly), a repetition of it in the tails by exact coin flips,
+        and one of the cell's s steps uniformly. Halves, because an even number of cells is symmetric about a point between two steps.
         """
-        n, count, s = self.cells_per_shift, len(self.weights), self._steps_per_cell
+        n, count, s = self.cells_per_shift, self.count, self._steps_per_cell
         cell = self._cells.draw(size)
-        spike = cell == count
+        spike = cell == len(self.weights)
+        if self.spans:
+            drawn, cell = cell, np.full(size, count)
+            for i in set(drawn[~spike].tolist()):
+                (at,) = np.nonzero(drawn == i)
+                cell[at] = self.ends[i] - self.spans[i] + uniform_integers(self.spans[i], at.size)
         if self.decay:
             coin = IntegerWeights([self.decay.denominator - self.decay.numerator, self.decay.numerator])
             going = np.flatnonzero(~spike & ((cell < n) | (cell >= count - n)))
@@ -385,7 +391,7 @@ class CellNoise:
         scaled = held / self.step
         if np.any(np.abs(scaled) > 2.0**51):
             raise DesignError.of("x", x, f"must be within 2^51 steps of {self.step:g} around 0")
-        if 2 * Fraction(self.start) != -len(self.weights) * Fraction(self.width):
+        if 2 * Fraction(self.start) != -self.count * Fraction(self.width):
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         whole = np.floor(scaled)
         whole += scaled - whole >= 0.5

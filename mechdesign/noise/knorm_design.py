@@ -99,6 +99,12 @@ class KNorm(Design):
     def noise(self, norm: float) -> KNormNoise:
         """The law of one norm at its least scale."""
         exact = Fraction(self.largest(norm)) * self.rounds / Fraction(self.privacy.epsilon)
+        if not Fraction(1, 10**150) < exact < 10**150:
+            raise DesignError.of(
+                "sensitivity",
+                self.sensitivity,
+                "over epsilon must be between 1e-150 and 1e150: doubles square it",
+            )
         return KNormNoise(self.dimension, round_up(exact), norm)
 
     def cost(self, noise: KNormNoise) -> float:
@@ -124,7 +130,7 @@ class KNorm(Design):
         ----------
         solver : None
         gap, certify, time_limit
-            As everywhere; there is no lower bound.
+                As everywhere; the lower bound is over these norms alone.
         """
         if solver is not None:
             raise DesignError.of("solver", solver, "must be None: closed forms are compared")
@@ -138,9 +144,10 @@ class KNorm(Design):
             design=self,
             mechanism=noise,
             value=value,
-            solver_report=SolveReport("closed form", Status.FEASIBLE if certify else Status.UNCERTIFIED),
+            lower_bound=value,
+            solver_report=SolveReport("closed form", Status.OPTIMAL if certify else Status.UNCERTIFIED),
             notes=("for simulation: K-norm noise has no exact release", f"norm of the noise: {noise.norm:g}"),
-            certificate=KNormCertificate(self, noise, value) if certify else None,
+            certificate=KNormCertificate(self, noise, value, value) if certify else None,
         )
 
 
@@ -153,18 +160,27 @@ class KNormCertificate(Certificate):
     ----------
     design : KNorm
     law : KNormNoise
-    value : float
+    value, lower_bound : float
     """
 
     design: KNorm
     law: KNormNoise
     value: float
+    lower_bound: float
+
+    @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
 
     @property
     def statement(self) -> Mapping[str, Any]:
-        """The question, and the value claimed."""
+        """The question, and the two numbers claimed."""
         names = ("dimension", "privacy", "sensitivity", "norm", "loss", "rounds")
-        return {**{n: getattr(self.design, n) for n in names}, "value": self.value}
+        return {
+            **{n: getattr(self.design, n) for n in names},
+            "value": self.value,
+            "lower_bound": self.lower_bound,
+        }
 
     def checks(self) -> pd.DataFrame:
         """The largest loss, and the cost."""
@@ -173,6 +189,7 @@ class KNormCertificate(Certificate):
         left = Fraction(d.privacy.epsilon) - spent
         fits = self.law.dimension == d.dimension and d.norm in (None, self.law.norm)
         room = self.value * (1 + 1e-12) - d.cost(self.law)
+        least = min(d.cost(d.noise(order)) for order in (_NORMS if d.norm is None else (d.norm,)))
         return check_table(
             [
                 (
@@ -182,6 +199,12 @@ class KNormCertificate(Certificate):
                     bool(fits and left >= 0),
                 ),
                 (f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0),
+                (
+                    f"no norm of 1, 2 and inf that is allowed does better than {self.lower_bound:.9g}",
+                    RECOMPUTED,
+                    least - self.lower_bound,
+                    least * (1 + 1e-12) >= self.lower_bound,
+                ),
             ]
         )
 

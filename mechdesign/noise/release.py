@@ -38,6 +38,8 @@ from mechdesign.typing import Array, Indices
 __all__ = ["ExactNoise", "Lattice", "lattice_of", "rounded"]
 
 _OFFSET = 34
+# Most bits of a place in a cell: what a word has left decides most coins.
+_MOST_BITS = 46
 """Half steps in a cell, as a power of two."""
 _BLOCK = 1 << 15
 """Proposals at a time: they stay in the cache."""
@@ -167,7 +169,15 @@ class ExactNoise:
     def _bits(self) -> int:
         """A cell holds 2^bits half steps."""
         cells = math.ldexp(1.0, math.frexp(self._reach)[1] - 11)
-        return max(0, math.frexp(cells / self.half_step)[1] - 1)
+        bits = max(0, math.frexp(cells / self.half_step)[1] - 1)
+        if bits > _MOST_BITS:
+            raise DesignError.of(
+                "law",
+                self.dist.name,
+                f"reaches {self._reach:.3g}, too many steps of {2 * self.half_step:.3g} to count: noise so far above the "
+                "sensitivity has no exact release; raise epsilon",
+            )
+        return bits
 
     def _log_ratio(self, t: Any) -> Array:
         """log of the density at t over that at 0."""

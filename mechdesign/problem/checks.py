@@ -14,6 +14,7 @@ from mechdesign.typing import Array, Indices
 
 __all__ = [
     "DOWN",
+    "NARROWEST",
     "UP",
     "answers",
     "array",
@@ -30,6 +31,7 @@ __all__ = [
     "probability",
     "rounded_up",
     "settle",
+    "share",
     "whole",
 ]
 
@@ -38,6 +40,9 @@ T = TypeVar("T")
 
 DOWN, UP = -1, 1
 """The safe sides: privacy budgets are rounded down, what people change is rounded up."""
+
+NARROWEST = 1e-140
+"""The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
 
 
 def number(name: str, value: Any, allowed: str = "must be a finite number", *, side: int = 0) -> float:
@@ -109,6 +114,14 @@ def probability(name: str, value: Any, *, below_one: bool = False, side: int = 0
     return found
 
 
+def share(name: str, value: Any, *, side: int = 0) -> float:
+    """Return `value` as a float, or raise DesignError unless it lies in (0, 1]."""
+    found = number(name, value, allowed := "must be in (0, 1]; 1 is everybody", side=side)
+    if not 0 < found <= 1:
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
 def interval(name: str, value: Any) -> tuple[float, float]:
     """Return `value` as a pair (lower, upper) of finite floats, lower < upper, or raise DesignError.
 
@@ -125,6 +138,10 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     low, high = number(name, low, allowed), number(name, high, allowed)
     if not low < high:
         raise DesignError.of(name, value, allowed)
+    if high - low < NARROWEST:
+        raise DesignError.of(
+            name, value, f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
+        )
     return low, high
 
 
@@ -173,7 +190,12 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
             value
         ):  # NumPy would drop what is imaginary, and the mask
             raise TypeError
-        found = np.array(value, dtype=float)
+        given = np.asarray(value)
+        if given.dtype.kind in "US" or (
+            given.dtype.kind == "O" and any(isinstance(v, str) for v in given.flat)
+        ):
+            raise TypeError  # NumPy would read the numbers in texts
+        found = np.array(given, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
     if (

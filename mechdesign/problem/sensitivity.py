@@ -31,7 +31,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import UP, array, one_of, positive, rounded_up, settle, whole
+from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["NEIGHBOURS", "Sensitivity", "Shifts"]
@@ -65,6 +65,9 @@ class Sensitivity:
     neighbours : {"add-remove", "replace"}
         The neighbours for which the bounds hold: one person more or less, or one person's data replaced. Poisson
         sampling is accounted for under the first only. `of_contribution` derives the bounds for either.
+    signed : bool
+        Whether some coordinates may rise while others fall. False: all that change rise, or all fall, as counts do when one
+        person is added or removed. Correlated noise makes use of it, independent noise cannot.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class Sensitivity:
     changed: int | None = None
     each: Any = None
     neighbours: str = "add-remove"
+    signed: bool = True
 
     def __post_init__(self) -> None:
         for name in ("linf", "l1", "l2"):
@@ -109,8 +113,15 @@ class Sensitivity:
                 "says how many coordinates change, not by how much: give linf, l1 or l2",
             )
         one_of("neighbours", self.neighbours, NEIGHBOURS)
+        one_of("signed", self.signed, (True, False))
         stated = {"linf": self.linf, "l1": self.l1, "l2": self.l2, "each": max(self.each or (0.0,))}
         for name, bound in stated.items():
+            if bound is not None and 0 < bound < NARROWEST:
+                raise DesignError.of(
+                    name,
+                    bound,
+                    f"must be at least {NARROWEST:g}, so that doubles hold its square; use another unit",
+                )
             if bound is not None and bound > _LARGEST:
                 raise DesignError.of(
                     name, bound, f"must be at most {_LARGEST:g}, so that doubles hold its square"
@@ -145,7 +156,7 @@ class Sensitivity:
         at most 6 coordinates change, each by at most 1 (replace neighbours)
         """
         one_of("signed", signed, (True, False))
-        own = cls(linf, l1, l2, changed, each, one_of("neighbours", neighbours, NEIGHBOURS))
+        own = cls(linf, l1, l2, changed, each, one_of("neighbours", neighbours, NEIGHBOURS), signed)
         if neighbours == "add-remove":
             return own
         if signed:
@@ -174,6 +185,8 @@ class Sensitivity:
             for order, bound in (("₁", self.l1), ("₂", self.l2))
             if bound is not None
         ]
+        if not self.signed:
+            parts.append("all up or all down")
         return f"{', '.join(parts)} ({self.neighbours} neighbours)"
 
     def check(self, dimension: int) -> None:

@@ -53,11 +53,13 @@ def solve(
     report: Page = None,
 ) -> None:
     """Solve the design described in a TOML file."""
-    from mechdesign.shell.spec_file import design_from_toml
+    from mechdesign.shell.spec_file import design_from_toml, located
 
     _check_outputs(spec, out=out, report=report)
     design, options = design_from_toml(spec)
-    _handed(design.solve(**options), out, report)
+    with located(spec):
+        result = design.solve(**options)
+    _handed(result, out, report)
 
 
 def privacy_of(epsilon: float | None, delta: float, rho: float | None) -> Any:
@@ -71,6 +73,13 @@ def privacy_of(epsilon: float | None, delta: float, rho: float | None) -> Any:
     if delta:
         raise DesignError("delta: goes with --epsilon, not with --rho")
     return ZeroConcentratedDP(rho)
+
+
+def _only(option: str, words: str, others: dict[str, Any]) -> None:
+    """Refuse options that say nothing beside another."""
+    for name, value in others.items():
+        if value is not None:
+            raise DesignError.of(name, value, f"contradicts {option}, which asks for {words}: leave one out")
 
 
 def sensitivity_of(each: float | None, changed: int | None, l1: float | None, l2: float | None) -> Any:
@@ -157,13 +166,39 @@ def compare(
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 
+        stated = {
+            "epsilon": epsilon,
+            "rho": rho,
+            "sensitivity": sensitivity,
+            "changed": changed,
+            "l1": l1,
+            "l2": l2,
+        }
+        _only(
+            "the file",
+            "its own question",
+            {**stated, "bits": bits, "input-range": input_range, "loss": loss},
+        )
+
         question, asked = question_from_toml(spec)
     else:
         ranked = {} if loss is None else {"loss": loss}
         asked = {"privacy": privacy_of(epsilon, delta, rho)}
         if bits is not None:
+            _only(
+                "bits",
+                "a local report",
+                {
+                    "sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2, "whole": whole or None,
+                    "dimension": None if dimension == 1 else dimension, "rounds": None if rounds == 1 else rounds,
+                    "sampling-rate": None if sampling_rate == 1 else sampling_rate,
+                },
+            )  # fmt: skip
             question = choose.LocalReport(bits, input_range, **ranked)
         else:
+            _only(
+                "sensitivity", "noise on numbers computed from everybody's data", {"input-range": input_range}
+            )
             several = sensitivity_of(sensitivity, changed, l1, l2)
             question = choose.NumericQuery(
                 dimension, several, rounds=rounds, sampling_rate=sampling_rate, whole=whole, **ranked

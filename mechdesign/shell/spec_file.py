@@ -42,7 +42,7 @@ from mechdesign.problem.checks import one_of
 from mechdesign.problem.design import Design
 from mechdesign.shell.spec_values import PARSERS, bound, table
 
-__all__ = ["design_from_toml", "question_from_toml"]
+__all__ = ["design_from_toml", "located", "question_from_toml"]
 
 _HEADER, _KEY = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]"), re.compile(r"\s*([\w.\"'-]+)\s*=")
 
@@ -90,7 +90,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         raise DesignError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DesignError(f"{path}: not a readable TOML file ({error})") from None
-    with _located(path, text):
+    with located(path, text):
         yield given
 
 
@@ -119,8 +119,9 @@ def _design(name: Any) -> Any:
 
 
 @contextmanager
-def _located(path: str | os.PathLike[str], text: str) -> Iterator[None]:
+def located(path: str | os.PathLike[str], text: str | None = None) -> Iterator[None]:
     """Put file and line before the message of an error that names a key of the file."""
+    text = Path(path).read_text(encoding="utf-8") if text is None else text
     try:
         yield
     except DesignError as error:

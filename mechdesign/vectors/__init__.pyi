@@ -13,3 +13,6 @@ from .modular import ModularSum as ModularSum
 from .result import VectorQuantizerResult as VectorQuantizerResult
 from .sampled import SampledCoordinates as SampledCoordinates
 from .sphere import SphereQuantizer as SphereQuantizer
+from .tensors import gradient_hook as gradient_hook
+from .tensors import privatize_gradients as privatize_gradients
+from .tensors import torch_module as torch_module

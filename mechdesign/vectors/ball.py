@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 LARGEST_EPSILON = 500.0
+_LEAST_GAIN = Fraction(1, 10**30)  # of E − 1: squares of answers are numbers still
 _LARGEST_DIMENSION = 1 << 24
 _NEAR = 1e-9  # by how much a length may be over, relative: norms are rounded
 
@@ -48,9 +49,9 @@ def power_of_e(epsilon: float) -> Fraction:
     2.718281828459045
     """
     bound = exp_lower(epsilon) if epsilon <= LARGEST_EPSILON else None
-    if bound is None or bound <= 1:
+    if bound is None or bound - 1 < _LEAST_GAIN:
         raise DesignError.of(
-            "epsilon", epsilon, f"must be between 1e-70 and {LARGEST_EPSILON:g} for a vector mechanism"
+            "epsilon", epsilon, f"must be between 1e-30 and {LARGEST_EPSILON:g} for a vector mechanism"
         )
     return bound
 
@@ -75,7 +76,10 @@ def checked_vectors(x: Any, dimension: int) -> Array:
     if hasattr(x, "device") and str(getattr(x, "device", "cpu")) != "cpu":
         raise DesignError.of("x", f"tensor on {x.device}", "must be on the processor: pass x.cpu()")
     if hasattr(x, "detach"):
-        x = x.detach().numpy()
+        try:
+            x = x.detach().numpy() if x.dtype.itemsize > 2 else x.detach().double().numpy()
+        except (AttributeError, TypeError, RuntimeError):
+            raise DesignError.of("x", x, "must be a dense tensor of floating-point numbers") from None
     given = np.asarray(x) if hasattr(x, "dtype") or (not np.isscalar(x) and _regular(x)) else None
     if given is None or given.dtype.kind not in "fiu":
         raise DesignError.of("x", x, "must be an array of finite numbers")

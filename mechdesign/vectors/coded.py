@@ -150,6 +150,8 @@ class CodedMechanism(ABC):
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
         if len(drawn) >= 1 << 32:
             raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
+        if first + len(drawn) > (1 << 63) - 1:
+            raise DesignError.of("first", first, f"must leave {len(drawn)} numbers below 2^63")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
         source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
         body = head + source + packed(drawn.ravel(), self.code_bits)
@@ -207,7 +209,7 @@ class CodedMechanism(ABC):
             return codes, tail, 0
         if seed is None:
             raise DesignError.of("seed", None, "must be the one agreed on: the message has none")
-        if tail + count >= 1 << 63:
+        if tail + count > (1 << 63) - 1:
             raise ResultFormatError("message: the number of its first vector is too large")
         return codes, checked_seed(seed), tail
 

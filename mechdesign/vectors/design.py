@@ -159,7 +159,15 @@ class VectorQuantizer(Design):
         best = min(found, key=lambda m: m.error)
         bound = min(least_error(self.dimension, self.epsilon, self.radius), best.error)
         evidence = VectorCertificate(
-            self.dimension, self.epsilon, self.inputs, self.radius, self.bits, best, best.error, bound
+            self.dimension,
+            self.epsilon,
+            self.inputs,
+            self.radius,
+            self.bits,
+            self.rotation,
+            best,
+            best.error,
+            bound,
         )
         status = Status.LIMIT if limited else Status.FEASIBLE
         report = SolveReport(

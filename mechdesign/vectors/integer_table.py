@@ -266,6 +266,10 @@ class IntegerTable(CodedMechanism):
         """Return the outputs of these numbers."""
         return self.bins[self._checked(codes).ravel()]
 
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the integers, with the operating system's randomness; outputs in the shape of `x`."""
+        return self.decoded(self.codes(x, clip=clip)).reshape(np.shape(x))
+
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
         return np.array([self.bins[codes.ravel()].sum()])
 

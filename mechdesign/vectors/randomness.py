@@ -50,6 +50,6 @@ def shared_words(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 def shared_normals(seed: int, number: int, count: int) -> Array:
-    """Return `count` standard normals, by the inverse of the normal law at the middles of 2⁵³ cells."""
+    """Return `count` standard normals, by the inverse of the normal law at the middles of 2⁵² cells."""
     words = shared_words(seed, number, count)
-    return np.asarray(special.ndtri(((words >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53))
+    return np.asarray(special.ndtri(((words >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52))

@@ -23,7 +23,7 @@ from mechdesign.vectors.randomness import shared_normals, shared_words
 
 __all__ = ["ExactRotation", "FastRotation", "Rotation", "rotation_of"]
 
-_ROUNDS = 3
+_ROUNDS = 4
 _CHUNK = 32
 _LARGEST_FRAME = 1 << 27  # numbers: a gigabyte
 _SQUARE = 0.8  # frames nearer to square are worse conditioned: Householder's QR
@@ -43,6 +43,10 @@ class Rotation(ABC):
     dimension: int
     kept: int
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.kept <= self.dimension:
+            raise DesignError.of("kept", self.kept, f"must be from 1 to {self.dimension}")
+
     @abstractmethod
     def turned(self, x: Array, keys: Keys) -> Array:
         """Rotate vectors (n, D), each under its key; return their first coordinates (n, kept)."""
@@ -56,6 +60,7 @@ class ExactRotation(Rotation):
     """A rotation of uniform law."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.dimension * self.kept > _LARGEST_FRAME:
             raise DesignError(
                 f"an exact rotation of {self.dimension} dimensions to {self.kept} needs {self.dimension * self.kept:.3g} "
@@ -102,7 +107,7 @@ class ExactRotation(Rotation):
 
 
 class FastRotation(Rotation):
-    """Sign flips and Walsh–Hadamard transforms, three rounds."""
+    """Sign flips and Walsh–Hadamard transforms, four rounds."""
 
     @property
     def _block(self) -> int:

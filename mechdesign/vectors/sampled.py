@@ -6,7 +6,7 @@ Every chosen coordinate spends ε/k; the estimate :math:`\tfrac dk \sum_{j \in S
 
 Of all unbiased private answers to a number of [−1, 1] two outputs ±(E + 1)/(E − 1) have the least second moment at the ends of the range
 (:math:`2 = \int m (p_1 - p_{-1}) \le \sqrt{2 S \cdot 2 \tanh^2(\varepsilon/2)}` for the mean S of the two second moments), so that one bit is
-enough while k < d. Where every coordinate is sent, the least worst variance counts, and `OptimalQuantizer` finds it.
+enough while k < d. Where every coordinate is sent, the least worst variance counts, and `OptimalQuantizer` finds it for outputs evenly apart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors, power_of_e
 from mechdesign.vectors.coded import CodedMechanism
@@ -63,19 +62,22 @@ def two_outputs(epsilon: float) -> Quantizer:
 
 
 def best_outputs(epsilon: float, bits: int) -> Quantizer:
-    """The quantizer of [−1, 1] of least worst variance with 2^bits outputs."""
+    """The quantizer of [−1, 1] of least worst variance with 2^bits outputs evenly apart, their outermost ones searched."""
     if bits == 1 or epsilon < _WORTH:
         return two_outputs(epsilon)
-    far = 2 / math.tanh(epsilon / 2)
-    design = OptimalQuantizer(
-        BinSearch(1 << bits, far, starts=1),
-        PureDP(epsilon),
-        stats.uniform(-1, 2),
-        "squared",
-        objective="worst",
-    )
-    found: Quantizer = design.solve(gap=1e-3).mechanism
-    return found
+    least = 1 / math.tanh(epsilon / 2)
+    found: list[tuple[float, Quantizer]] = []
+
+    def worst(far: float) -> float:
+        bins = np.linspace(-far, far, 1 << bits)
+        design = OptimalQuantizer(bins, PureDP(epsilon), stats.uniform(-1, 2), "squared", objective="worst")
+        result = design.solve(gap=1e-3)
+        found.append((float(result.value), result.mechanism))
+        return found[-1][0]
+
+    ends = (least * (1 + 1e-9), 2.2 * least)
+    optimize.minimize_scalar(worst, bounds=ends, method="bounded", options={"xatol": 1e-2})
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 @serializable("sampled-coordinates")

@@ -263,5 +263,6 @@ def gains(report: Report) -> None:
         "Other ways of joining a sharp centre to a light tail do better than splicing: near the handover from Laplace to "
         "Gaussian, OSGT (a Gaussian tail with an offset) and generalised normal noise of exponent between 1 and 2 save "
         "about 9% and 11% at K = 10 where flipped Huber saves 0.2%; even logistic noise beats it there. The advantage fades "
-        "as K grows. For K = 1 the study `optimal-noise` shows what any density could save."
+        "as K grows. The study `many-coordinates` maps which family is best where and what lies above all of "
+        "them; for K = 1 the study `optimal-noise` shows what any density could save."
     )

@@ -173,7 +173,7 @@ OTHERS = {
         lambda: md.NoiseAllocation("gaussian", [2, 2, 0.1], PRIVACY).solve(),
         "sensitivity",
     ),
-    "counts": (Q3, lambda: md.CountsGaussian(3, 3, PRIVACY, most=2).solve(), "sensitivity"),
+    "counts": (Q3, lambda: md.CountsGaussian(3, 3, PRIVACY, most=2, signed=False).solve(), "sensitivity"),
     "few vectors": (Q3, lambda: md.CorrelatedGaussian(2 * np.eye(3), PRIVACY).solve(), "sensitivity"),
     "discrete": (Q3, lambda: md.calibrate("discrete_gaussian", **TIGHT), "whole"),
     "a report": (

@@ -120,6 +120,9 @@ def bias_allowed(p: Payload, other: Payload) -> bool:
     return False
 
 
+_OTHER_LOSS = {"absolute": "squared", "squared": "absolute", "metric": "squared", "total": "largest"}
+
+
 def loss(p: Payload, other: Payload) -> bool:
     owner = p["design"]["fields"]
     if isinstance(owner.get("loss"), dict) and "$kind" in owner["loss"]:
@@ -127,7 +130,7 @@ def loss(p: Payload, other: Payload) -> bool:
         owner["absolute"], owner["squared"] = owner["squared"], owner["absolute"]
         return True
     if isinstance(owner.get("loss"), str):
-        owner["loss"] = {"absolute": "squared", "squared": "absolute", "metric": "squared"}[owner["loss"]]
+        owner["loss"] = _OTHER_LOSS[owner["loss"]]
         return True
     return "loss" in owner and isinstance(owner["loss"], dict) and scaled(owner["loss"], "absolute", by=1.01)
 
@@ -208,6 +211,8 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(1.0), loss="squared"), {"gap": 0.05}),
+    "steep-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(8.0, 0.05)), {"gap": 0.1}),
+    "steep-pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(9.0), loss="squared"), {"gap": 0.1}),
     "unbiased-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, unbiased=([0, 1, 3.0], [-4, 1, 7.0])), {}),
     "squared-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, loss="squared", prior=[0.5, 0.2, 0.3]), {}),
     "gaussian-allocation": (

@@ -6,13 +6,16 @@ import math
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -231,6 +234,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "alpha": ({"alpha": -1.0}, "alpha"),
     "penalty": ({"penalty": "elastic"}, "penalty"),
     "allocation": ({"allocation": "best"}, "allocation"),
+    "no allocation": ({"allocation": None}, "allocation"),
     "scales": ({"allocation": [1.0, 0.0, 1.0]}, "scales"),
     "table": ({"allocation": np.ones((2, 3)), "passes": 3}, "scales"),
     "smoothness": ({"smoothness": [1.0, 1.0]}, "smoothness"),
@@ -290,6 +294,24 @@ def test_a_calibration_is_used_again_for_its_own_question_only() -> None:
     for changes in ({"passes": 3}, {"privacy": md.ApproximateDP(0.5, 1e-6)}, {"allocation": "iid"}):
         with pytest.raises(md.DesignError, match="another question"):
             regressor(noise=first.privacy_, **{"passes": 2, **changes}).fit(X, Y)
+
+
+def test_a_calibration_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    first = regressor(noise="laplace", passes=2).fit(X, Y).privacy_
+    first.save(tmp_path / "noise.json")
+    loaded = md.load(tmp_path / "noise.json")
+    assert regressor(noise=loaded, passes=2).fit(X, Y).privacy_ is loaded
+    narrow = replace(first.noise, law=stats.laplace(scale=first.law.std() / 10))
+    small = replace(first.certificate, noise=narrow)
+    for doctored in (
+        replace(first, mechanism=narrow),
+        replace(first, mechanism=narrow, certificate=small),
+        replace(first, certificate=small),
+    ):
+        with pytest.raises(md.DesignError, match="own checks"):
+            regressor(noise=doctored, passes=2).fit(X, Y)
+    with pytest.raises(md.DesignError, match="not certified"):
+        regressor(noise=replace(first, certificate=None), passes=2).fit(X, Y)
 
 
 def test_without_scikit_learn_the_error_names_the_extra() -> None:

@@ -105,6 +105,7 @@ def test_bad_input_is_named() -> None:
     holes[0, 0] = math.inf
     for changes, data, word in (
         ({"norm": 0.0}, X, "norm"),
+        ({"norm": 1e200}, X, "norm"),
         ({"n_components": 5}, X, "n_components"),
         ({"allocation": "spr"}, X, "allocation"),
         ({"center": [0.0]}, X, "center"),

@@ -109,6 +109,7 @@ def test_directions_without_noise_are_infinitely_revealing() -> None:
         ({"vectors": [[np.nan, 1.0]]}, "finite"),
         ({"vectors": [[0.0, 0.0]]}, "needs no noise"),
         ({"vectors": "x"}, "numbers"),
+        ({"vectors": [[1e308, 1.0], [1.0, 1e308]]}, "doubles square"),
         ({"vectors": [[1.0, 2.0]], "weights": [1.0]}, "shape"),
         ({"vectors": [[1.0, 2.0]], "weights": [1.0, -1.0]}, "positive definite"),
         ({"vectors": [[1.0, 2.0]], "privacy": PureDP(1.0)}, "laplace"),

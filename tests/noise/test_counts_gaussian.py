@@ -14,10 +14,10 @@ PRIVACY = md.ApproximateDP(1, 1e-6)
 
 
 def test_the_reference():
-    plus = md.CountsGaussian(20, 3, PRIVACY).solve()
+    plus = md.CountsGaussian(20, 3, PRIVACY, signed=False).solve()
     assert plus.value == pytest.approx(1039.4379, abs=1e-3)
     assert plus.lower_bound == pytest.approx(plus.value, rel=1e-9) and plus.certificate.verify()
-    both = md.CountsGaussian(20, 3, PRIVACY, signed=True).solve()
+    both = md.CountsGaussian(20, 3, PRIVACY).solve()
     assert both.value == pytest.approx(1070.8747, abs=1e-3) and "independent" in both.notes[0]
 
 
@@ -25,7 +25,7 @@ def test_the_reference():
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 10))
 def test_as_the_listed_set(n, c, most):
     c = min(c, n)
-    result = md.CountsGaussian(n, c, PRIVACY, most=most).solve()
+    result = md.CountsGaussian(n, c, PRIVACY, most=most, signed=False).solve()
     vectors = most * np.array([v for v in itertools.product((0.0, 1.0), repeat=n) if 0 < sum(v) <= c])
     listed = md.CorrelatedGaussian(vectors, PRIVACY).solve()
     assert result.value == pytest.approx(listed.value, rel=1e-7)
@@ -41,7 +41,7 @@ def test_signed_against_every_pattern():
 
 
 def test_a_tampered_certificate_does_not_verify():
-    held = md.CountsGaussian(5, 2, PRIVACY).solve().certificate
+    held = md.CountsGaussian(5, 2, PRIVACY, signed=False).solve().certificate
     assert held.verify()
     assert not replace(held, value=held.value * 0.99).verify()
     assert not replace(held, lower_bound=held.lower_bound * 1.01).verify()
@@ -52,7 +52,7 @@ def test_a_tampered_certificate_does_not_verify():
 
 
 def test_release_and_files(tmp_path):
-    result = md.CountsGaussian(5, 2, PRIVACY).solve()
+    result = md.CountsGaussian(5, 2, PRIVACY, signed=False).solve()
     assert result.mechanism.release(np.arange(5.0)).shape == (5,)
     result.save(tmp_path / "a.json")
     assert md.load(tmp_path / "a.json").certificate.verify()

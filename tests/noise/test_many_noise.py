@@ -17,9 +17,15 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.many.certificate import enclosed_spent
 from mechdesign.noise.optimal.many.composed import Composed
+from mechdesign.noise.optimal.many.divergence import Divergence
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss, log_concave, many_interval
 from mechdesign.noise.optimal.many.newton import Concave
+from mechdesign.noise.optimal.many.question import ManyQuestion
+from mechdesign.noise.optimal.many.search import composed_share
+from mechdesign.problem.losses import Loss
+from mechdesign.solvers.deadline import Deadline
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])
 
@@ -165,11 +171,19 @@ def test_pure_privacy_is_a_share_for_each() -> None:
 
 
 def test_few_coordinates_compose_the_optimum_of_one() -> None:
-    result = md.OptimalNoise(md.ApproximateDP(6.0, 0.05), loss="squared", dimension=2).solve(cells=4)
-    assert result.kind == "composed"
-    assert result.certificate.spent.how == "proved"
-    families = result.tried().set_index("law")["value"].drop("composed")
-    assert result.value < families.min()
+    privacy = md.ApproximateDP(6.0, 0.05)
+    question = ManyQuestion(Loss.of("squared"), 1.0, privacy, 2)
+
+    def narrow(epsilon: Fraction, delta: float, deadline: Deadline) -> md.Result:
+        assert Fraction(delta) * 2 <= Fraction(privacy.delta)
+        return md.OptimalNoise(md.ApproximateDP(float(epsilon), delta), loss="squared").solve(gap=0.01)
+
+    found = composed_share(question, narrow, Deadline(None))
+    assert found is not None
+    staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0, dimension=2)
+    assert found.value < 0.97 * staircase.variance
+    assert enclosed_spent(found.noise, privacy).how == "proved"
+    assert enclosed_spent(found.noise, privacy).upper <= privacy.delta
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 1.5, "3", True, math.nan])
@@ -187,3 +201,31 @@ def test_a_limit_that_leaves_no_time_is_an_error() -> None:
 def test_a_law_that_is_not_symmetric_is_refused() -> None:
     with pytest.raises(md.DesignError, match="symmetric"):
         md.noise.CellProduct(CellNoise((1, 2), 1.0, -1.0, 1), 2)
+
+
+@pytest.mark.parametrize("order", [1.0, 4.0])
+def test_a_divergence_has_the_derivatives_it_says(order: float) -> None:
+    problem = Divergence(order, 40, 5, 0.4)
+    phi = -((np.arange(41) / 8) ** 2)
+    phi -= math.log(float(problem.copies @ np.exp(phi)))
+    value, gradient, hessian = problem.derivatives(phi, 5)
+    direction, step = np.cos(np.arange(41) / 5), 1e-4
+    ahead, behind = (problem.derivatives(phi + s * direction, 5) for s in (step, -step))
+    assert (ahead[0] - behind[0]) / (2 * step) == pytest.approx(float(gradient @ direction), rel=1e-5)
+    change = (ahead[1] - behind[1]) / (2 * step)
+    np.testing.assert_allclose(change, hessian @ direction, atol=1e-5 * np.abs(change).max())
+    # a Gaussian's divergence is order/2 times the squared distance over the variance, here 5/8 and 1/2
+    assert value == pytest.approx(math.log(order * (5 / 8) ** 2), abs=0.02)
+
+
+def test_the_cactus_law_beats_gaussian_noise() -> None:
+    design = md.noise.LeastDivergence(md.ApproximateDP(8.0, 1e-3), dimension=20)
+    result = design.solve()
+    gaussian = md.calibrate("gaussian", privacy=design.privacy, sensitivity=1.0, dimension=20)
+    assert 0.97 * gaussian.variance < result.value < gaussian.variance
+    assert result.certificate.verify()
+    assert result.noise.law.decay > 0
+    assert loads(dumps(result), source="", kinds=KINDS).value == result.value
+    for change in ({"order": 0.5}, {"dimension": 1}, {"privacy": md.PureDP(1.0)}, {"loss": abs}):
+        with pytest.raises(md.DesignError):
+            replace(design, **change)

@@ -262,3 +262,22 @@ def test_published_strategies_for_every_workload():
         own = md.MatrixMechanism(workload, PRIVACY).solve()
         for name, error in published(workload, own.design.changes, largest=False).items():
             assert error / own.design.budget >= own.lower_bound, (workload, name)
+
+
+@pytest.mark.parametrize(
+    ("workload", "factor"),
+    [
+        ([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]], 2.0),
+        (np.diag([1e-90, 1.0, 1e90]), 1e180),
+        ([[3.0]], 9.0),
+        (np.ones((5, 3)), 5.0),
+        ([[1, 0, 1], [0, 0, 1]], None),
+    ],
+)
+def test_graded_and_singular_matrices(workload, factor):
+    """One answer a hundred million million times another, rows all but equal, counts that nobody asks for."""
+    result = md.MatrixMechanism(workload, PRIVACY).solve()
+    assert result.gap <= 1e-6 and result.certificate.verify() and result.checks()["holds"].all()
+    if factor is not None:
+        assert result.value * result.design.budget == pytest.approx(factor, rel=1e-6)
+    assert np.isfinite(result.mechanism.release(np.zeros(np.shape(workload)[1]))).all()

@@ -387,3 +387,99 @@ def test_exponential_loss_is_too_fast_for_pure_noise() -> None:
 
 def test_growth_bound_is_on_the_safe_side() -> None:
     assert exp_lower(1.0) < Fraction(math.e) + Fraction(1, 2**50)
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, loss",
+    [(8.0, 0.0, "absolute"), (6.0, 0.1, "squared"), (9.0, 1e-3, "absolute"), (20.0, 0.0, "absolute")],
+)
+def test_ladders_at_large_epsilon(epsilon, delta, loss) -> None:
+    """Narrow and wide cells: private by brute force at the shifts where spans meet, bounded by the closed form."""
+    result = OptimalNoise(privacy=ApproximateDP(epsilon, delta), sensitivity=0.3, loss=loss).solve(gap=0.05)
+    law = result.law
+    assert result.gap <= 0.05 and law.spans and result.certificate.verify()
+    assert law.exact_delta(epsilon) <= Fraction(delta)
+    assert law.expected_loss(loss) == pytest.approx(result.value, rel=1e-9)
+    if delta == 0:
+        staircase = 0.3 * math.exp(epsilon / 2) / math.expm1(epsilon)
+        assert result.lower_bound <= staircase <= result.value * (1 + 1e-12) <= staircase * (1 + 1e-6)
+        return
+    edges = law.width * np.concatenate([[0], law.ends]) + law.start
+    rng, growth = np.random.default_rng(0), math.exp(epsilon)
+    for shift in [
+        *rng.choice(np.abs(np.subtract.outer(edges, edges)).ravel(), 40),
+        0.3,
+        *rng.uniform(0, 0.3, 10),
+    ]:
+        if shift > 0.3:
+            continue
+        cuts = np.unique(np.concatenate([edges, edges - shift]))
+        cuts = cuts[(cuts >= edges[0]) & (cuts <= edges[-1])]
+        middle = (cuts[1:] + cuts[:-1]) / 2
+        spike = (
+            (np.abs(middle) < law.spike_width / 2)
+            * float(law.spike / law.total)
+            / max(law.spike_width, 1e-300)
+        )
+        here = law.pdf(middle) - spike
+        moved = middle + shift
+        there = law.pdf(moved) - (np.abs(moved) < law.spike_width / 2) * (spike.max() if spike.size else 0)
+        gain = float((np.maximum(here - growth * there, 0) * np.diff(cuts)).sum()) + float(
+            law.spike / law.total
+        )
+        assert gain <= delta * (1 + 1e-6) + 1e-9
+
+
+def test_spans_are_cells_joined() -> None:
+    """The same law with and without spans: every number alike."""
+    from mechdesign.noise.cell_noise import CellNoise
+
+    spans = (4, 2, 1, 1, 2, 4)
+    weights = tuple(a * v for a, v in zip((1, 7, 50, 50, 7, 1), spans))
+    for decay in (Fraction(0), Fraction(1, 9)):
+        joined = CellNoise(
+            weights=weights, width=0.25, start=-1.75, cells_per_shift=4, spans=spans, decay=decay
+        )
+        apart = [w // v for w, v in zip(weights, spans) for _ in range(v)]
+        plain = CellNoise(weights=tuple(apart), width=0.25, start=-1.75, cells_per_shift=4, decay=decay)
+        for epsilon in (0.0, 0.7, 2.0, 5.0):
+            assert joined.exact_delta(epsilon) == plain.exact_delta(epsilon)
+            assert joined.hockey_stick(epsilon)[4] == plain.hockey_stick(epsilon)[4]
+        t = np.linspace(-4, 4, 301)
+        for name in ("pdf", "cdf", "sf"):
+            assert np.allclose(getattr(joined, name)(t), getattr(plain, name)(t), atol=1e-14)
+        assert joined.var() == pytest.approx(plain.var())
+        drawn = joined.release(np.zeros(20_000))
+        assert abs(np.mean(np.abs(drawn)) - plain.expected_loss("absolute")) < 0.02
+
+
+def test_spread_bound_by_quadrature() -> None:
+    """F against numerical integration, at points and between them."""
+    from mechdesign.noise.optimal.spline import Spread, spread_pieces
+
+    rng = np.random.default_rng(3)
+    spread = Spread(
+        16,
+        np.array([-4, -2, -1, 0, 1, 3, 7]),
+        np.array([[0, 1, 3], [8, 12, 16], [16, 16, 16]]),
+        rng.random((3, 5)),
+    )
+    growth = math.exp(0.5)
+    u = np.linspace(0, 16, 16 * 512 + 1)
+
+    def f(t: float) -> float:
+        total = 0.0
+        for (a, b, c), row in zip(spread.kernels, spread.psi):
+            values = np.concatenate([[0], row, [0]])
+            if a == c:
+                total += np.interp(t, spread.knots, values) - growth * np.interp(t - a, spread.knots, values)
+                continue
+            hat = np.interp(u, [a, b, c], [0, 1, 0], left=0, right=0)
+            moved = np.trapezoid(hat * np.interp(t - u, spread.knots, values), u)
+            total += (c - a) / 2 * np.interp(t, spread.knots, values) - growth * moved
+        return total
+
+    for x, h, _, b, unit in list(spread_pieces(spread, Loss.of("absolute"), 1.0, 0.5))[::3]:
+        middle = (b[0] + 3 * b[1] + 3 * b[2] + b[3]) / 8 / unit
+        assert middle == pytest.approx(f(x + h / 2) + f(-x - h / 2), abs=1e-5)
+        assert b[0] / unit == pytest.approx(f(x) + f(-x), abs=1e-5)

@@ -42,6 +42,7 @@ SPECS = {
     "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
     "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
     "CountsGaussian": "counts = 20\nchanged = 3\n" + BOTH,
+    "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
 }
 

@@ -99,6 +99,8 @@ def test_bad_arguments(kind: Any) -> None:
         with pytest.raises(md.DesignError):
             kind(**{"dimension": 8, "privacy": privacy, **changes})
     baseline = kind(8, privacy)
+    with pytest.raises(md.DesignError, match="SphereQuantizer"):
+        baseline.release(np.zeros((1, 8)))
     for bad in ([math.nan] * 8, [2.0] + [0.0] * 7, np.zeros((2, 8)), np.zeros(7), "a"):
         with pytest.raises(md.DesignError):
             baseline.sample(bad)

@@ -107,8 +107,11 @@ def test_seeds_are_given_once() -> None:
     ):
         with pytest.raises(md.DesignError, match="seed"):
             mechanism.decode(message, seed=seed)
-    with pytest.raises(md.DesignError, match="first"):
-        mechanism.encode(X, first=3)
+    for seed, first in ((None, 3), (5, (1 << 63) - 3), (5, -1), (5, 1.5)):
+        with pytest.raises(md.DesignError, match="first"):
+            mechanism.encode(X, seed=seed, first=first)  # type: ignore[arg-type]
+    far = mechanism.encode(X, seed=5, first=(1 << 63) - 1 - len(X))
+    assert mechanism.decode(far, seed=5).shape == X.shape
     for bad in (1.5, "a", 1 << 128, True):
         with pytest.raises(md.DesignError, match="seed"):
             mechanism.encode(X, seed=bad)

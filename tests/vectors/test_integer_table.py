@@ -151,6 +151,7 @@ def test_scalars_as_messages() -> None:
     assert np.abs((table.decode(message) - x).mean()) < 0.1
     total, count = table.aggregate([message, message])
     assert count == 10_002 and total[0] == pytest.approx(2 * table.decode(message).sum())
+    assert table.release([[0.5, -0.5]]).shape == (1, 2)
     for bad in ([math.nan], [2.0], ["a"], None):
         with pytest.raises(md.DesignError):
             table.encode(bad)

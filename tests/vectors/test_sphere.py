@@ -14,6 +14,7 @@ from scipy import integrate, special, stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
+from mechdesign.vectors import randomness
 from mechdesign.vectors.cap import cap_error, cap_mass, cap_mean
 from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
 from mechdesign.vectors.rotation import ExactRotation, FastRotation
@@ -49,7 +50,7 @@ def within(found: Any, wanted: float, errors: float = 4.0) -> bool:
 def test_errors_at_a_thousand_dimensions(made: str) -> None:
     """Monte Carlo within three standard errors, with a seed that holds still."""
     d, privacy = 1000, md.PureDP(4.0)
-    x = np.zeros((120, d))
+    x = np.zeros((60, d))
     x[:, :3] = (0.6, 0.0, -0.8)
     mechanism: Any = md.PrivUnit(d, privacy)
     if made != "cap":
@@ -187,6 +188,14 @@ def test_both_forms_of_the_exact_rotation_agree() -> None:
     assert rotation._orthonormal(frame) == pytest.approx(frame @ np.linalg.inv(lower).T, abs=1e-9)
 
 
+def test_extreme_words_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen before: the largest word gave 1, and an infinite normal number."""
+    words = np.array([0, 2**64 - 1, 2**63], dtype=np.uint64)
+    monkeypatch.setattr(randomness, "shared_words", lambda *_: words)
+    found = randomness.shared_normals(0, 0, 3)
+    assert np.isfinite(found).all() and found[0] == -found[1] and abs(found[2]) < 1e-15
+
+
 def test_rotations_have_the_uniform_law() -> None:
     """Second moments of Q e₁ over seeds; each draw of its own."""
     turned = np.array([ExactRotation(4, 3).turned(np.eye(4)[:1], [(9, i)])[0] for i in range(4000)])
@@ -222,6 +231,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"radius": math.nan}, "radius"),
     ({"privacy": 1.0}, "privacy"),
     ({"privacy": md.PureDP(1e-300)}, "epsilon"),
+    ({"dimension": 1 << 24, "bits": 16}, "rotation='fast'"),
     ({"privacy": md.PureDP(900.0)}, "epsilon"),
     ({"inputs": "box"}, "inputs"),
     ({"rotation": "hadamard"}, "rotation"),

@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.certificate import AllocationCertificate
-from mechdesign.noise.allocation.disparity import check_profile
+from mechdesign.noise.allocation.disparity import check_profile, profile_of
 from mechdesign.noise.allocation.mixed import FLOOR, MixedProblem, mixed_scales, within_budget
 from mechdesign.noise.allocation.mixed_result import (
     MixedAllocationResult,
@@ -37,9 +37,10 @@ from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.allocation.separable import Allocated
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import instance, number, one_of, settle
+from mechdesign.problem.checks import instance, number, one_of, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Indices, Status
 
@@ -56,7 +57,7 @@ class NoiseAllocation(AllocationQuestion, Design):
     noise : {"gaussian", "laplace", "mixed"}
         "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type,
         without limits and groups.
-    sensitivities : array_like, shape (K,)
+    sensitivities : array_like, shape (K,), or Sensitivity
         The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         Laplace noise with δ > 0 uses the exact one-dimensional condition
@@ -94,6 +95,8 @@ class NoiseAllocation(AllocationQuestion, Design):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
+        if isinstance(self.sensitivities, Sensitivity):
+            settle(self, sensitivities=profile_of(self.sensitivities, self.noise))
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
         order = number("loss", self.loss, allowed := "must be the order p > 0 of E‖T‖_p^p")
@@ -123,6 +126,25 @@ class NoiseAllocation(AllocationQuestion, Design):
         if self.noise == "mixed":
             refuse_limits(self)
         _ = self.budget
+
+    @classmethod
+    def of_sensitivity(
+        cls, noise: str, sensitivity: Sensitivity, dimension: int, privacy: Any, **options: Any
+    ) -> NoiseAllocation:
+        """The allocation for K numbers whose changes keep several bounds; without ``each`` all get one scale.
+
+        Examples
+        --------
+        >>> from mechdesign.problem.privacy import ApproximateDP
+        >>> few = Sensitivity(linf=1, changed=3)
+        >>> design = NoiseAllocation.of_sensitivity("gaussian", few, 20, ApproximateDP(1.0, 1e-6))
+        >>> round(design.solve().value, 2)
+        1070.87
+        """
+        profile = profile_of(
+            instance("sensitivity", sensitivity, Sensitivity), noise, whole("dimension", dimension, 1)
+        )
+        return cls(noise, profile, privacy, **options)
 
     def _vector(self, name: str) -> Array | None:
         """A number or a vector per coordinate, non-negative; infinite where that says "no limit"."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import array, number, one_of, rounded_up
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices
 
-__all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile", "majorizes"]
+__all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile", "majorizes", "profile_of"]
 
 
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:
@@ -150,3 +151,49 @@ def layer_profile(
     profile = np.repeat(c / counts ** (1 / max(norm, spend)), k).view(LayerProfile)
     profile.groups = tuple(np.split(np.arange(k.sum()), np.cumsum(k)[:-1]))
     return profile, profile.groups
+
+
+def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = None) -> Array:
+    """Return the profile for changes that keep several bounds.
+
+    Bounds of single coordinates are the profile. Under others all coordinates alike share one scale, by symmetry, and the profile is
+    what spends of the budget as much as the worst change does: the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
+    privacy and what follows from it) spread evenly.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.sensitivity import Sensitivity
+    >>> profile_of(Sensitivity(each=[1, 2, 5], linf=3), "gaussian")
+    array([1., 2., 3.])
+    >>> profile_of(Sensitivity(l2=2.0), "gaussian", 4).round(12).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    s = sensitivity
+    plain = (s.changed, s.l1, s.l2) == (None, None, None)
+    if s.each is not None:
+        if dimension is not None:
+            s.check(dimension)
+        if not plain:
+            raise DesignError.of(
+                "sensitivity",
+                str(s),
+                "has bounds of single coordinates and others: allocate by the former alone, each=",
+            )
+        return np.asarray(np.minimum(s.each, np.inf if s.linf is None else s.linf))
+    if dimension is None:
+        raise DesignError.of(
+            "sensitivities",
+            str(s),
+            "says not how many coordinates there are: use NoiseAllocation.of_sensitivity, or each=",
+        )
+    if plain:
+        return np.full(dimension, s.linf)
+    if noise == "mixed":
+        raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
+    gaussian = noise == "gaussian"
+    total = (
+        s.largest_l2(dimension) / math.sqrt(dimension) if gaussian else s.largest_l1(dimension) / dimension
+    )
+    profile = np.full(dimension, total * (1 + 1e-15)).view(LayerProfile)
+    profile.groups = (np.arange(dimension),)
+    return profile

@@ -32,6 +32,8 @@ _LEVELS = 8
 """Different Laplace ratios, at most: each is composed on its own."""
 _WIDTH = 0.03
 """Width of the intervals that the search goes by."""
+_FAR = 1e200
+"""Stands for no mix at all."""
 _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart."""
 FLOOR = 1e-12
@@ -147,7 +149,7 @@ class MixedProblem:
             value = at(mu)
         else:
             found = optimize.minimize_scalar(
-                lambda s: math.inf if deadline.passed and seen else at(self.mu * s),
+                lambda s: _FAR if deadline.passed and seen else min(at(self.mu * s), _FAR),
                 bounds=(0.02, 0.9999),
                 method="bounded",
                 options={"xatol": 1e-2, "maxiter": 14},
@@ -219,8 +221,10 @@ def within_budget(
     def excess(log_factor: float) -> float:
         return math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
 
-    if excess(0.02) > 0:
+    # a pure type that keeps the budget as it is comes back as it is
+    top = next((factor for factor in (1e-12, 0.02) if excess(factor) <= 0), None)
+    if top is None:
         return None
     if excess(-0.02) <= 0:
         return law(-0.02)
-    return law(safe_root(excess, -0.02, 0.02, xtol=1e-6, rtol=1e-9))
+    return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))

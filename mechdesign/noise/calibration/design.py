@@ -26,7 +26,7 @@ from mechdesign.noise.calibration.requirement import Query, Requirement
 from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.calibration.search import cost_of, least_noise
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
-from mechdesign.problem.checks import UP, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import UP, one_of, settle, share, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -56,8 +56,8 @@ class Calibration(Design):
     loss : {"squared", "absolute"}
         What is minimised per coordinate: the variance or E|T|.
     accounting : {"exact", "sufficient", "zcdp"}
-        ``"sufficient"`` (Theorem 8) and ``"zcdp"`` are closed forms for flipped Huber noise, more careful than
-        needed.
+        ``"sufficient"`` (Theorem 8, with Δ, Δ₁ and Δ₂) and ``"zcdp"`` are closed forms for flipped Huber noise, more
+        careful than needed.
     rounds : int
         How often the query is answered; `privacy` is for all answers together.
     sampling_rate : float
@@ -107,12 +107,12 @@ class Calibration(Design):
             self,
             dimension=whole("dimension", self.dimension, 1, 10**9),
             rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=probability("sampling_rate", self.sampling_rate, side=UP),
+            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
         )
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+            settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
             if family.discrete and self.sensitivity != int(self.sensitivity):
                 raise DesignError.of(
                     "sensitivity", self.sensitivity, "must be a whole number for discrete noise"
@@ -123,10 +123,8 @@ class Calibration(Design):
             raise DesignError.of(
                 "accounting", self.accounting, 'only flipped Huber noise has it; use accounting="exact"'
             )
-        if not exact and (isinstance(self.sensitivity, Sensitivity) or not self.query.plain):
-            raise DesignError.of(
-                "accounting", self.accounting, 'is for one sensitivity and one round; use accounting="exact"'
-            )
+        if not exact and not self.query.plain:
+            raise DesignError.of("accounting", self.accounting, 'is for one round; use accounting="exact"')
         self._check_sampling()
         if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)

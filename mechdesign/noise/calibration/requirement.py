@@ -165,10 +165,10 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
     sensitivity, k = query.top, query.dimension
 
     def sufficient(law: Any) -> float:
-        return flipped_huber_sufficient(law, sensitivity, k, epsilon)
+        return flipped_huber_sufficient(law, query.sensitivity, k, epsilon)
 
     def concentrated(law: Any) -> float:
-        return zcdp_delta(flipped_huber_zcdp(law, sensitivity, k), epsilon)
+        return zcdp_delta(flipped_huber_zcdp(law, query.sensitivity, k), epsilon)
 
     def one(terms: Terms) -> float:
         if is_gaussian(terms[0].law):

@@ -34,9 +34,10 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
-from mechdesign.problem.checks import UP, one_of, positive, settle, whole
+from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Status
 
@@ -65,7 +66,7 @@ class CountsGaussian(Design):
 
     Examples
     --------
-    >>> result = CountsGaussian(20, 3, ApproximateDP(1.0, 1e-6)).solve()
+    >>> result = CountsGaussian(20, 3, ApproximateDP(1.0, 1e-6), signed=False).solve()
     >>> round(result.value, 2), result.gap < 1e-9, result.certificate.verify()
     (1039.44, True, True)
     """
@@ -74,13 +75,32 @@ class CountsGaussian(Design):
     changed: int
     privacy: ApproximateDP | ZeroConcentratedDP
     most: float = 1.0
-    signed: bool = False
+    signed: bool = True
 
     def __post_init__(self) -> None:
         settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most, side=UP))
         settle(self, changed=whole("changed", self.changed, 1, self.counts))
         one_of("signed", self.signed, (True, False))
         _ = self.budget
+
+    @classmethod
+    def of_sensitivity(
+        cls, sensitivity: Sensitivity, dimension: int, privacy: ApproximateDP | ZeroConcentratedDP
+    ) -> CountsGaussian:
+        """The design for at most ``changed`` numbers that change by at most ``linf`` each; other bounds are refused.
+
+        Examples
+        --------
+        >>> counts = Sensitivity(linf=1, changed=3, signed=False)
+        >>> round(CountsGaussian.of_sensitivity(counts, 20, ApproximateDP(1.0, 1e-6)).solve().value, 2)
+        1039.44
+        """
+        s, size = instance("sensitivity", sensitivity, Sensitivity), whole("dimension", dimension, 1)
+        if s.linf is None or s.each is not None or s.l1 is not None or s.l2 is not None:
+            raise DesignError.of(
+                "sensitivity", str(s), "must be linf=, and changed= where fewer numbers change: all alike"
+            )
+        return cls(size, min(s.changed or size, size), privacy, s.linf, s.signed)
 
     @cached_property
     def budget(self) -> float:

@@ -30,6 +30,7 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.certificate import CorrelatedGaussianCertificate, loss_root, trace_loss
+from mechdesign.noise.correlated.corners import corners
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
@@ -38,6 +39,7 @@ from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 
@@ -51,8 +53,9 @@ class CorrelatedGaussian(Design):
 
     Parameters
     ----------
-    vectors : array_like, shape (m, K)
-        The set, one vector per row, up to sign; vertices are enough for a polytope.
+    vectors : array_like, shape (m, K), or Sensitivity
+        The set, one vector per row, up to sign; vertices are enough for a polytope. A Sensitivity with ``each``: its corners
+        (`of_sensitivity` takes the number of coordinates where nothing else says it).
     privacy : ApproximateDP or ZeroConcentratedDP
     weights : array_like, shape (K,) or (K, K), optional
         W of the loss tr(WΣ): a positive diagonal or a positive definite matrix; the identity by default.
@@ -79,15 +82,39 @@ class CorrelatedGaussian(Design):
     weights: Any = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.vectors, Sensitivity):
+            settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())))
         vectors = array("vectors", self.vectors, ndim=2)
         if not vectors.any():
             raise DesignError.of(
                 "vectors", self.vectors, "are all zero: the query needs no noise at all, release it as it is"
             )
+        if not 1e-153 <= np.abs(vectors).max() <= 1e150:
+            raise DesignError.of(
+                "vectors",
+                float(np.abs(vectors).max()),
+                "must have its largest entry between 1e-153 and 1e150: doubles square it",
+            )
         settle(self, vectors=vectors)
         if self.weights is not None:
             settle(self, weights=self._matrix(array("weights", self.weights, ndim=None)))
         _ = self.budget
+
+    @classmethod
+    def of_sensitivity(
+        cls, sensitivity: Sensitivity, dimension: int, privacy: Any, weights: Any = None
+    ) -> CorrelatedGaussian:
+        """The design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
+
+        Examples
+        --------
+        >>> few = Sensitivity(each=[1, 2, 3], changed=1)
+        >>> CorrelatedGaussian.of_sensitivity(few, 3, ApproximateDP(1.0, 1e-6)).vectors
+        array([[1., 0., 0.],
+               [0., 2., 0.],
+               [0., 0., 3.]])
+        """
+        return cls(corners(sensitivity, dimension), privacy, weights)
 
     def _matrix(self, w: Array) -> Array:
         size = self.vectors.shape[1]

@@ -110,7 +110,8 @@ def spans_all(vectors: Array) -> bool:
     count, size = vectors.shape
     if count < size:
         return False
-    scaled = vectors / np.exp2(np.frexp(np.abs(vectors).max(axis=1, keepdims=True))[1])
+    with np.errstate(over="ignore"):
+        scaled = vectors / np.exp2(np.frexp(np.abs(vectors).max(axis=1, keepdims=True))[1])
     scaled[~np.isfinite(scaled)] = 0.0
     if count > size:
         scaled = scaled[linalg.qr(scaled.T, mode="r", pivoting=True)[1][:size]]

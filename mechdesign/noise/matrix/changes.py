@@ -7,20 +7,16 @@ list: its vertices are the columns of the identity.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import combinations, product
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.noise.correlated.corners import LISTED, count_of, signed_supports
 from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.typing import Array
 
 __all__ = ["Changes"]
-
-_LISTED = 10_000_000
-"""Entries of the list of changes, at most."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +44,11 @@ class Changes:
     @property
     def count(self) -> int:
         """How many vertices there are, up to sign."""
-        n, c = self.size, self.changed
-        if self.signed:
-            return int(math.comb(n, c) * 2 ** (c - 1))
-        return sum(math.comb(n, k) for k in range(1, c + 1))
+        return count_of(self.size, self.changed, signed=self.signed)
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
-        if self.changed > 1 and self.count * self.size > _LISTED:
+        if self.changed > 1 and self.count * self.size > LISTED:
             raise DesignError.of(
                 "changed",
                 self.changed,
@@ -66,21 +59,9 @@ class Changes:
     def vectors(self) -> Array:
         """The vertices over a, up to sign, shape (k, n)."""
         self.check()
-        n, c = self.size, self.changed
-        if c == 1:
-            return np.eye(n)
-        sizes = (c,) if self.signed else range(1, c + 1)
-        patterns = {
-            k: list(product((1.0, -1.0), repeat=k - 1)) if self.signed else [(1.0,) * (k - 1)] for k in sizes
-        }
-        rows = np.zeros((self.count, n))
-        at = 0
-        for k in sizes:
-            signs = np.array([(1.0, *p) for p in patterns[k]])
-            for places in combinations(range(n), k):
-                rows[at : at + len(signs), places] = signs
-                at += len(signs)
-        return rows
+        if self.changed == 1:
+            return np.eye(self.size)
+        return signed_supports(self.size, self.changed, signed=self.signed)
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
         """The most that a change spends of the budget under a strategy, rounded up, and whether it was rational before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -13,9 +13,10 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.costs import law_cost, lower_costs
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
+from mechdesign.noise.optimal.spline import Spread, spread_bound
 from mechdesign.problem.checks import array, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -49,6 +50,8 @@ class NoiseCertificate(Certificate):
         Their caps.
     mirrored : bool
         Whether each stands for its mirror image too.
+    knots, kernels : ndarray of int
+        Where there are any, ψ is that of a `Spread`: a row per kernel, a column per inner knot.
     """
 
     privacy: PureDP | ApproximateDP
@@ -62,12 +65,18 @@ class NoiseCertificate(Certificate):
     psi: Array
     totals: Array
     mirrored: bool
+    knots: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kernels: Indices = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
     def __post_init__(self) -> None:
-        whole("cells", self.cells, 1, 10**5)
+        spread = len(self.knots) > 0
+        whole("cells", self.cells, 1, MOST_CELLS if spread else 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
+
+        if spread:
+            Spread(self.cells, self.knots, self.kernels, self.psi)
 
     @property
     def delta(self) -> Fraction:
@@ -88,6 +97,14 @@ class NoiseCertificate(Certificate):
 
     def proved_bound(self) -> Fraction:
         """The lower bound that follows from the multipliers."""
+        if len(self.knots):
+            return spread_bound(
+                Spread(self.cells, self.knots, self.kernels, self.psi),
+                Loss.of(self.loss),
+                sensitivity=self.sensitivity,
+                epsilon=self.privacy.epsilon,
+                delta=float(self.delta),
+            )
         multipliers = [
             Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
         ]

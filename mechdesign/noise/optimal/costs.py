@@ -166,21 +166,24 @@ def tail_costs(
         The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
     """
     r, period = decay, 2 * n * half
+    return _tail_side(loss, middles[:n], unit, half, -period, r), _tail_side(
+        loss, middles[-n:], unit, half, period, r
+    )
+
+
+def _tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:
+    """What the repetitions of some cells cost, each `step` units further out than the last."""
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
-    linear, square = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2
-
-    def side(cells: Indices, sign: int) -> ExactCosts:
-        extra = [0.0] * n
-        if loss.function is not None:
-            extra = _callable_tail(loss, cells, unit, half, sign * period, r).tolist()
-        return ExactCosts.of(
-            linear * (m * zero + period * one)
-            + square * ((m * m + Fraction(half**2, 3)) * zero + 2 * m * period * one + period**2 * two)
-            + Fraction(e)
-            for m, e in zip(np.abs(cells).tolist(), extra)
-        )
-
-    return side(middles[:n], -1), side(middles[-n:], 1)
+    linear, square, period = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2, abs(step)
+    extra = [0.0] * len(cells)
+    if loss.function is not None:
+        extra = _callable_tail(loss, cells, unit, half, step, r).tolist()
+    return ExactCosts.of(
+        linear * (m * zero + period * one)
+        + square * ((m * m + Fraction(half**2, 3)) * zero + 2 * m * period * one + period**2 * two)
+        + Fraction(e)
+        for m, e in zip(np.abs(cells).tolist(), extra)
+    )
 
 
 def _callable_tail(
@@ -213,12 +216,19 @@ def law_cost(law: CellNoise, loss: Loss) -> Fraction:
     n, unit = law.cells_per_shift, Fraction(law.width) / 2
     half = (Fraction(law.start) / unit).denominator
     unit /= half
-    cells = np.arange(len(law.weights)).astype(object if half > 1 else np.int64)
-    middles = int(Fraction(law.start) / unit) + half * (2 * cells + 1)
-    total = average_costs(loss, middles, unit, half=half).weighted(law.weights)
-    if law.decay:
-        sides = tail_costs(loss, middles, unit, n, law.decay, half=half)
-        total += sides[0].weighted(law.weights[:n]) + sides[1].weighted(law.weights[-n:])
+    ends = np.array(law.ends, dtype=object if half > 1 or law.spans else np.int64)
+    spans = np.array(law.spans or (1,) * len(ends), dtype=np.int64)
+    weights = np.array(law.weights, dtype=object)
+    first = int(Fraction(law.start) / unit)
+    (left, right), place, total = law.period, np.arange(len(ends)), Fraction(0)
+    for span in np.unique(spans).tolist():
+        (at,) = np.nonzero(spans == span)
+        middles = first + half * (2 * ends[at] - span)
+        total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
+        sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
+        for side, sign in sides if law.decay else ():
+            tail = _tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, law.decay)
+            total += tail.weighted(weights[at][side].tolist())
     if law.spike:
         spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
         total += spike.weighted([law.spike])

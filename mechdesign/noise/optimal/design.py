@@ -28,11 +28,13 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import Attempt, Question, refine
+from mechdesign.noise.optimal.lattice import Attempt, refine
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.solve import solve_many
 from mechdesign.noise.optimal.program import Line, lattice_model
+from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.result import OptimalNoiseResult
+from mechdesign.noise.optimal.spline import Spread
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
@@ -243,6 +245,8 @@ class OptimalNoise(Design):
 
     def _certificate(self, best: Attempt) -> NoiseCertificate:
         multipliers = best.multipliers
+        if best.spread is not None:
+            return self._spread_certificate(best, best.spread)
         length = len(multipliers[0].psi) if multipliers else 2 * best.cells + 3
         return NoiseCertificate(
             privacy=self.privacy,
@@ -256,6 +260,23 @@ class OptimalNoise(Design):
             psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
             totals=np.array([m.total for m in multipliers]),
             mirrored=best.mirrored,
+        )
+
+    def _spread_certificate(self, best: Attempt, spread: Spread) -> NoiseCertificate:
+        return NoiseCertificate(
+            privacy=self.privacy,
+            sensitivity=self.sensitivity,
+            loss=self.loss,
+            law=best.law,
+            value=best.value,
+            lower_bound=best.bound,
+            cells=spread.cells,
+            shifts=np.zeros(0, dtype=np.int64),
+            psi=spread.psi,
+            totals=np.zeros(0),
+            mirrored=True,
+            knots=spread.knots,
+            kernels=spread.kernels,
         )
 
     def _notes(self, law: CellNoise, status: Status) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -26,77 +25,27 @@ from mechdesign.noise.optimal.costs import (
     lower_costs,
     tail_costs,
 )
+from mechdesign.noise.optimal.ladders import best_spread, falling_law, pure_staircase
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.program import LatticeProgram, Line
+from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.repair import (
     mixed_into_privacy,
     outward_decay,
     raised_into_privacy,
     round_width,
 )
-from mechdesign.problem.losses import Loss
+from mechdesign.noise.optimal.spline import Spread, spread_bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
-__all__ = ["Attempt", "Question", "refine"]
+__all__ = ["Attempt", "refine"]
 
 _SPIKE = 64
 """The spike is this many times narrower than a cell: a density, at nearly the cost of an atom."""
-_SMALLEST_DELTA = 1e-7
-"""Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 _MOST_CELLS = 200_000
 _ATTEMPTS = 14
-
-
-@dataclass(frozen=True)
-class Question:
-    """The problem in numbers: what is asked of the noise, and on which kind of lattice.
-
-    Parameters
-    ----------
-    loss : Loss
-    sensitivity, epsilon, delta : float
-    gap : float
-        Relative distance of law and bound to stop at.
-    cells : int or None
-        Cells per sensitivity to stay with, whatever the gap; the window alone grows then.
-    grid : {"centred", "edge"}
-    """
-
-    loss: Loss
-    sensitivity: float
-    epsilon: float
-    delta: float
-    gap: float
-    cells: int | None
-    grid: str
-
-    @cached_property
-    def programmed(self) -> float:
-        """The δ of the linear programs: 0 where δ is below the solver's reach, or cannot pay.
-
-        Truncated Laplace noise saves the share log(1+r)/r of the Laplace cost. Where that is a small part of the
-        gap asked for, pure noise is as good; its law and its multipliers are judged at the true δ anyway.
-        """
-        if self.delta < _SMALLEST_DELTA:
-            return 0.0
-        r = math.expm1(self.epsilon) / (2 * self.delta)
-        return self.delta if math.log1p(r) / r > self.gap / 20 else 0.0
-
-    def first_window(self) -> float:
-        """Sensitivities on each side: past the support of truncated Laplace noise."""
-        if self.programmed == 0:
-            return 2.0 + 9.0 / self.epsilon
-        support = math.log1p(math.expm1(self.epsilon) / (2 * self.programmed)) / self.epsilon
-        return 1.0 + max(support, min(1.6 * support, 2.0 + 12.0 / self.epsilon))
-
-    def first_cells(self) -> int:
-        """A guess from staircase-like noise: density at 0 over cost, both O(1) factors off."""
-        e = self.epsilon
-        absolute = math.exp(e / 2) / math.expm1(e) if e < 100 else math.exp(-e / 2)
-        if self.delta:
-            absolute = min(absolute, 1 / (4 * self.delta))
-        return max(1, min(24, math.ceil(0.3 / (absolute * math.sqrt(self.gap / 0.01)))))
+_FINENESS = (4, 6, 8, 12)
 
 
 @dataclass(frozen=True)
@@ -112,6 +61,7 @@ class Attempt:
     tail: float
     size: tuple[int, int]
     iterations: int
+    spread: Spread | None = None
 
     @property
     def gap(self) -> float:
@@ -139,7 +89,12 @@ class Attempt:
         law = self if self.value <= other.value else other
         proof = self if self.bound >= other.bound else other
         return replace(
-            law, bound=proof.bound, multipliers=proof.multipliers, cells=proof.cells, mirrored=proof.mirrored
+            law,
+            bound=proof.bound,
+            multipliers=proof.multipliers,
+            cells=proof.cells,
+            mirrored=proof.mirrored,
+            spread=proof.spread,
         )
 
 
@@ -154,8 +109,11 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         The search stops there with the best so far.
     """
     window, cells = question.first_window(), question.cells
+    start = _on_ladders(question, deadline) if question.laddered else None
+    if start is not None and (start.gap <= question.gap or deadline.passed):
+        return start
     n = cells or min(question.first_cells(), max_cells)
-    best: Attempt | None = None
+    best = start
     for count in range(1, _ATTEMPTS + 1):
         found = _attempt(question, n, window, deadline, best)
         best = found if best is None else best.better(found)
@@ -171,6 +129,30 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         elif cells is None or not wider:
             break
     assert best is not None
+    return best
+
+
+def _on_ladders(question: Question, deadline: Deadline) -> Attempt | None:
+    """Improve law and bound on ladders of narrow and wide cells in turn, until both are close."""
+    q, best = question, None
+    laws = [pure_staircase(q.epsilon, q.sensitivity, q.loss)]
+    for fineness in _FINENESS:
+        if q.delta > 0:
+            laws.append(falling_law(q, 4 * fineness, deadline))
+        priced = [(law_cost(law, q.loss), law) for law in laws if law is not None]
+        if best is not None:
+            priced.append((best.value, best.law))
+        if not priced:
+            return None
+        value, law = min(priced, key=lambda found: found[0])
+        spread = best_spread(q, fineness, float(value) * (1 - 0.95 * q.gap), deadline)
+        bound = Fraction(0)
+        if spread is not None:
+            bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+        found = Attempt(law, value, bound, (), law.cells_per_shift, True, 0.0, (0, 0), 0, spread)
+        best, laws = found if best is None else found.better(best), []
+        if best.gap <= q.gap or deadline.passed:
+            break
     return best
 
 

@@ -85,11 +85,12 @@ class OptimalNoiseResult(Result):
     def to_frame(self) -> pd.DataFrame:
         """The law's density, a row per cell."""
         law = self.law
-        left = law.start + law.width * np.arange(len(law.weights))
+        right = law.start + law.width * np.array(law.ends, dtype=float)
+        left = np.append(law.start, right[:-1])
         return pd.DataFrame(
             {
                 "left": left,
-                "right": left + law.width,
-                "density": [float(w / law.total) / law.width for w in law.weights],
+                "right": right,
+                "density": [float(w / law.total) / h for w, h in zip(law.weights, (right - left).tolist())],
             }
         )

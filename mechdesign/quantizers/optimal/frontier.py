@@ -157,8 +157,8 @@ def frontier(
         Any. Of an `OptimalQuantizer`, for "bits", its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs
         (whose largest absolute value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
     over : str
-        "epsilon", or another number of the design or of its privacy ("alpha", "delta", "dimension", …); "bits" or
-        "max_mse" of an optimal quantizer.
+        Of an optimal quantizer "epsilon", "bits" or "max_mse"; of any other design "epsilon" or another number of its
+        own or of its privacy ("alpha", "delta", "dimension", …).
     values : sequence of float, optional
         Needed, except of an optimal quantizer: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the
         one that no longer binds.

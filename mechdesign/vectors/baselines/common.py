@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -113,6 +113,13 @@ class Baseline(ABC):
             Other clients than stated, or vectors longer than R.
         """
         return self.radius * self._mean(self._unit(x), generator(rng))
+
+    def release(self, x: Any) -> NoReturn:
+        """Refuse: these are drawn in floating-point numbers, to compare with."""
+        raise DesignError(
+            f"{type(self).__name__} is simulated in floating-point numbers, to compare with: "
+            "release with md.SphereQuantizer or md.SampledCoordinates, whose codes are drawn in integers"
+        )
 
     def _unit(self, x: Any) -> Array:
         """One row of length at most 1 for every client."""

@@ -36,7 +36,7 @@ from mechdesign.noise.optimal.repair import round_width
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-__all__ = ["NAMED", "Candidate", "candidates"]
+__all__ = ["BITS", "NAMED", "Candidate", "as_table", "candidates", "composed_share"]
 
 NAMED = (
     "gaussian",
@@ -53,7 +53,7 @@ _ROUGH = ("staircase", "truncated_laplace")  # no start for a smooth density
 _CELLS = 420  # on each side, about
 _MOST = 1000
 _TIMES = 3  # how much finer the second lattice is
-_BITS = 160
+BITS = 160
 _COMPOSED = 1.3  # how much dearer pure staircases may be for the composed optimum to be tried
 
 Narrow = Callable[[Fraction, float, Deadline], Any]
@@ -103,7 +103,7 @@ def candidates(question: ManyQuestion, narrow: Narrow, deadline: Deadline) -> li
         not deadline.passed
         and cost_of(AdditiveNoise(pure, question.sensitivity), question.loss) < _COMPOSED * least
     ):
-        composed = _composed(question, narrow, deadline)
+        composed = composed_share(question, narrow, deadline)
     found += [c for c in (free, composed) if c is not None]
     if not found:
         raise too_late("many coordinates")
@@ -199,11 +199,11 @@ def _repaired(q: ManyQuestion, descent: Descent, phi: Array, width: float) -> Ca
 def lattice_law(log_masses: Array, width: float, cells: int) -> CellNoise:
     """Masses as integers: so many bits that log-concavity survives far out in the tails."""
     masses = np.exp(log_masses - log_masses.max())
-    weights = tuple(int(Fraction(m) * 2**_BITS) for m in masses.tolist())
+    weights = tuple(int(Fraction(m) * 2**BITS) for m in masses.tolist())
     return CellNoise(weights, width, -len(weights) * width / 2, cells)
 
 
-def _composed(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candidate | None:
+def composed_share(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candidate | None:
     """The optimum of one coordinate at its share of the budget; certified by composition, since shares add up."""
     epsilon, delta, k = q.privacy.epsilon, q.privacy.delta, q.dimension
     try:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.errors import MechdesignError
+from mechdesign.errors import MechdesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.optimal.many.certificate import (
@@ -22,10 +22,10 @@ from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.search import Candidate, as_table, candidates
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
-__all__ = ["solve_many"]
+__all__ = ["finished", "solve_many"]
 
 One = Callable[..., Any]
 """(privacy, loss, gap, time_limit) → the result of the one-dimensional design."""
@@ -48,9 +48,16 @@ def solve_many(
         return one(privacy, loss, 1e-3, min(_SHARE_SECONDS, left.left))
 
     found = candidates(question, narrow, deadline)
+    bound = _averaged_bound(design, one, deadline) if certify else None
+    return finished(design, found, bound, certify=certify, gap=gap, deadline=deadline)
+
+
+def finished(
+    design: Any, found: list[Candidate], bound: Any, *, certify: bool, gap: float | None, deadline: Deadline
+) -> ManyNoiseResult:
+    """Certify the cheapest candidate that can be certified."""
     if not certify:
         return _result(design, found, None, None, Status.UNCERTIFIED, deadline)
-    bound = _averaged_bound(design, one, deadline)
     for i, candidate in enumerate(found):
         try:
             certificate = _certificate(design, candidate, bound)
@@ -58,8 +65,9 @@ def solve_many(
             continue  # kept by the search's accounting, not by the certificate's
         close = certificate.value - certificate.lower_bound <= (gap or 0.0) * certificate.value
         status = Status.OPTIMAL if close else Status.LIMIT if deadline.passed else Status.FEASIBLE
-        return _result(design, found[i:], certificate, certificate.lower_bound, status, deadline)
-    raise too_late("many coordinates")
+        lower = certificate.lower_bound if bound is not None else None
+        return _result(design, found[i:], certificate, lower, status, deadline)
+    raise SolverError("no law found passed its certificate", solver="newton", status="check")
 
 
 def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:

@@ -1,0 +1,94 @@
+"""The corners of what a sensitivity allows, listed: what a covariance must cover."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from math import comb
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.problem.checks import instance, whole
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.typing import Array
+
+__all__ = ["LISTED", "corners", "count_of", "signed_supports"]
+
+LISTED = 10_000_000
+"""Entries of a list of changes, at most."""
+
+
+def count_of(size: int, changed: int, *, signed: bool) -> int:
+    """How many corners there are, up to sign.
+
+    Examples
+    --------
+    >>> count_of(20, 3, signed=False), count_of(20, 3, signed=True)
+    (1350, 4560)
+    """
+    if signed:
+        return int(comb(size, changed) * 2 ** (changed - 1))
+    return sum(comb(size, k) for k in range(1, changed + 1))
+
+
+def signed_supports(size: int, changed: int, *, signed: bool) -> Array:
+    """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
+
+    With signs those of c entries are enough: the others are their averages.
+
+    Examples
+    --------
+    >>> signed_supports(3, 2, signed=False).astype(int).tolist()
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    rows, at = np.zeros((count_of(size, changed, signed=signed), size)), 0
+    for k in (changed,) if signed else range(1, changed + 1):
+        signs = (
+            np.array([(1.0, *p) for p in product((1.0, -1.0), repeat=k - 1)]) if signed else np.ones((1, k))
+        )
+        for places in combinations(range(size), k):
+            rows[at : at + len(signs), places] = signs
+            at += len(signs)
+    return rows
+
+
+def corners(sensitivity: Sensitivity, dimension: int) -> Array:
+    """The corners of the changes that bounds of single coordinates and a number of changed ones allow, up to sign.
+
+    An ℓ₁ bound alone has one corner a coordinate. Other sets, and those of too many corners, are refused.
+
+    Examples
+    --------
+    >>> corners(Sensitivity(l1=2.0), 2)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    s = instance("sensitivity", sensitivity, Sensitivity)
+    if s.each is None and not dimension:
+        raise DesignError.of(
+            "vectors",
+            str(s),
+            "says not how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
+        )
+    s.check(whole("dimension", dimension, 1))
+    single = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=np.inf)
+    bounds = np.full(dimension, single) if s.each is None else np.minimum(s.each, single)
+    moved = np.flatnonzero(bounds)
+    count = min(s.changed or len(moved), len(moved))
+    if s.l1 is not None and (bounds[moved] == s.l1).all():
+        count = 1
+    elif s.l1 is not None or s.l2 is not None:
+        raise DesignError.of(
+            "sensitivity",
+            str(s),
+            "has no list of corners: bounds of single coordinates, changed=, or l1= alone have one",
+        )
+    if count_of(len(moved), count, signed=s.signed) * dimension > LISTED:
+        raise DesignError.of(
+            "sensitivity",
+            str(s),
+            "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list",
+        )
+    found = np.zeros((count_of(len(moved), count, signed=s.signed), dimension))
+    found[:, moved] = signed_supports(len(moved), count, signed=s.signed) * bounds[moved]
+    return found

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "STYLE", "figure", "legend_above", "plain", "write_figure"]
+from mechdesign.errors import DesignError
+
+__all__ = ["COLOURS", "STYLE", "figure", "legend_above", "plain", "sized", "write_figure"]
+
+SMALLEST, LARGEST = 0.5, 100.0  # inches
 
 # Okabe–Ito: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -33,6 +39,19 @@ def figure(
 ) -> tuple[Figure, Any]:
     """Return a matplotlib Figure and its axes (as `plt.subplots` would, but with no pyplot state).
 
+    Parameters
+    ----------
+    rows, columns : int
+    width, height : float
+        In inches, from 0.5 to 100.
+    **options
+        Of matplotlib's ``Figure.subplots``.
+
+    Raises
+    ------
+    DesignError
+        A size that is none.
+
     Examples
     --------
     >>> fig, ax = figure()
@@ -41,12 +60,38 @@ def figure(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    inches = _inches("width", width), _inches("height", height)
     with rc_context(STYLE):
-        made = Figure(figsize=(width, height), layout="constrained")
+        made = Figure(figsize=inches, layout="constrained")
         axes = made.subplots(rows, columns, **options)
         for axis in made.axes:
             axis.set_prop_cycle(color=list(COLOURS))
     return made, axes
+
+
+def sized(options: Mapping[str, Any], width: float, height: float) -> dict[str, Any]:
+    """Width and height of a figure, those a user gave instead of the usual ones; nothing else may be given.
+
+    Examples
+    --------
+    >>> sized({"width": 3}, 5.0, 4.0)
+    {'width': 3, 'height': 4.0}
+    """
+    for name, value in options.items():
+        if name not in ("width", "height"):
+            raise DesignError.of(name, value, "is no option of a plot: give width and height, in inches")
+    return {"width": width, "height": height, **options}
+
+
+def _inches(name: str, value: Any) -> float:
+    """The size of a figure; plotting stands below the checks of arguments that designs share."""
+    try:
+        found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not SMALLEST <= found <= LARGEST:
+        raise DesignError.of(name, value, f"must be a size in inches, from {SMALLEST:g} to {LARGEST:g}")
+    return found
 
 
 def legend_above(axis: Any, **options: Any) -> None:

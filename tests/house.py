@@ -14,7 +14,8 @@ PACKAGE = ROOT / "mechdesign"
 
 # Rooms of one floor do not import each other.
 FLOORS: dict[str, int] = {
-    "errors": 1, "plotting": 1, "typing": 1,
+    "errors": 0,
+    "plotting": 1, "typing": 1,
     "solvers": 2, "evidence": 2,
     "problem": 3, "runs": 3,
     "quantizers": 4, "accounting": 4, "spaces": 4,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import cheap
 import pytest
 
+from mechdesign.errors import DesignError
 from mechdesign.plotting import figure, legend_above
 
 
@@ -22,3 +26,26 @@ def test_the_axes_stay_as_wide_as_they_are_without_a_legend(labels: list[str], w
         fig.canvas.draw()
         widths.append(axis.get_position().width)
     assert widths[1] > 0.97 * widths[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["noise-allocation", "optm", "calibration", "metric-channel", "correlated-gaussian"]
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"width": math.nan},
+        {"width": -1},
+        {"width": "a"},
+        {"height": 1e6},
+        {"height": True},
+        {"foo": 1},
+        {"sharex": True},
+    ],
+    ids=str,
+)
+def test_what_is_no_size_is_refused(name: str, options: dict[str, object]) -> None:
+    """Was: errors of matplotlib's own, and a figure of a million inches."""
+    with pytest.raises(DesignError, match=f"{next(iter(options))} = "):
+        cheap.solved(name).plot(**options)
+    assert cheap.solved(name).plot(width=3, height=2).get_size_inches().tolist() == [3, 2]

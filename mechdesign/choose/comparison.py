@@ -16,7 +16,7 @@ from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, plain
+from mechdesign.plotting import COLOURS, figure, plain, sized
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ class Comparison(Handed):
     def plot(self, **options: Any) -> Figure:
         """Draw the error of each mechanism over the reference."""
         shown_rows = self.to_frame().iloc[::-1]
-        fig, axis = figure(**{"width": 6.0, "height": 0.9 + 0.28 * len(shown_rows), **options})
+        fig, axis = figure(**sized(options, 6.0, 0.9 + 0.28 * len(shown_rows)))
         best = self.names[0]
         colours = [COLOURS[2] if name == best else COLOURS[0] for name in shown_rows["mechanism"]]
         ratios = shown_rows["ratio"].to_numpy(dtype=float)

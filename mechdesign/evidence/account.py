@@ -17,7 +17,7 @@ import pandas as pd
 
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.audit import tightest
-from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED
+from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.page import Fact, Section
 from mechdesign.evidence.serialize import dumps
@@ -72,11 +72,15 @@ def headline(result: Any, account: Account, claims: pd.DataFrame) -> list[Fact]:
     else:
         facts.append(("Lower bound", "none", "it is not known how much better others are"))
     facts.append(("Privacy", *account.privacy))
-    held = int(claims["holds"].sum())
-    counts = claims["how"].value_counts()
+    file = claims["about"] == ABOUT_FILE
+    made, agrees = claims[~file], bool(claims[file]["holds"].all())
+    # A certificate that is not of this mechanism proves nothing of it.
+    held = int(made["holds"].sum()) if agrees else 0
+    counts = made["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
-    facts.append(("Claims that hold", f"{held} of {len(claims)}", words))
-    failed = len(claims) - held
+    words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
+    facts.append(("Claims that hold", f"{held} of {len(made)}", words))
+    failed = int((~claims["holds"]).sum())
     warning = (
         "Warning",
         "do not deploy",
@@ -99,13 +103,21 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
         yield Section(
             "What the search tried", table=tried, rows=12, caption=f"The best of {len(tried)} that were tried"
         )
-    kinds = [how for how in _HOW if (claims["how"] == how).any()]
+    file = claims["about"] == ABOUT_FILE
+    kinds = [how for how in _HOW if (claims[~file]["how"] == how).any()]
     yield Section(
         "What is proved, and how",
         "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
-        claims[["claim", "how", "holds", "margin"]],
-        caption="Every claim of this page. The margin is what is left before it would fail.",
+        claims[~file][["claim", "how", "holds", "margin"]],
+        caption="Every claim about the mechanism. The margin is what is left before it would fail.",
         digits=3,
+    )
+    yield Section(
+        "",
+        "That the law is one, and that the result does not contradict itself: without these, the claims above might be those "
+        "of another mechanism.",
+        claims[file][["claim", "holds"]],
+        caption="Whether the file agrees with itself",
     )
     table = result.audit()
     if len(table):
@@ -117,34 +129,72 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
             caption=f"The least slack of {len(table)} constraints, each family's tightest first",
         )
     yield _to_check(result)
-    notes = [*result.notes, *result.remarks(), *result.solver_report.lines()]
+    yield from _notes(result)
+
+
+def _notes(result: Any) -> Iterator[Section]:
+    """What was computed for this page, and the design's own words, which a file can change at will."""
+    remarks = [" ".join(note.split()) for note in result.remarks()]
+    said = [
+        f"\u201c{' '.join(note.split())}\u201d" for note in (*result.notes, *result.solver_report.lines())
+    ]
     yield Section(
         "Notes and versions",
-        "\n".join("- " + " ".join(note.split()) for note in notes),
+        "\n".join(f"- {note}" for note in remarks),
         versions(),
-        caption="What computed this",
+        caption="What made this page",
     )
+    yield Section(
+        "",
+        "Stated by the file, not checked, in the design's own words:\n\n"
+        + "\n".join(f"- {note}" for note in said),
+    )
+
+
+_ALONE = (
+    "It answers with every claim that it checked, and exits with 0 when all hold, 1 when one does not. The second command "
+    "makes the checks of both programs, the third shows the constraints."
+)
+_PACKAGE = (
+    'This kind of result it does not cover: it answers "not covered" and exits with 2. Run these two commands instead: '
+    "they are the package's own check, which computes privacy and error anew from the law by its accountant."
+)
 
 
 def _to_check(result: Any) -> Section:
-    kind = type(result).__name__
-    words = (
-        "The result file holds the statement, the law and the multipliers. verify.py is one file that needs Python's "
-        "standard library and nothing else; take it from a copy of mechdesign that you trust (mechdesign/evidence/"
-        "verify.py), not from whoever sent this page. It answers with every claim that it checked, and exits with 0 when "
-        "all hold, 1 when one does not, 2 for a kind of result that it does not cover. The second command makes the same "
-        "checks with the package, and shows the constraints."
-    )
-    code = "python verify.py result.json\nmechdesign verify result.json\nmechdesign audit result.json"
+    kind, code = type(result).__name__, "mechdesign verify result.json\nmechdesign audit result.json"
     try:
         text = dumps(result)
     except MechdesignError as error:
         reason = " ".join(str(error).split())
-        return Section("Check it yourself", f"This {kind} cannot be written to a file: {reason}")
+        return Section(
+            "Check it yourself",
+            f"This {kind} cannot be written to a file, and verify.py and mechdesign verify read files: {reason}",
+        )
+    covered = _covered(text)
+    words = (
+        "The result file holds the statement, the law and the multipliers. verify.py is one file that needs Python's "
+        "standard library and nothing else; take it from a copy of mechdesign that you trust (mechdesign/evidence/"
+        f"verify.py), not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
+    )
+    code = f"python verify.py result.json\n{code}" if covered else code
     if len(text) > LARGEST_FILE:
         words += f"\n\nThe file of this result is too large for this page ({len(text) / 1e6:.1f} MB): ask for it, or write it with result.save."
         return Section("Check it yourself", words, code=code)
     return Section("Check it yourself", words, code=code, file=("result.json", text))
+
+
+def _covered(text: str) -> bool:
+    """Whether the stand-alone verifier has a check for this file; it decides by kind, privacy and loss."""
+    from mechdesign.evidence import verify as alone
+
+    try:
+        alone.verify(text)
+    except alone.NotCovered:
+        return False
+    except (alone.Refused, RecursionError):
+        return True
+    return True
 
 
 def versions() -> pd.DataFrame:

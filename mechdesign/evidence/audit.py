@@ -17,38 +17,90 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import MissingExtra, ResultFormatError
-from mechdesign.evidence.certificate import CLAIMED, PROVED, Check, check_table
+from mechdesign.evidence.certificate import (
+    ABOUT_FILE,
+    ABOUT_MECHANISM,
+    CLAIMED,
+    FORM,
+    PROVED,
+    RECOMPUTED,
+    Check,
+    check_table,
+)
 from mechdesign.evidence.serialize import dumps
 from mechdesign.typing import Status
 
-__all__ = ["audited", "claims", "tightest"]
+__all__ = ["audited", "claims", "counted", "tightest"]
 
 _SHARED = ("noise", "space", "sensitivity", "sensitivities", "dimension", "input_range")
 _NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
 
 
 def claims(result: Any) -> pd.DataFrame:
-    """Every claim of a result: claim, how it was checked, margin, whether it holds."""
+    """Every claim of a result: claim, how it was checked, margin, whether it holds, and what it is about.
+
+    About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other.
+    """
     certificate = result.certificate
-    if certificate is None:
-        return check_table([("a certificate is there", CLAIMED, math.nan, False), *_uncovered(result, {})])
-    statement = certificate.statement
-    rows = [*certificate.checks().itertuples(index=False, name=None)]
-    rows.append(("the certificate is of this mechanism", PROVED, math.nan, _same_law(result)))
+    statement = {} if certificate is None else certificate.statement
+    made = [] if certificate is None else [*certificate.checks().itertuples(index=False, name=None)]
+    agreed = [*_agreements(result, statement)]
+    uncovered = [*_uncovered(result, statement)]
+    table = check_table([*made, *agreed, *uncovered])
+    about_file = [claim in FORM for claim, *_ in made] + [True] * len(agreed) + [False] * len(uncovered)
+    return table.assign(about=[ABOUT_FILE if file else ABOUT_MECHANISM for file in about_file])
+
+
+def counted(table: pd.DataFrame) -> str:
+    """How many claims about the mechanism hold, by how they were checked, and how many checks of the file.
+
+    Where the file does not agree with itself none is counted: they may be the claims of another mechanism.
+
+    Examples
+    --------
+    >>> rows = [("privacy loss at most 1.0", "proved", 0.0, True, "mechanism"), ("rows sum to 1", "proved", 0.0, True, "file")]
+    >>> counted(pd.DataFrame(rows, columns=["claim", "how", "margin", "holds", "about"]))
+    '1 of 1 claims hold (1 proved, 0 recomputed, 0 claimed); 1 of 1 checks that the file agrees with itself'
+    """
+    file = table[table["about"] == ABOUT_FILE]
+    made = table[table["about"] == ABOUT_MECHANISM]
+    held = made[made["holds"] & bool(file["holds"].all())]
+    how = ", ".join(f"{int((held['how'] == how).sum())} {how}" for how in (PROVED, RECOMPUTED, CLAIMED))
+    return (
+        f"{len(held)} of {len(made)} claims hold ({how}); {int(file['holds'].sum())} of {len(file)} checks that the "
+        "file agrees with itself"
+    )
+
+
+def _agreements(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
+    """That the certificate is of this mechanism, this design and these numbers, and the status one of such a result."""
+    bound = result.lower_bound
+    if result.certificate is None:
+        yield "a certificate is there", CLAIMED, math.nan, False
+    else:
+        yield "the certificate is of this mechanism", PROVED, math.nan, _same_law(result)
     held = result.restated()
-    rows += [
+    yield from (
         (f"the certificate's {key} is the design's", PROVED, math.nan, same(stated, held[key]))
         for key, stated in statement.items()
         if key in held
-    ]
+    )
     for key in ("value", "lower_bound"):
         if key in statement:
             shown, stated = getattr(result, key), statement[key]
             near = shown is not None and abs(shown - float(stated)) <= _NEAR * max(
                 abs(shown), abs(result.value)
             )
-            rows.append((f"the {key.replace('_', ' ')} shown is the certificate's", PROVED, math.nan, near))
-    return check_table([*rows, *_uncovered(result, statement)])
+            yield f"the {key.replace('_', ' ')} shown is the certificate's", PROVED, math.nan, near
+    if result.status is Status.OPTIMAL:
+        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        searched = hasattr(getattr(result.design, "bins", None), "starts")  # a search is never called optimal
+        yield (
+            "optimal: with a finite value and lower bound",
+            result.bound_how,
+            math.nan,
+            finite and not searched,
+        )
 
 
 def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
@@ -60,9 +112,8 @@ def _uncovered(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
     ):  # nor may it stand beside a certificate of no bound
         holds = result.certificate is None and bound <= result.value
         yield f"no mechanism does better than {bound:.9g}", CLAIMED, math.nan, holds
-    if result.status is Status.OPTIMAL:
-        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
-        yield "optimal: with a finite value and lower bound", result.bound_how, math.nan, finite
+    if (least := getattr(result, "any_outputs_bound", None)) is not None:
+        yield f"any outputs in the range: at least {least:.9g}", CLAIMED, math.nan, least <= result.value
 
 
 def _same_law(result: Any) -> bool:
@@ -75,6 +126,9 @@ def _same_law(result: Any) -> bool:
         both = hasattr(mechanism, name) and hasattr(design, name)
         if both and not same(getattr(mechanism, name), getattr(design, name)):
             return False
+    size = getattr(mechanism, "dimension", 1)  # a law of one number has none
+    if getattr(design, "dimension", size) != size:
+        return False
     if hasattr(mechanism, "bins") and not _outputs_as_asked(design, mechanism.bins):
         return False
     for field in dataclasses.fields(result.certificate):
@@ -83,6 +137,11 @@ def _same_law(result: Any) -> bool:
             found.append(same(part, mechanism))
         elif field.name in ("law", "weights", "scales", "covariance") and hasattr(mechanism, field.name):
             found.append(same(part, getattr(mechanism, field.name)))
+        floors, shown = getattr(part, "floors", None), getattr(result, "floors", None)
+        if floors is not None and shown is not None:
+            found.append(
+                np.shape(shown) == (len(floors),) and np.allclose(shown, [*map(float, floors)], 0, 1e-9)
+            )
     return bool(found) and all(found)
 
 

@@ -8,12 +8,37 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["CHECK_COLUMNS", "CLAIMED", "PROVED", "RECOMPUTED", "Certificate", "Check", "check_table"]
+__all__ = [
+    "ABOUT_FILE",
+    "ABOUT_MECHANISM",
+    "CHECK_COLUMNS",
+    "CLAIMED",
+    "FORM",
+    "PROVED",
+    "RECOMPUTED",
+    "Certificate",
+    "Check",
+    "check_table",
+]
 
 PROVED = "proved"
 RECOMPUTED = "recomputed"
 CLAIMED = "claimed"
 CHECK_COLUMNS = ["claim", "how", "margin", "holds"]
+ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
+FORM = frozenset(
+    {
+        "knots and outputs increase",
+        "rows sum to 1",
+        "no probability is negative",
+        "the probabilities of the vertices sum to 1",
+        "the noise has K coordinates",
+        "the enclosure stored is that of the law",
+        "the covariance shown is the law's",
+        "every input that is stated is one of the mechanism's",
+    }
+)
+"""Checks of certificates that say nothing of privacy, error or optimality: that a law is one, and is the one shown."""
 
 Check = tuple[str, str, float, bool]
 """A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""

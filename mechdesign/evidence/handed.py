@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
-from mechdesign.errors import MissingExtra
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.page import Section, write_page
 from mechdesign.evidence.serialize import dumps
-from mechdesign.evidence.whole_files import file_path, write_whole
+from mechdesign.evidence.whole_files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +26,9 @@ class Handed(ABC):
     A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
     `mechdesign.evidence.page.write_page`); the rest follows.
     """
+
+    _unprinted: ClassVar[tuple[str, ...]] = ("seconds", "note")
+    """Columns of the table that a paper has no use for."""
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
@@ -67,7 +71,7 @@ class Handed(ABC):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     result.report(pathlib.Path(folder) / "report.html")
         """
-        write_page(file_path(path), **self._page())
+        write_page(check_writable(path), **self._page())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""
@@ -75,19 +79,37 @@ class Handed(ABC):
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as CSV, floats in full."""
-        self.to_frame().to_csv(file_path(path), index=False)
+        self.to_frame().to_csv(check_writable(path), index=False)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
-        frame, file = self.to_frame(), file_path(path)
+        file, frame = check_writable(path), self.to_frame()
         try:
             frame.to_parquet(file, index=False)
         except ImportError:
             raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
 
-    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return `to_frame` as a LaTeX table, and write it to `path` if given."""
-        return _written(self.to_frame().to_latex(index=False, escape=True, float_format="%.6g"), path)
+    def to_latex(
+        self, path: str | os.PathLike[str] | None = None, *, columns: Sequence[str] | None = None
+    ) -> str:
+        """Return `to_frame` as a LaTeX table, and write it to `path` if given.
+
+        Parameters
+        ----------
+        path : path, optional
+        columns : sequence of str, optional
+            Of `to_frame`; all but the seconds and the notes in sentences by default.
+        """
+        frame = self.to_frame()
+        known = [str(name) for name in frame.columns]
+        if columns is None:
+            kept = [name for name in known if name not in self._unprinted]
+        else:
+            kept = [columns] if isinstance(columns, str) else list(columns)
+            if not kept or not set(kept) <= set(known):
+                raise DesignError.of("columns", columns, f"must be some of {known}")
+        frame = frame.set_axis(known, axis=1)[kept]
+        return _written(frame.to_latex(index=False, escape=True, float_format="%.6g"), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return `to_frame` as a Markdown table, and write it to `path` if given."""

@@ -17,7 +17,7 @@ from mechdesign.evidence.certificate import CLAIMED, Certificate
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, plain
+from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class Result(Handed):
 
     def plot(self, **options: Any) -> Figure:
         table = self.audit().groupby("family", sort=False)["slack"].min()
-        fig, axis = figure(**{"width": 5.0, "height": 3.0, **options})
+        fig, axis = figure(**sized(options, 5.0, 3.0))
         axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
         axis.set(xlabel="least slack")
         return fig

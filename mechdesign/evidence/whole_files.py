@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mechdesign.errors import DesignError
 
-__all__ = ["file_path", "write_whole"]
+__all__ = ["check_writable", "file_path", "write_whole"]
 
 
 def file_path(path: str | os.PathLike[str]) -> Path:
@@ -27,18 +28,49 @@ def file_path(path: str | os.PathLike[str]) -> Path:
         raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
 
 
+def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """Return the file that `path` leads to, or raise DesignError where none can be written: before the work, not after.
+
+    Examples
+    --------
+    >>> check_writable("/nonexistent/a.json")
+    Traceback (most recent call last):
+        ...
+    mechdesign.errors.DesignError: path = '/nonexistent/a.json': there is no folder /nonexistent: make it first
+    """
+    given = file_path(path)
+    try:
+        if given.exists() and not (given.is_file() or given.is_dir()):  # a terminal, a pipe
+            return given
+        target = Path(os.path.realpath(given))
+        folder = target.parent
+        if target.is_dir():
+            reason = "is a folder: add the name of a file"
+        elif not folder.is_dir():
+            reason = (
+                f"{folder} is no folder" if folder.exists() else f"there is no folder {folder}: make it first"
+            )
+        elif os.access(folder, os.W_OK | os.X_OK) and (not target.exists() or os.access(target, os.W_OK)):
+            return target
+        else:
+            reason = "you may not write there: choose another path"
+    except OSError as error:  # a name too long, links in a circle
+        reason = f"cannot be written: {error.strerror}"
+    raise DesignError.of(name, str(path), reason)
+
+
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a file whole or not at all: beside it, then in its place.
 
     Raises
     ------
     DesignError
-        `path` is none.
+        `path` is none, or no file can be written there.
     OSError
-        It cannot be written; what was there before is still there.
+        The disk is full, …; what was there before is still there.
     """
-    target = Path(os.path.realpath(file_path(path)))
-    if target.exists() and not target.is_file():  # a terminal, a pipe
+    target = check_writable(path)
+    if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}")
@@ -50,6 +82,8 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         if target.exists():
             shutil.copymode(target, beside)
         os.replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    except OSError as error:  # said of the file that was asked for, not of the one beside it
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

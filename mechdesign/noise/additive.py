@@ -168,7 +168,9 @@ class AdditiveNoise:
         Parameters
         ----------
         x : float or array, shape (..., K)
-            Answers of the query, of this sensitivity in each coordinate (K = 1: any shape).
+            Answers of the query, of this sensitivity in each coordinate. Noise calibrated for K = 1 releases an array of
+            any shape as numbers of which one person changes *one*: where one person may change several of them, calibrate
+            with their number as `dimension`.
 
         Raises
         ------

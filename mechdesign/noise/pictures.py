@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.plotting import COLOURS, figure, legend_above, plain
+from mechdesign.evidence.digits import at_most
+from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def draw_laws(laws: dict[str, Any], **options: Any) -> Figure:
     ----------
     laws : dict of str to a law with ``pdf`` or ``pmf``, ``cdf``, ``sf`` and ``std``
     """
-    fig, (above, below) = figure(2, 1, **{"width": 5.0, "height": 5.2, **options})
+    fig, (above, below) = figure(2, 1, **sized(options, 5.0, 5.2))
     first = next(iter(laws.values()))
     discrete = not _continuous(first)
     far = max(_quantile(law, _RARE) for law in laws.values())
@@ -70,8 +71,9 @@ def _quantile(law: Any, tail: float) -> float:
 
 
 def half_width(law: Any) -> float:
-    """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up by the bisection."""
-    return _quantile(law, 0.025)
+    """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up to six digits; a whole number for a law on the integers."""
+    found = _quantile(law, 0.025)
+    return float(at_most(found)) if _continuous(law) else float(np.floor(found))
 
 
 def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,18 @@ Rounds = Annotated[int, typer.Option(help="How often the query is answered.")]
 Rate = Annotated[float, typer.Option(help="Share of the records that a round samples (Poisson).")]
 
 
+def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
+    """Refuse paths that nothing can be written to, or that are another file's: before the work, not after."""
+    from mechdesign.evidence.whole_files import check_writable
+
+    seen: dict[Path, str] = {} if spec is None else {Path(os.path.realpath(spec)): "the TOML file"}
+    for name, target in targets.items():
+        if target is not None:
+            found = check_writable(target, name)
+            if seen.setdefault(found, name) != name and (found.is_file() or not found.exists()):
+                raise DesignError.of(name, str(target), f"is the path of {seen[found]} too: give another")
+
+
 def _handed(result: Any, out: Path | None, page: Path | None) -> None:
     typer.echo(str(result))
     for target, write in ((out, result.save), (page, result.report)):
@@ -42,6 +55,7 @@ def solve(
     """Solve the design described in a TOML file."""
     from mechdesign.shell.spec_file import design_from_toml, located
 
+    _check_outputs(spec, out=out, report=report)
     design, options = design_from_toml(spec)
     with located(spec):
         result = design.solve(**options)
@@ -102,6 +116,7 @@ def calibrate(
     """Find the least noise of one family that meets a privacy requirement."""
     from mechdesign.noise.calibration.design import Calibration
 
+    _check_outputs(out=out, report=report)
     design = Calibration(
         noise,
         privacy_of(epsilon, delta, rho),
@@ -147,6 +162,7 @@ def compare(
     from mechdesign import choose
     from mechdesign.shell.show import show
 
+    _check_outputs(spec, csv=csv, out=out, report=report)
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 

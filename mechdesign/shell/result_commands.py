@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,33 +16,55 @@ from mechdesign.errors import DesignError
 __all__ = ["audit", "report", "verify"]
 
 File = Annotated[Path, typer.Argument(help="Result file.")]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="A module of yours to import first: one that registers the laws and losses the file names.",
+    ),
+]
 
 
-def _result(path: Path) -> Any:
+def _import(modules: list[str]) -> None:
+    """Import what the user names, from the folder the command runs in too; never what a file names."""
+    for name in modules:
+        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
+            raise DesignError.of("import", name, "must be the name of a module, as after Python's import")
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise DesignError.of(
+                "import", name, f"could not be imported ({type(error).__name__}: {error})"
+            ) from None
+
+
+def _result(path: Path, modules: list[str] | None) -> Any:
     from mechdesign.evidence.results import Result
     from mechdesign.files import load
 
+    _import(modules or [])
     loaded = load(path)
     if not isinstance(loaded, Result):
         raise DesignError(f"{path}: holds a {type(loaded).__name__}, not a result")
     return loaded
 
 
-def _counts(claims: Any) -> str:
-    counts = claims["how"].value_counts()
-    return ", ".join(f"{counts.get(how, 0)} {how}" for how in ("proved", "recomputed", "claimed"))
-
-
 def audit(
     result: File,
     rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
     csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
+    modules: Modules = None,
 ) -> None:
     """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss."""
-    from mechdesign.evidence.audit import audited, tightest
+    from mechdesign.evidence.audit import audited, counted, tightest
     from mechdesign.shell.show import show
 
-    loaded = _result(result)
+    if csv is not None:
+        _beside(csv, result, "csv")
+    loaded = _result(result, modules)
     claims, table, summary = audited(loaded, str(result))
     typer.echo(summary)
     if csv is not None:
@@ -55,10 +81,18 @@ def audit(
     ]
     if amiss:
         raise DesignError(f"{result}: {'; '.join(amiss)}")
-    typer.echo(f"every constraint of the definition holds; claims: {_counts(claims)}")
+    typer.echo(f"every constraint of the definition holds; {counted(claims)}")
 
 
-def verify(result: File) -> None:
+def _beside(target: Path, result: Path, name: str) -> None:
+    """Refuse a file that cannot be written, and the result itself."""
+    from mechdesign.evidence.whole_files import check_writable
+
+    if check_writable(target, name).exists() and result.exists() and target.samefile(result):
+        raise DesignError.of(name, str(target), "is the result file itself: give another path")
+
+
+def verify(result: File, modules: Modules = None) -> None:
     """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
 
     The two were written apart from each other and share no code. The stand-alone one is a single file that needs
@@ -66,10 +100,10 @@ def verify(result: File) -> None:
     checked by the package alone, and the answer says so.
     """
     from mechdesign.evidence import verify as alone
-    from mechdesign.evidence.audit import audited
+    from mechdesign.evidence.audit import audited, counted
     from mechdesign.shell.show import show
 
-    loaded = _result(result)
+    loaded = _result(result, modules)
     claims, _, _ = audited(loaded, str(result))
     try:
         account = alone.verify(result.read_text(encoding="utf-8"))
@@ -78,11 +112,9 @@ def verify(result: File) -> None:
     except alone.Refused as error:
         rows, said = [("the file can be read", "proved", False)], f"refused ({error})"
     else:
-        rows, said = account.rows, ""
+        rows, said = account.rows, account.summary()
     if rows:
         show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
-    else:
-        typer.echo(f"stand-alone verifier: {said}")
     show(
         ("claim", "how", "holds"), claims[["claim", "how", "holds"]].itertuples(index=False), "by the package"
     )
@@ -90,12 +122,9 @@ def verify(result: File) -> None:
     failed += [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
     if failed:
         raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
-    both = (
-        f"by two programs, {len(rows)} and {len(claims)} claims"
-        if rows
-        else f"by the package, {len(claims)} claims"
-    )
-    typer.echo(f"verified {both}: {_counts(claims)}")
+    typer.echo(f"stand-alone verifier: {said}")
+    typer.echo(f"package: {counted(claims)}")
+    typer.echo(f"verified by {'two programs' if rows else 'the package alone'}: {result}")
 
 
 def report(
@@ -103,13 +132,15 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Page to write; beside the file if not given.")
     ] = None,
+    modules: Modules = None,
 ) -> None:
     """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
     from mechdesign.evidence.audit import audited
 
-    loaded = _result(result)
+    target = result.with_suffix(".html") if out is None and result.name else out or result
+    _beside(target, result, "out")
+    loaded = _result(result, modules)
     claims, _, _ = audited(loaded, str(result))  # refuses a file whose parts do not fit together
-    target = result.with_suffix(".html") if out is None else out
     loaded.report(target)
     typer.echo(f"written to {target}")
     if failed := [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]:

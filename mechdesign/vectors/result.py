@@ -12,7 +12,7 @@ from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class VectorQuantizerResult(Result):
 
     def plot(self, **options: Any) -> Figure:
         """Draw the error of what was tried over its bits, and the lower bound."""
-        fig, axis = figure(**{"width": 5.0, "height": 3.2, **options})
+        fig, axis = figure(**sized(options, 5.0, 3.2))
         table = self.tried()
         if len(table):
             for colour, (name, part) in zip(COLOURS, table.groupby("mechanism", sort=False)):

@@ -10,7 +10,7 @@ import pandas as pd
 from mechdesign.channels.channel import Channel
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.plotting import figure
+from mechdesign.plotting import figure, sized
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def channel_alternatives(result: Any) -> pd.DataFrame:
 
 def draw_channel(result: Any, **options: Any) -> Figure:
     """Draw the matrix as shades."""
-    fig, axis = figure(**{"width": 5.0, "height": 4.2, **options})
+    fig, axis = figure(**sized(options, 5.0, 4.2))
     shades = axis.imshow(
         result.channel.matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest"
     )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.plotting import COLOURS, figure, legend_above
+from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def draw_allocation(result: Any, **options: Any) -> Figure:
     """Draw scales and shares of the budget by coordinate."""
     lam = result.design.sensitivities
     others = result.compare().set_index("mechanism")["scales"]
-    fig, (above, below) = figure(2, 1, sharex=True, **{"width": 5.0, "height": 4.8, **options})
+    fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
     few = len(lam) <= _BARS
     order = np.arange(len(lam)) if few else np.argsort(lam)[np.linspace(0, len(lam) - 1, 400).astype(int)]
     x = np.arange(len(order)) if few else np.linspace(0, len(lam) - 1, len(order))

@@ -20,7 +20,7 @@ from mechdesign.noise.allocation.mixed import composed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.mixed_noise import MixedNoise
 from mechdesign.noise.pictures import relative_table
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
@@ -162,7 +162,7 @@ class MixedAllocationResult(Result):
 
     def plot(self, **options: Any) -> Figure:
         """Draw the standard deviation of each coordinate, by type."""
-        fig, axis = figure(**{"width": 5.0, "height": 3.2, **options})
+        fig, axis = figure(**sized(options, 5.0, 3.2))
         x, deviation, kinds = (
             np.arange(len(self.scales)),
             np.sqrt(self.mechanism.variance()),

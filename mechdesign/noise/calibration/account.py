@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mechdesign.errors import MechdesignError
+from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.noise.additive import stated_parameters
@@ -18,7 +18,7 @@ from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["calibration_account", "calibration_alternatives", "draw_calibration"]
+__all__ = ["calibration_account", "calibration_alternatives", "draw_calibration", "release_words"]
 
 _NAMES = {
     "norm": "Gaussian",
@@ -36,7 +36,8 @@ def calibration_account(result: Any) -> Account:
     design, noise = result.design, result.noise
     name, size = noise.law.dist.name, noise.dimension
     family = _NAMES.get(name, name.replace("_", " "))
-    what = "a number" if size == 1 else f"{size} numbers"
+    kind = "" if noise.continuous else "whole "
+    what = f"a {kind}number" if size == 1 else f"{size} {kind}numbers"
     value = (
         "variance of one coordinate" if design.loss == "squared" else "mean absolute error of one coordinate"
     )
@@ -55,8 +56,10 @@ def calibration_account(result: Any) -> Account:
         privacy_words(design.privacy, NEIGHBOURS),
         _unit(design.sensitivity),
         f"Chosen is the {family} law ({stated_parameters(noise)}) of least {value} that meets the requirement. Its standard deviation is "
-        f"{shown(noise.standard_deviation)}, its mean absolute error {shown(noise.absolute_error)}; 19 times out of 20 an "
-        f"answer is off by at most {at_most(half_width(noise.law), 4)}.",
+        f"{shown(noise.standard_deviation)}, its mean absolute error {shown(noise.absolute_error)}; 19 times out of 20 "
+        f"{'the' if size == 1 else 'a'} number is off by at most {shown(half_width(noise.law))}"
+        f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
+        f"It is {release_words(noise)}.",
     ]
     spent = (
         ""
@@ -71,6 +74,19 @@ def calibration_account(result: Any) -> Account:
         (guarantee(design.privacy), spent),
         "Above: the law of the noise on one number. Below: how often the noise is larger than t.",
         "The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
+    )
+
+
+def release_words(noise: Any) -> str:
+    """How `release` answers."""
+    try:
+        lattice = noise.lattice
+    except DesignError as error:
+        return f"not released: {error}"
+    if not noise.continuous:
+        return "released exactly: the numbers are whole, and so is the noise"
+    return (
+        f"released on multiples of {lattice.step:.6g}, wider by {lattice.cost:.2g} for the rounding to them"
     )
 
 

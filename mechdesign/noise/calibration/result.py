@@ -20,9 +20,10 @@ from mechdesign.noise.calibration.account import (
     calibration_account,
     calibration_alternatives,
     draw_calibration,
+    release_words,
 )
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,7 +163,10 @@ class CalibrationResult(Result):
             return super()._audit()
         spent, budget = self.certificate.upper, self.certificate.budget
         slack = budget - spent
-        row = ("privacy", 0, spent, budget, slack, float("nan"), slack <= 1e-2 * budget)
+        unit = "ρ" if isinstance(self.design.privacy, ZeroConcentratedDP) else "ε"
+        if getattr(self.design.privacy, "delta", 0.0):
+            unit = f"δ at ε = {self.design.privacy.epsilon:g}"
+        row = ("privacy", unit, spent, budget, slack, float("nan"), slack <= 1e-2 * budget)
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def _evidence(self) -> list[str]:
@@ -177,11 +181,7 @@ class CalibrationResult(Result):
             lines.append(
                 "the worst change is bounded from above: no exact one is proved for these bounds and this law"
             )
-        try:
-            lattice = self.noise.lattice
-            lines.append(f"released on multiples of {lattice.step:.6g}, wider by {lattice.cost:.2g}")
-        except DesignError as error:
-            lines.append(f"no exact release: {error}")
+        lines.append(release_words(self.noise))
         if self.certificate is not None:
             low, high = self.certificate.lower, self.certificate.upper
             lines.append(

@@ -10,7 +10,7 @@ import pandas as pd
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most
 from mechdesign.noise.pictures import relative_table
-from mechdesign.plotting import figure
+from mechdesign.plotting import figure, sized
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def correlated_alternatives(result: Any) -> pd.DataFrame:
 def draw_covariance(result: Any, **options: Any) -> Figure:
     """Draw the correlations as shades."""
     deviation = np.sqrt(np.maximum(np.diag(result.covariance), 1e-300))
-    fig, axis = figure(**{"width": 5.0, "height": 4.2, **options})
+    fig, axis = figure(**sized(options, 5.0, 4.2))
     shades = axis.imshow(result.covariance / np.outer(deviation, deviation), cmap="RdBu_r", vmin=-1, vmax=1)
     axis.grid(False)
     axis.set(xlabel="number", ylabel="number")

@@ -14,7 +14,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.published import published, svd_bound
 from mechdesign.noise.pictures import relative_table
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
 from mechdesign.typing import Array
 
@@ -105,7 +105,7 @@ class MatrixResult(Result):
 
     def plot(self, **options: Any) -> Figure:
         """Draw the standard deviation of each answer."""
-        fig, axis = figure(**{"width": 5.0, "height": 3.2, **options})
+        fig, axis = figure(**sized(options, 5.0, 3.2))
         axis.plot(np.sqrt(self.variances), color=COLOURS[0])
         axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
         return fig

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.plotting import COLOURS, figure, legend_above, plain
+from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
@@ -150,7 +150,7 @@ def draw_quantizer(result: Any, **options: Any) -> Figure:
     low, high = mechanism.input_range
     x = np.linspace(low, high, 241)
     rows = mechanism.probabilities(x)
-    fig, (above, below) = figure(2, 1, sharex=True, **{"width": 5.0, "height": 5.2, **options})
+    fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 5.2))
     if len(mechanism.bins) <= _LINES:
         for k, bin_ in enumerate(mechanism.bins):
             above.plot(x, rows[:, k], label=f"output {bin_:.4g}", linestyle=("-", "--")[k % 2])

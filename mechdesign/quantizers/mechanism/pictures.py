@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import array
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
 
@@ -31,7 +31,7 @@ def panels(table: PiecewiseTable, x: Any, **options: Any) -> Figure:
     """Bar charts of the output probabilities, a panel an input."""
     values = array("x", x, ndim=None).ravel()
     fig, axes = figure(
-        1, len(values), width=3.2 * len(values), height=2.6, squeeze=False, sharey=True, **options
+        1, len(values), squeeze=False, sharey=True, **sized(options, min(3.2 * len(values), 100.0), 2.6)
     )
     span = float(np.diff(table.bins).min())
     for axis, value in zip(axes[0], values):

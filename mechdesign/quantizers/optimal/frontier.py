@@ -66,9 +66,9 @@ class Frontier(Handed):
 
     def plot(self, **options: Any) -> Figure:
         """Draw value and lower bound against the axis (absolute against squared error for "max_mse")."""
-        from mechdesign.plotting import COLOURS, figure, plain
+        from mechdesign.plotting import COLOURS, figure, plain, sized
 
-        fig, axis = figure(**{"width": 5.2, "height": 3.6, **options})
+        fig, axis = figure(**sized(options, 5.2, 3.6))
         table = self.table[self.table["value"].notna()]
         x = "squared" if self.over == "max_mse" else self.over
         axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")

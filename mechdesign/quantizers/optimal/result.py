@@ -136,7 +136,9 @@ def searched_result(
     """Return the result as that of a design which may have had outputs to find; a search's is never called optimal."""
     notes, report = (*result.notes, *searched.notes, *notes), result.solver_report
     if isinstance(design.bins, Alphabet):
-        return replace(result, design=design, notes=notes, any_outputs_bound=any_outputs)
+        return replace(
+            result, design=design, notes=notes, any_outputs_bound=_below(any_outputs, result.value)
+        )
     if not searched.rows:
         return replace(result, notes=notes) if notes else result
     if report.status in (Status.OPTIMAL, Status.GAP):
@@ -147,8 +149,13 @@ def searched_result(
         solver_report=report,
         notes=notes,
         search=pd.DataFrame(searched.rows).sort_values("value", kind="stable", ignore_index=True),
-        any_outputs_bound=searched.any_outputs_bound,
+        any_outputs_bound=_below(searched.any_outputs_bound, result.value),
     )
+
+
+def _below(bound: float | None, value: float) -> float | None:
+    """A bound that floats may have put an ulp above what is known to be feasible."""
+    return None if bound is None else min(bound, value)
 
 
 def deploy(

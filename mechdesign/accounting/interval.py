@@ -228,6 +228,14 @@ def delta_interval(
             return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
         plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points)
+    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    return _refine(plan, epsilon, width, rounds, sampling, points)
+
+
+def _sampled_plan(
+    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling: float
+) -> GridPlan:
+    """The grid of one round, before it is sampled."""
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
     plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
@@ -235,8 +243,7 @@ def delta_interval(
         plan.parts(plan.step, pessimistic=True), sampling, rounds, epsilon, width=width
     )
     step = min(plan.step, max(sampled[0][0][0].step, plan.step / 200))
-    plan = replace(plan, step=plan.align(step), upper_tail=plan.upper_tail * 1e-3)
-    return _refine(plan, epsilon, width, rounds, sampling, points)
+    return replace(plan, step=plan.align(step), upper_tail=plan.upper_tail * 1e-3)
 
 
 def is_gaussian(law: Any) -> bool:
@@ -300,12 +307,27 @@ def _largest(loss: Loss, plan: GridPlan) -> float:
     return float(loss.loss(x))
 
 
-def upper_delta(terms: Any, epsilon: float, *, width: float = 1e-3) -> float:
+def upper_delta(
+    terms: Any, epsilon: float, *, width: float = 1e-3, rounds: int = 1, sampling: float = 1.0
+) -> float:
     """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
-    plan = plan_grid(as_terms(terms), epsilon, width)
-    return composed_delta(plan.parts(plan.align(plan.step / 2), pessimistic=True), epsilon, guess=plan.theta)[
-        0
-    ]
+    terms = as_terms(terms)
+    if sampling == 1.0:
+        terms = tuple(replace(t, count=t.count * rounds) for t in terms)
+        plan = plan_grid(terms, epsilon, width)
+        parts = plan.parts(plan.align(plan.step / 2), pessimistic=True)
+        return composed_delta(parts, epsilon, guess=plan.theta)[0]
+    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    least = 1.0
+    for _ in range(4):
+        parts = plan.parts(plan.step, pessimistic=True)
+        both = subsampled_parts(parts, sampling, rounds, epsilon, width=width)
+        least = min(least, max(composed_delta(direction, epsilon)[0] for direction in both))
+        cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
+        if cut <= 0.01 * width * least or plan.upper_tail <= _FLOOR:
+            break
+        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
+    return least
 
 
 def epsilon_bound(

@@ -7,7 +7,8 @@ design itself (``comparison["..."].design.solve()``) for the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.channels.planar import planar_laplace
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
@@ -37,6 +38,7 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.rqm import RQM
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
 __all__ = ["Candidate", "candidates", "check_privacy", "checked_question", "fewest", "solved"]
@@ -52,12 +54,13 @@ class Candidate:
     Attributes
     ----------
     solve : callable
-        (question, privacy) → Result; raises one of the package's errors where the mechanism does not apply.
+        (question, privacy, deadline) → Result; raises one of the package's errors where the mechanism does not apply, or
+        nothing was found in time.
     assumes : str
         What it takes for granted beside the question.
     """
 
-    solve: Callable[[Any, Any], Result]
+    solve: Callable[[Any, Any, Deadline], Result]
     assumes: str = ""
 
 
@@ -87,20 +90,40 @@ def checked_question(question: Any) -> Question:
     return question
 
 
-def solved(name: Any, question: Question, privacy: Any) -> Result:
-    """Solve one of the candidates."""
+def solved(name: Any, question: Question, privacy: Any, deadline: Deadline | None = None) -> Result:
+    """Solve one of the candidates, as well as it can be until the deadline."""
     check_privacy(checked_question(question), privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
-    return known[name].solve(question, privacy)
+    return known[name].solve(question, privacy, Deadline.of(deadline))
+
+
+def _left(deadline: Deadline, most: float = math.inf) -> float | None:
+    """Seconds for a solve: what is left, at most so many; None where nothing limits it."""
+    seconds = min(most, max(deadline.left, 1e-3))
+    return seconds if math.isfinite(seconds) else None
+
+
+def _best(designs: Iterable[Any], deadline: Deadline, **options: Any) -> Result:
+    """The best of several designs; of those that were solved by the deadline, where it comes first."""
+    found: list[Result] = []
+    for design in designs:
+        if found and deadline.passed:
+            break
+        try:
+            found.append(design.solve(time_limit=_left(deadline), **options))
+        except SolverError:
+            if not (found and deadline.passed):
+                raise
+    return min(found, key=lambda result: result.value)
 
 
 # Noise ---------------------------------------------------------------------------------------------------------
 
 
-def _calibrated(family: str) -> Callable[[NumericQuery, Any], Result]:
-    def solve(q: NumericQuery, privacy: Any) -> Result:
+def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
+    def solve(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.whole:
             raise DesignError.of(
                 "whole", q.whole, "is noise on the integers: for counts, NumericQuery(whole=True)"
@@ -108,23 +131,23 @@ def _calibrated(family: str) -> Callable[[NumericQuery, Any], Result]:
         design = Calibration(
             family, privacy, q.sensitivity, q.dimension, q.loss, "exact", q.rounds, q.sampling_rate
         )
-        return design.solve()
+        return design.solve(time_limit=_left(deadline))
 
     return solve
 
 
-def _optimal_noise(q: NumericQuery, privacy: Any) -> Result:
+def _optimal_noise(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
     if q.scalar is None:
         raise DesignError.of(
             "dimension", q.dimension, "optimal noise is for one number, asked for once, of everybody"
         )
-    return OptimalNoise(privacy, q.scalar, q.loss).solve(gap=5e-3, time_limit=5.0)
+    return OptimalNoise(privacy, q.scalar, q.loss).solve(gap=5e-3, time_limit=_left(deadline, 5.0))
 
 
-def _allocated(noise: str) -> Callable[[NumericQuery, Any], Result]:
-    def solve(q: NumericQuery, privacy: Any) -> Result:
+def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
+    def solve(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
@@ -134,7 +157,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any], Result]:
             )
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
-        limit = 3.0 if noise == "mixed" else None
+        limit = _left(deadline, 3.0 if noise == "mixed" else math.inf)
         return NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1).solve(
             time_limit=limit
         )
@@ -142,7 +165,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any], Result]:
     return solve
 
 
-def _correlated(q: NumericQuery, privacy: Any) -> Result:
+def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     s = q.bounds
     if q.rounds > 1 or q.sampling_rate < 1:
         raise DesignError.of("rounds", q.rounds, "correlated noise is for one round, not sampled")
@@ -159,15 +182,17 @@ def _correlated(q: NumericQuery, privacy: Any) -> Result:
         raise DesignError.of(
             "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
         )
-    return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve()
+    return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=_left(deadline))
 
 
-def _knorm(q: NumericQuery, privacy: Any) -> Result:
+def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if not isinstance(privacy, PureDP):
         raise DesignError.of("privacy", privacy, "K-norm noise is for PureDP")
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
-    return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve()
+    return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve(
+        time_limit=_left(deadline)
+    )
 
 
 _CORRELATED = 700
@@ -196,18 +221,19 @@ def _reach(q: LocalReport, privacy: PureDP) -> float:
     return float(max(abs((low + high) / 2 - _REACH * half), abs((low + high) / 2 + _REACH * half)))
 
 
-def _searched(q: LocalReport, privacy: PureDP) -> Result:
+def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     bins = BinSearch(q.outputs, _reach(q, privacy), starts=1)
-    return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-4)
+    return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(
+        gap=1e-4, time_limit=_left(deadline)
+    )
 
 
-def _spread(q: LocalReport, privacy: PureDP) -> Result:
-    bins, best = _even(q, privacy), None
-    for outputs in bins:
-        found = OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
-        best = found if best is None or found.value < best.value else best
-    assert best is not None
-    return best
+def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+    designs = (
+        OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range)
+        for outputs in _even(q, privacy)
+    )
+    return _best(designs, deadline, gap=1e-5)
 
 
 def _even(q: LocalReport, privacy: PureDP) -> list[Any]:
@@ -217,29 +243,35 @@ def _even(q: LocalReport, privacy: PureDP) -> list[Any]:
     return [centre + t * half * np.linspace(-1, 1, q.outputs) for t in (1 + 1e-9, 1.1, 1.25, 1.5)]
 
 
-def _optm(q: LocalReport, privacy: PureDP) -> Result:
+def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     outputs = _even(q, privacy)[1:3]
     if q.bits <= 3:  # up to here seconds; with more outputs their places matter less
-        outputs.append(_searched(q, privacy).mechanism.bins)
-    found = [OPTM(bins, privacy, q.prior, q.loss, q.input_range).solve() for bins in outputs[-2:]]
-    return min(found, key=lambda result: result.value)
+        third = Deadline(deadline.left / 3) if deadline.finite and not deadline.passed else deadline
+        try:
+            outputs.append(_searched(q, privacy, third).mechanism.bins)
+        except SolverError:
+            if not third.passed:
+                raise
+    return _best((OPTM(bins, privacy, q.prior, q.loss, q.input_range) for bins in outputs[-2:]), deadline)
 
 
-def _family(kind: Any) -> Callable[[LocalReport, PureDP], Result]:
-    def solve(q: LocalReport, privacy: PureDP) -> Result:
+def _family(kind: Any) -> Callable[[LocalReport, PureDP, Deadline], Result]:
+    def solve(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
         # fewer outputs are allowed, and more are not always better
         sizes = [2**b for b in range(2, q.bits + 1)] or [2]
-        found = [
-            kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range).solve()
+        designs = (
+            kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range)
             for m in dict.fromkeys((sizes[0], sizes[-1]))
-        ]
-        return min(found, key=lambda result: result.value)
+        )
+        return _best(designs, deadline)
 
     return solve
 
 
-def _mvu(q: LocalReport, privacy: PureDP) -> Result:
-    return MVU(q.outputs, privacy, q.input_range, prior=q.prior, loss=q.loss).solve(starts=1)
+def _mvu(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+    return MVU(q.outputs, privacy, q.input_range, prior=q.prior, loss=q.loss).solve(
+        starts=1, time_limit=_left(deadline)
+    )
 
 
 _QUANTIZERS: dict[str, Candidate] = {
@@ -266,10 +298,10 @@ def _design(q: MetricReport, privacy: MetricDP) -> MetricChannel:
 
 def _published(
     make: Callable[[Any, float], Any], *, remapped: bool = False
-) -> Callable[[MetricReport, MetricDP], Result]:
+) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
     """A channel of the literature, made exact and certified for the question's own loss."""
 
-    def solve(q: MetricReport, privacy: MetricDP) -> Result:
+    def solve(q: MetricReport, privacy: MetricDP, _: Deadline) -> Result:
         design, channel = _design(q, privacy), make(q.space, privacy.epsilon)
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
@@ -295,7 +327,9 @@ def _kary(space: Any, alpha: float) -> Any:
 
 
 _CHANNELS: dict[str, Candidate] = {
-    "optimal channel": Candidate(lambda q, privacy: _design(q, privacy).solve()),
+    "optimal channel": Candidate(
+        lambda q, privacy, deadline: _design(q, privacy).solve(time_limit=_left(deadline))
+    ),
     "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
     "exponential, calibrated": Candidate(_published(Channel.exponential)),
     "exponential, remapped": Candidate(_published(Channel.exponential, remapped=True), "the prior"),

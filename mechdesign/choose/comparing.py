@@ -16,7 +16,7 @@ from mechdesign.choose.answers import check_answer, check_loss, check_same_priva
 from mechdesign.choose.candidates import candidates, check_privacy, fewest, solved
 from mechdesign.choose.comparison import COLUMNS, Comparison
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
-from mechdesign.errors import DesignError, InfeasibleError, MechdesignError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result
 from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
@@ -28,7 +28,9 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Status
 
 __all__ = ["compare"]
 
@@ -45,6 +47,7 @@ def compare(
     also: Mapping[str, Result] | None = None,
     jobs: int = 1,
     progress: bool = True,
+    time_limit: float | None = None,
 ) -> Comparison:
     """Try every mechanism that answers a question, published and optimal, and rank them by their error.
 
@@ -64,6 +67,9 @@ def compare(
         Mechanisms tried at a time; −1 for one a core.
     progress : bool
         Show a bar, on a terminal.
+    time_limit : float, optional
+        Seconds for the search of each mechanism; its certificate comes on top. Past them the best found by then, with the
+        gap that is proved in `note`; or a note that there is no answer.
 
     Returns
     -------
@@ -99,11 +105,13 @@ def compare(
     )
     own = _own(also, question, privacy, names)
     one_of("progress", progress, (True, False))
+    Deadline(time_limit)  # checked before the work
+    attempt = _Try(question, privacy, time_limit)
     if progress:
         with progress_bar("comparing", len(names)) as step:
-            rows = run_chunks(_Try(question, privacy), names, jobs=jobs, step=step)
+            rows = run_chunks(attempt, names, jobs=jobs, step=step)
     else:
-        rows = run_chunks(_Try(question, privacy), names, jobs=jobs)
+        rows = run_chunks(attempt, names, jobs=jobs)
     rows += [
         _measured(name, question, privacy, result, 0.0, result.solver_report.seconds)
         for name, result in own.items()
@@ -112,7 +120,7 @@ def compare(
     if not results:
         reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
-    least, least_name = _least(question, privacy, results)
+    least, least_name = _least(question, privacy, results, time_limit)
     return Comparison(question, privacy, _ranked(rows, least), results, least, least_name)
 
 
@@ -163,18 +171,28 @@ class _Try:
 
     question: Question
     privacy: Any
+    time_limit: float | None = None
 
     def __call__(self, name: str) -> dict[str, Any]:
-        started = time.perf_counter()
+        started, deadline = time.perf_counter(), Deadline(self.time_limit)
         try:
-            result = solved(name, self.question, self.privacy)
+            result = solved(name, self.question, self.privacy, deadline)
         except MechdesignError as error:
+            late = isinstance(error, SolverError) and deadline.passed
             return {
                 "mechanism": name,
                 "seconds": time.perf_counter() - started,
-                "note": " ".join(str(error).split()),
+                "note": f"no answer in {self.time_limit:g} s" if late else " ".join(str(error).split()),
             }
-        return _measured(name, self.question, self.privacy, result, started)
+        row = _measured(name, self.question, self.privacy, result, started)
+        if deadline.finite and result.status is Status.LIMIT:
+            proved = (
+                "no bound is proved"
+                if result.gap is None
+                else f"a relative gap of {result.gap:.2g} is proved"
+            )
+            row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
+        return row
 
 
 def _measured(
@@ -225,10 +243,12 @@ def _ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
     return table
 
 
-def _least(question: Question, privacy: Any, results: dict[str, Result]) -> tuple[float | None, str]:
+def _least(
+    question: Question, privacy: Any, results: dict[str, Result], time_limit: float | None
+) -> tuple[float | None, str]:
     """The least error proved, and of what; None where nothing is proved."""
     if isinstance(question, LocalReport):
-        return _least_report(question, privacy, results)
+        return _least_report(question, privacy, results, time_limit)
     if isinstance(question, NumericQuery) and (question.scalar is None or question.whole):
         return None, ""  # whole numbers need not be protected from changes in between
     name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
@@ -238,7 +258,9 @@ def _least(question: Question, privacy: Any, results: dict[str, Result]) -> tupl
     return None, ""
 
 
-def _least_report(q: LocalReport, privacy: Any, results: dict[str, Result]) -> tuple[float | None, str]:
+def _least_report(
+    q: LocalReport, privacy: Any, results: dict[str, Result], time_limit: float | None
+) -> tuple[float | None, str]:
     """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
 
     An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
@@ -249,7 +271,9 @@ def _least_report(q: LocalReport, privacy: Any, results: dict[str, Result]) -> t
     reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
     grid = Alphabet(reach, reach / _STEPS)
     try:
-        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
+        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(
+            gap=1e-5, time_limit=time_limit
+        )
     except MechdesignError:
         return None, ""
     step = 2 * reach / (grid.size - 1) * (1 + 1e-9)

@@ -154,6 +154,9 @@ def compare(
     loss: Annotated[str | None, typer.Option(help='What is ranked by: "squared" or "absolute".')] = None,
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for the search of each mechanism.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,
     report: Page = None,
@@ -203,7 +206,7 @@ def compare(
             question = choose.NumericQuery(
                 dimension, several, rounds=rounds, sampling_rate=sampling_rate, whole=whole, **ranked
             )
-    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
+    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, time_limit=time_limit, **asked)
     frame = found.to_frame()
     frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
     columns = [

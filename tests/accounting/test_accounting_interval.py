@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
 from mechdesign.accounting.grid import discretise
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
 from mechdesign.accounting.loss import centred_loss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.terms import NoiseTerm
@@ -148,6 +148,17 @@ def test_one_sampled_round_in_closed_form(sampling, epsilon):
     interval = delta_interval(NoiseTerm(law, 1.0), epsilon, sampling=sampling)
     assert interval.lower <= remove * (1 + 1e-9) and remove * (1 - 1e-9) <= interval.upper
     assert interval.width <= 0.02
+
+
+@pytest.mark.parametrize("width", [0.03, 5e-3])
+@pytest.mark.parametrize(("scale", "sampling", "rounds"), [(0.404, 1e-3, 10_000), (2.0, 0.1, 30)])
+def test_sampled_bounds_of_a_search_agree_with_the_interval(scale, sampling, rounds, width):
+    # Laplace losses have atoms, which from below cost their distance to the grid, times the rounds
+    term = NoiseTerm(stats.laplace(scale=scale), 1.0)
+    interval = delta_interval(term, 1.0, rounds=rounds, sampling=sampling, width=0.02)
+    assert interval.width <= 0.02
+    upper = upper_delta(term, 1.0, rounds=rounds, sampling=sampling, width=width)
+    assert interval.lower <= upper <= interval.upper * (1 + width)
 
 
 @pytest.mark.parametrize(("sampling", "rounds", "epsilon"), [(0.2, 10, 1.0), (0.05, 40, 0.5)])

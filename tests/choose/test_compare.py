@@ -139,6 +139,13 @@ def test_what_workers_are_sent_gives_the_same():
     assert pickle.loads(pickle.dumps(row))["result"].certificate.verify()
 
 
+def test_what_is_late_says_so():
+    with pytest.raises(md.InfeasibleError, match="RQM: no answer in 1e-06 s"):
+        md.compare(md.LocalReport(2), md.PureDP(1), mechanisms=["RQM"], time_limit=1e-6)
+    found = md.compare(COUNTS, PRIVACY, mechanisms=["laplace", "gaussian"], time_limit=1e3)
+    assert not found.table["note"].str.contains("limit").any()
+
+
 def test_ones_own_results():
     mine = md.calibrate("laplace", privacy=md.PureDP(1), sensitivity=1)
     found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["staircase"], also={"mine": mine})
@@ -301,6 +308,7 @@ def test_accuracy_and_its_inverse():
         (lambda: md.compare(COUNTS, PRIVACY, mechanisms="laplace"), "mechanisms = 'laplace'"),
         (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], jobs=0), "jobs = 0"),
         (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], progress=2), "progress = 2"),
+        (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], time_limit=0), "time_limit = 0"),
         (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], also={"a": 3}), "also['a'] = 3"),
         (lambda: md.compare(COUNTS, PRIVACY, mechanisms=["laplace"], also=3), "also = 3"),
         (lambda: md.accuracy("laplace"), "mechanism = 'laplace'"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -247,8 +247,10 @@ def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     outputs = _even(q, privacy)[1:3]
     if q.bits <= 3:  # up to here seconds; with more outputs their places matter less
         third = Deadline(deadline.left / 3) if deadline.finite and not deadline.passed else deadline
+        # OPTM's programs minimise a callable's absolute bound, whose integrals are closed forms
+        asked = q if q.loss.function is None else replace(q, loss="absolute")
         try:
-            outputs.append(_searched(q, privacy, third).mechanism.bins)
+            outputs.append(_searched(asked, privacy, third).mechanism.bins)
         except SolverError:
             if not third.passed:
                 raise

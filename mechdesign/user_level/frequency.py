@@ -100,9 +100,9 @@ def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
     """
     held = array("difference", difference)
     up, down = np.maximum(held, 0.0), np.maximum(-held, 0.0)
-    mass = (up.sum() + down.sum()) / 2
-    if mass <= 1e-15:
+    if min(up.sum(), down.sum()) <= 1e-15:  # of total mass 0 up to rounding
         return 0.0
+    mass = (up.sum() + down.sum()) / 2
     return float(mass * emd(up / up.sum(), down / down.sum(), space))
 
 

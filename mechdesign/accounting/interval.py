@@ -272,9 +272,13 @@ def _refine(
                     parts, sampling, rounds, epsilon, width=width * (step / plan.step) ** 2
                 )
                 bounds.append(max(composed_delta(direction, epsilon)[0] for direction in both))
+        before = best.upper
         best = DeltaInterval(max(best.lower, bounds[1]), min(best.upper, bounds[0]))
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
+            break
+        # The lower end of sampled rounds is of first order in the step: where the upper no longer moves, it is left wide.
+        if sampling is not None and before - best.upper <= 0.3 * width * best.upper:
             break
         count = sum(c for _, c in plan.losses)
         if plan.upper_tail * count > 0.01 * gap:  # Chernoff was far off: δ is smaller than the plan thought

@@ -19,6 +19,7 @@ import numpy as np
 from mechdesign.accounting.composition import Part, Tilt, convolve, find_tilt
 from mechdesign.accounting.grid import GridLoss, discretise_atoms
 from mechdesign.accounting.law import AtomicLoss
+from mechdesign.typing import Array
 
 __all__ = ["compose_grid", "subsampled_parts"]
 
@@ -46,6 +47,14 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
     )
 
 
+def _sampled(loss: Array, rate: float) -> Array:
+    """log(1 − q + q e^x), by e^−x where e^x is past the doubles."""
+    with np.errstate(under="ignore"):
+        small, large = np.minimum(loss, 1.0), np.maximum(loss, 1.0)
+        above = large + np.log(rate + (1 - rate) * np.exp(-large))
+    return np.where(loss <= 1.0, np.log1p(rate * np.expm1(small)), above)
+
+
 def subsampled_parts(
     parts: Sequence[Part], sampling: float, rounds: int, epsilon: float, *, width: float
 ) -> tuple[list[Part], list[Part]]:
@@ -58,27 +67,23 @@ def subsampled_parts(
         not base.pessimistic and not base.mass.any()
     ):  # all losses are far beyond ε: from below nothing is known
         return [(base, rounds)], [(base, rounds)]
-    sign = 1.0 if base.pessimistic else -1.0
-    points = base.points + sign * base.slop
+    points = base.points + (base.slop if base.pessimistic else -base.slop)
     mass = base.mass
-    if not base.pessimistic:
-        # losses were lowered, so the mass under Q grew: shrink both until they are laws again
-        mass = mass * math.exp(-base.slop)
     with np.errstate(under="ignore"):
         other = mass * np.exp(-points)
-    missing = max(1.0 - float(other.sum()), 0.0)  # where P has no mass: loss −∞ before sampling
-    # log(1 − q + q e^x), by e^−x where e^x is past the doubles
-    with np.errstate(under="ignore"):
-        small, large = np.minimum(points, 1.0), np.maximum(points, 1.0)
-        above = large + np.log(sampling + (1 - sampling) * np.exp(-large))
-    moved = np.where(points <= 1.0, np.log1p(sampling * np.expm1(small)), above)
+    # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below
+    # they were lowered, as if Q had more mass than it has: (sP + (1 − s)Q', Q') is then a mixture of the true pair with one that
+    # tells nothing of a removed record, once both are divided by the mass of Q'.
+    missing = max(1.0 - float(other.sum()), 0.0)
+    law = 1.0 if base.pessimistic else 1.0 / max(float(other.sum()), 1.0)
     least = math.log1p(-sampling) if sampling < 1 else -math.inf
     remove = AtomicLoss(
-        np.append(moved, least),
-        np.append(sampling * mass + (1 - sampling) * other, (1 - sampling) * missing),
+        np.append(_sampled(points, sampling), least),
+        np.append((sampling * mass + (1 - sampling) * other) * law, (1 - sampling) * missing),
         sampling * base.infinity,
     )
-    add = AtomicLoss(np.append(-moved, -least), np.append(other, missing if base.pessimistic else 0.0))
+    # Laws are symmetric: (Q, sP + (1 − s)Q) has the losses of (P, sQ + (1 − s)P), which rise with those of (P, Q).
+    add = AtomicLoss(np.append(-_sampled(-points, sampling), -least), np.append(mass, base.infinity))
     out = []
     for loss in (remove, add):
         alive = loss.mass > 0

@@ -9,6 +9,7 @@ from typing import Any
 from scipy import stats
 
 from mechdesign.errors import DesignError
+from mechdesign.noise.matrix.workload import Workload
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated
@@ -28,6 +29,9 @@ _SPACES = {
         for name in ("line", "grid", "euclidean", "geodesic", "clustered", "tree")
     },
 }
+_WORKLOADS = {
+    name: getattr(Workload, name) for name in ("identity", "prefix_sums", "ranges", "marginals")
+} | {"kron": lambda parts: Workload.kron(*map(_workload, parts))}
 _CUTS = {"clip": clipped, "truncate": truncated}
 
 
@@ -70,6 +74,12 @@ def _space(value: Any) -> Any:
     if isinstance(value, list):
         return value
     return _made("space", value, _SPACES, 'kind = "grid", rows = 4, columns = 4', "grid")
+
+
+def _workload(value: Any) -> Any:
+    if isinstance(value, list):
+        return value
+    return _made("workload", value, _WORKLOADS, 'kind = "prefix_sums", size = 20', "prefix_sums")
 
 
 def _sensitivity(value: Any) -> Any:
@@ -117,5 +127,6 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "grid": _grid("grid"),
     "space": _space,
     "sensitivity": _sensitivity,
+    "workload": _workload,
     "noise": _noise,
 }

@@ -215,3 +215,43 @@ def test_bad_terms_are_named():
         delta_interval([], 1.0)
     with pytest.raises(DesignError, match="delta"):
         epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-290)
+
+
+@pytest.mark.parametrize(("rounds", "epsilon"), [(500, 2.0), (5000, 8.0)])
+def test_sampled_rounds_of_several_terms_are_enclosed(rounds: int, epsilon: float) -> None:
+    """The lower end was above the upper, 9.21e-6 > 5.86e-6: masses that had been lowered added up to more than laws."""
+    shifts = (0.05, 0.0573, 0.0874, 0.1101, 0.1387, 0.1747, 0.2201)
+    counts = (1, 1, 6, 1, 5, 1, 5)
+    law, rate = stats.laplace(scale=0.6898), 0.02
+    found = delta_interval(
+        [NoiseTerm(law, s, c) for s, c in zip(shifts, counts)],
+        epsilon,
+        rounds=rounds,
+        sampling=rate,
+        width=0.2,
+    )
+    # Masses of the loss under P, on a grid fine enough, convolved; then sampled and convolved again, in doubles.
+    step, size = 2e-4, 2**17
+    total = np.zeros(size)
+    total[0] = 1.0
+    for shift, count in zip(shifts, counts):
+        edges = np.linspace(-20, 20, 2_000_001)
+        mass = np.diff(law.cdf(edges))
+        t = (edges[1:] + edges[:-1]) / 2
+        loss = (np.abs(t - shift) - np.abs(t)) / 0.6898
+        one = np.bincount(np.round(loss / step).astype(int) % size, weights=mass, minlength=size)
+        total = np.fft.ifft(np.fft.fft(total) * np.fft.fft(one) ** count).real
+    points = (np.arange(size) + size // 2) % size - size // 2
+    keep = total > 1e-15
+    values, mass = points[keep] * step, total[keep] / total[keep].sum()
+    other = mass * np.exp(-values)
+    removed = np.bincount(
+        np.round(np.log1p(rate * np.expm1(values)) / step).astype(int) % size,
+        weights=rate * mass + (1 - rate) * other,
+        minlength=size,
+    )
+    final = np.fft.ifft(np.fft.fft(removed) ** rounds).real
+    beyond = points * step
+    delta = float((final * -np.expm1(np.minimum(epsilon - beyond, 0.0)))[beyond > epsilon].sum())
+    assert found.lower <= found.upper
+    assert found.lower <= delta * 1.02 and delta <= found.upper * 1.02

@@ -41,6 +41,8 @@ SPECS = {
     "OptimalNoise": 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.2}\n[solve]\ngap = 0.05\n',
     "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
     "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
+    "MatrixMechanism": 'workload = {kind = "kron", parts = [{kind = "prefix_sums", size = 4}, {kind = "identity", size = 2}]}\n'
+    + BOTH,
     "CountsGaussian": "counts = 20\nchanged = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',

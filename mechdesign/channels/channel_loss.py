@@ -17,15 +17,41 @@ from fractions import Fraction
 import numpy as np
 
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.typing import Array
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array, Indices
 
-__all__ = ["integer_rows", "metric_loss"]
+__all__ = ["integer_rows", "metric_loss", "shortest"]
 
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
 # doubles first), doubled; and of a logarithm accurate to an ulp.
 _ROUNDING = 16 * 2.0**-53
 _MANY = 300_000  # quotients near the maximum beyond which the margin is left as it is
+
+
+def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, float]:
+    """Smallest distance of two points with one label, and of two with different ones; of any two without labels.
+
+    Examples
+    --------
+    >>> shortest(MetricSpace.line([0.0, 1.0, 5.0]), np.array([0, 1, 0]))
+    (5.0, 1.0)
+    >>> shortest(MetricSpace.line(np.arange(50_000.0)))
+    (1.0, 1.0)
+    """
+    if labels is not None:
+        distances, apart = space.distances, np.not_equal.outer(labels, labels)
+        across = float(distances[apart].min(initial=math.inf))
+        np.fill_diagonal(apart, True)
+        return float(distances[~apart].min(initial=math.inf)), across
+    if space.kind == "line" and space.points is not None:
+        least = float(np.diff(np.sort(space.points[:, 0])).min(initial=math.inf))
+    elif space.kind == "clustered":
+        least = space.within if space.shape[1] > 1 else space.across
+    else:
+        distances = space.distances
+        least = min(float(np.delete(row, x).min(initial=math.inf)) for x, row in enumerate(distances))
+    return least, least
 
 
 def integer_rows(matrix: Array) -> tuple[tuple[int, ...], ...]:

@@ -2,6 +2,7 @@ r"""Hadamard response: local privacy for every pair alike, one report of log K b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Response
+from mechdesign.channels.channel_loss import shortest
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import TOP, level
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, positive, settle, whole
+from mechdesign.spaces.geometry import check_size
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -114,11 +117,16 @@ class HadamardResponse(Response):
         high, low = self.levels
         return (high - low) / (high + low)
 
+    def metric_loss(self, space: MetricSpace | None = None) -> float:
+        # Any two items prefer different reports, so that every pair has the same largest quotient.
+        return math.nextafter(self.epsilon / shortest(self.measured(space))[0], math.inf)
+
     @property
     def dense(self) -> Array:
         return np.asarray((1.0 + self.contrast * self._signs()) / self.outputs)
 
     def _signs(self) -> Array:
+        check_size(self.size, self.outputs, what="channel")
         rows = np.arange(1, self.size + 1)[:, None]
         return np.asarray(1.0 - 2.0 * _parity(rows & np.arange(self.outputs)[None, :]), dtype=float)
 

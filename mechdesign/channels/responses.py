@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Response
+from mechdesign.channels.channel_loss import shortest
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, positive, settle, whole
+from mechdesign.spaces.geometry import check_size
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -126,17 +128,23 @@ class ClusteredResponse(Response):
         return (own - near + size * (near - far)) / self._total, (own - near) / self._total
 
     def metric_loss(self, space: MetricSpace | None = None) -> float:
-        if not self.measured(space).same_metric(self.space):
-            return super().metric_loss(space)
+        space = self.measured(space)
         own, near, far = self.levels
         clusters, size = self.space.shape
+        if space.kind == "clustered" and space.shape == self.space.shape:
+            inside, across = space.within, space.across
+        else:
+            inside, across = shortest(space, self.space.clusters if min(clusters, size) > 1 else None)
+        # Any two items of a cluster have the largest quotient own/near, any two of different ones own/far.
         losses = [0.0]
         if size > 1:
-            losses.append(log_upper(Fraction(own, near)) / self.space.within)
+            losses.append(log_upper(Fraction(own, near)) / inside)
         if clusters > 1:
-            losses.append(log_upper(Fraction(own, far)) / self.space.across)
+            losses.append(log_upper(Fraction(own, far)) / across)
+        loss = math.nextafter(max(losses), math.inf)
         # The levels are rounded up, so α itself is proved; the quotients above may exceed it by an ulp.
-        return min(self.alpha, math.nextafter(max(losses), math.inf))
+        proved = (size == 1 or inside >= self.space.within) and (clusters == 1 or across >= self.space.across)
+        return min(self.alpha, loss) if proved else loss
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -153,6 +161,7 @@ class ClusteredResponse(Response):
         return self._spread(*self.inverse_levels)
 
     def _spread(self, own: float, near: float, far: float) -> Array:
+        check_size(self.size, what="channel")
         labels = self.space.clusters
         matrix = np.where(np.equal.outer(labels, labels), near, far)
         np.fill_diagonal(matrix, own)

@@ -107,10 +107,14 @@ def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
     return matrix[np.ix_(nodes, nodes)]
 
 
-def check_size(points: int) -> None:
-    """Raise a `DesignError` where the matrix of distances would not fit into memory."""
-    if points > LARGEST:
-        size = points * points * 8 / 2**30
+def check_size(rows: int, columns: int | None = None, *, what: str = "space") -> None:
+    """Raise a `DesignError` where a matrix of points by points, or by reports, would not fit into memory."""
+    entries = rows * (rows if columns is None else columns)
+    if entries > LARGEST**2:
+        size = entries * 8 / 2**30
         raise DesignError.of(
-            "space", f"{points} points", f"needs a matrix of distances of {size:.1f} GiB; use fewer points"
+            what,
+            f"{rows} points",
+            f"needs a dense matrix of {size:.1f} GiB; merge points that lie near each other, or take a channel of few "
+            "levels (KaryResponse, ClusteredResponse, HadamardResponse) and what does without its matrix",
         )

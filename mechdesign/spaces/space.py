@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import array, indices, one_of, positive, settle, whole
 from mechdesign.spaces.geometry import (
     EARTH_RADIUS_KM,
     check_distances,
@@ -282,17 +282,6 @@ class MetricSpace:
         one = self.points[[point]]
         return (haversine if self.kind == "geodesic" else cdist)(one, self.points)[0]
 
-    def same_metric(self, other: MetricSpace) -> bool:
-        """Whether the points of another space have these distances; seen without a matrix where both are alike."""
-        if self is other or instance("other", other, MetricSpace).size != self.size:
-            return self is other
-        if self.kind == other.kind == "clustered":
-            mine, theirs = ((s.shape, s.within, s.across) for s in (self, other))
-            return mine == theirs
-        if self.kind == other.kind == "line" and self.points is not None and other.points is not None:
-            return np.array_equal(self.points, other.points)
-        return np.array_equal(self.distances, other.distances)
-
     @cached_property
     def diameter(self) -> float:
         """The largest distance; 0 for a single point."""
@@ -300,6 +289,8 @@ class MetricSpace:
             return self.across if self.shape[0] > 1 else (self.within if self.shape[1] > 1 else 0.0)
         if self.kind == "line" and self.points is not None:
             return float(np.ptp(self.points))
+        if self.kind == "grid" and self.matrix is None:  # the farthest are two opposite corners
+            return max(float(self.distances_from(x).max()) for x in (0, self.shape[1] - 1))
         return float(self.distances.max())
 
     @property

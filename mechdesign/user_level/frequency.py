@@ -100,9 +100,9 @@ def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
     """
     held = array("difference", difference)
     up, down = np.maximum(held, 0.0), np.maximum(-held, 0.0)
-    mass = (up.sum() + down.sum()) / 2
-    if mass <= 1e-15:
+    if min(up.sum(), down.sum()) <= 1e-15:  # of total mass 0 up to rounding
         return 0.0
+    mass = (up.sum() + down.sum()) / 2
     return float(mass * emd(up / up.sum(), down / down.sum(), space))
 
 
@@ -119,12 +119,12 @@ class FrequencyFit:
         The estimate, or its projection on the simplex.
     error_bound : float
         Proved bound of the expected EMD between `histogram` and the histogram of the data, for any data; in
-        the unit of `space`.
+        the unit of `space`. See `vacuous`.
     space : MetricSpace
     reports : int
         Number of reports N, or of users.
     standard_errors : array, shape (n,)
-        Of `estimate` around the histogram of the data, estimated from the reports.
+        Of `estimate` around the histogram of the data, at the nearest histogram to the estimate.
     """
 
     estimate: Array
@@ -133,6 +133,11 @@ class FrequencyFit:
     space: MetricSpace
     reports: int
     standard_errors: Array
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound says nothing: no two histograms are farther apart than the diameter of the space."""
+        return self.error_bound >= self.space.diameter
 
     def emd(self, truth: ArrayLike) -> float:
         """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
@@ -206,15 +211,17 @@ class FrequencyEstimate:
         total = int(tally.sum())
         observed = tally / total
         estimate = self.channel.unbias(observed)
-        squares = self.channel.unbias_squares(observed)
+        nearest = simplex_projection(estimate, self.space)
+        # At a histogram, not at the reports: an item that nobody holds and nothing reported would look certain.
+        squares = self.channel.unbias_squares(self.channel.apply(nearest))
         return FrequencyFit(
             estimate=estimate,
-            histogram=simplex_projection(estimate, self.space) if self.project else estimate,
+            histogram=nearest if self.project else estimate,
             error_bound=self.error_bound(total),
             space=self.space,
             reports=total,
             # Given the data, the variance of entry x over one report is E[Q_x²] − f_x.
-            standard_errors=np.sqrt(np.maximum(squares - np.clip(estimate, 0.0, 1.0), 0.0) / total),
+            standard_errors=np.sqrt(np.maximum(squares - nearest, 0.0) / total),
         )
 
 

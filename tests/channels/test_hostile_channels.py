@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel import Channel, Response
+from mechdesign.channels.hadamard import HadamardResponse
 from mechdesign.channels.optimal.certificate import ChannelCertificate
 from mechdesign.channels.optimal.design import MetricChannel
-from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.spaces.space import MetricSpace
@@ -78,13 +79,12 @@ def test_a_clustered_release_is_read_back_as_fast_as_it_is_built() -> None:
         MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
     )
     text = dumps(release)
-    started = time.perf_counter()
     again = loads(text)
-    assert time.perf_counter() - started < 5
     assert (
         again.item_alpha == release.channel.metric_loss() and again.guarantee.alpha <= release.guarantee.alpha
     )
-    assert isinstance(again.channel, ClusteredResponse) and again.channel.space.same_metric(again.space)
+    assert isinstance(again.channel, ClusteredResponse)
+    assert not any("distances" in vars(s) for s in (again.space, again.channel.space))
 
 
 def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
@@ -295,3 +295,47 @@ def test_without_a_certificate_nothing_is_claimed() -> None:
     assert result.status is Status.UNCERTIFIED and result.lower_bound is None and result.certificate is None
     assert result.value == pytest.approx(1.0188318618, abs=1e-8)
     assert loads(dumps(result)).status is Status.UNCERTIFIED and len(result.audit())
+
+
+def test_losses_of_few_levels_are_those_of_the_matrix() -> None:
+    """On any space: the closed forms against the matrix's exact loss, from above and by less than a hair."""
+    rng = np.random.default_rng(3)
+    own = md.MetricSpace.clustered(3, 4, within=0.2)
+    spaces = [
+        md.MetricSpace.line(rng.uniform(0, 1, 12)), md.MetricSpace.clustered(4, 3, within=0.3, across=0.7),
+        md.MetricSpace.clustered(3, 4, within=0.1, across=2.0), md.MetricSpace.grid(3, 4, spacing=0.1), own,
+        md.MetricSpace.from_matrix(own.distances), md.MetricSpace.clustered(1, 12, within=0.5),
+    ]  # fmt: skip
+    for channel in (ClusteredResponse(own, 3.0), KaryResponse(12, 1.0), HadamardResponse(12, 1.0)):
+        for space in spaces:
+            dense = Response.metric_loss(channel, space)
+            assert dense * (1 - 1e-12) <= channel.metric_loss(space) <= dense * (1 + 1e-9), (channel, space)
+
+
+def test_many_points_on_a_line_build_no_matrix() -> None:
+    """50,000 points once asked for 18.6 GiB: what needs no matrix answers, what needs one says so first."""
+    n = 50_000
+    line, kary = md.MetricSpace.line(np.arange(float(n))), KaryResponse(n, 1.0)
+    for channel in (kary, HadamardResponse(n, 1.0)):
+        assert channel.metric_loss(line) == pytest.approx(1.0)
+        release = md.ItemwiseRelease(line, channel=channel, delta=1e-6, items=3, users=100, radius=5.0)
+        assert release.item_alpha == pytest.approx(1.0)
+        fit = md.FrequencyEstimate(channel, line, project=True).fit(channel.sample(np.arange(n), rng=1))
+        assert math.isfinite(fit.emd(np.full(n, 1 / n)))
+        for asked in ("dense", "inverse"):
+            with pytest.raises(md.DesignError, match="GiB; merge points"):
+                getattr(channel, asked)
+    assert md.MetricSpace.grid(200, 250).diameter == pytest.approx(math.hypot(199, 249))
+    for refused in (
+        lambda: md.ItemwiseRelease(line, alpha=1.0, delta=1e-6, items=3, users=100),
+        lambda: Channel.exponential(line, 1.0),
+        lambda: md.MetricChannel(line, alpha=1.0).solve(),
+    ):
+        with pytest.raises(md.DesignError, match="GiB; merge points"):
+            refused()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 1), (2, 7)])
+def test_the_diameter_of_a_grid_is_its_matrix_s(shape: tuple[int, int]) -> None:
+    grid = md.MetricSpace.grid(*shape, spacing=0.1)
+    assert grid.diameter == grid.distances.max()

@@ -144,3 +144,11 @@ def test_infeasible_search_names_the_smallest_epsilon():
     with pytest.raises(InfeasibleError) as caught:
         design(BinSearch(4, 1.5), 0.5).solve()
     assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
+
+
+def test_a_wide_range_costs_no_resolution() -> None:
+    """Outputs were kept 1e-3 of the range apart: within 1e5 the best was 12.5, eighteen times too much."""
+    spec = BinSearch(4, 1e5, starts=2, exhaustive=False)
+    wide = OptimalQuantizer(spec, md.PureDP(2.0), stats.uniform(-1, 2)).solve(gap=1e-4)
+    assert wide.value <= 0.6897
+    assert wide.mechanism.bins[2] == pytest.approx(0.70779, rel=1e-3)

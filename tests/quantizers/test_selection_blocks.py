@@ -18,7 +18,7 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.optm.blocks import SelectionBlocks, selection_at
-from mechdesign.quantizers.optm.successive import spread
+from mechdesign.quantizers.optm.successive import Successive, spread
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -285,3 +285,16 @@ def test_spread_is_symmetric_and_keeps_the_ends(m: int, count: int) -> None:
     chosen = spread(m, count)
     assert len(chosen) <= min(m, max(count, 4)) and {0, m - 1} <= set(chosen.tolist())
     np.testing.assert_array_equal(chosen, m - 1 - chosen[::-1])
+
+
+def test_small_problems_need_no_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second-order solver's end is taken as it is: compiling a program cost ten times its time."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a linear program was solved")
+
+    monkeypatch.setattr(Successive, "_solved", refused)
+    for m in (6, 9, 10):
+        result = md.OPTM(np.linspace(-2, 2, m), md.PureDP(2.0), UNIFORM).solve(certify=False)
+        assert result.mechanism.privacy_loss() <= 2.0
+        assert result.lower_bound <= result.value

@@ -231,3 +231,31 @@ def test_fits_round_trip() -> None:
 def test_bad_input_is_named(make, named: str) -> None:
     with pytest.raises(DesignError, match=named):
         make()
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("reports", [1, 3, 40])
+def test_standard_errors_of_absent_items_are_not_zero(name: str, reports: int) -> None:
+    """Of items that nobody holds, few reports and all: within the range of what some histogram's data have."""
+    channel = CHANNELS[name]
+    fit = FrequencyEstimate(channel, space=SPACE).fit(channel.sample(np.zeros(reports, dtype=int), rng=3))
+    one = channel.dense @ channel.inverse**2 - np.eye(12)  # row x: the variances where all hold item x
+    assert (fit.standard_errors**2 * reports >= one.min(axis=0) * (1 - 1e-9)).all()
+    assert (fit.standard_errors**2 * reports <= one.max(axis=0) * (1 + 1e-9)).all()
+    assert (fit.standard_errors > 0).all()
+
+
+def test_an_accurate_channel_reports_no_certainty_about_absent_items() -> None:
+    """Was 1e-5 of the right one: no report of an item made it look known to be absent."""
+    channel = KaryResponse(12, 9.0)
+    fit = FrequencyEstimate(channel, space=SPACE).fit(np.zeros(1000, dtype=int))
+    right = np.sqrt((channel.dense @ channel.inverse**2 - np.eye(12))[0] / 1000)
+    assert fit.standard_errors == pytest.approx(right, rel=1e-6)
+
+
+def test_bounds_that_say_nothing_are_flagged() -> None:
+    estimator = FrequencyEstimate(KaryResponse(12, 0.1), space=SPACE, project=True)
+    assert estimator.fit(np.zeros(5, dtype=int)).vacuous
+    sharp = FrequencyEstimate(ClusteredResponse(SPACE, 20.0)).fit(np.arange(12).repeat(1000))
+    assert not sharp.vacuous and sharp.error_bound < SPACE.diameter
+    assert LaplaceHistogram(SPACE, 0.01, 10).sample(TRUTH, rng=1).vacuous

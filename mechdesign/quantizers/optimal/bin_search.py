@@ -82,7 +82,9 @@ class _Search:
         if self.mirrored and problem.lower != -problem.upper:
             raise DesignError.of("symmetric", spec.symmetric, "needs an input range that mirrors about zero")
         self.free = self.m // 2 if self.mirrored else self.m
-        self.least = 1e-3 * self.R / self.m  # smallest distance of neighbours
+        # What the inputs can tell apart, however wide the outputs' range is.
+        self.unit = min(self.R, problem.upper - problem.lower)
+        self.least = 1e-3 * self.unit / self.m  # smallest distance of neighbours
         plain = problem.objective == "mean" and problem.max_mse is None and problem.bias == 0
         self.analytic = plain and problem.loss.polynomial
         self.found = Searched(self.outputs(np.linspace(-self.R, self.R, self.m)[self.m - self.free :]))
@@ -98,7 +100,7 @@ class _Search:
         """Optimal value at the outputs, with its derivatives; infinite where infeasible, or too late."""
         outputs, nothing = self.outputs(free), np.zeros(len(free))
         here = replace(self.problem, bins=outputs)
-        if self.deadline.passed or np.any(np.diff(outputs) < 1e-9 * self.R):
+        if self.deadline.passed or np.any(np.diff(outputs) < 1e-6 * self.unit / self.m):
             return math.inf, nothing
         if smallest_epsilon(outputs, *here.reach) > math.log(here.rho) * (1 - 1e-9):
             return math.inf, nothing
@@ -165,7 +167,7 @@ class _Search:
 
         options: Any = {"maxiter": steps, "ftol": max(gap, 1e-12)}
         if not self.analytic:
-            options["eps"] = 1e-5 * R
+            options["eps"] = 1e-5 * self.unit
         if math.isfinite(best_value):
             box = [(self.least / 2 if self.mirrored else -R, R)] * n
             optimize.minimize(  # type: ignore[call-overload]

@@ -62,6 +62,9 @@ class Alphabet:
 class BinSearch:
     """Search the best m outputs within [−max_abs, max_abs].
 
+    Neighbours stay 10⁻³ · min(R, w)/m apart, w the length of the input range: two outputs so near are worth no more
+    than one, and a wide range R costs no resolution. The bound beside the search is for any outputs, however near.
+
     Parameters
     ----------
     m : int

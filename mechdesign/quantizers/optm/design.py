@@ -188,7 +188,7 @@ class OPTM(Design):
         given = None if start is None else checked_start(start, np.array(self.bins), self.privacy.epsilon)
         search: Any
         if self._successive:
-            search = Successive(self.program, given, usable, wanted, solver, deadline, options)
+            search = Successive(self.program, given, usable, wanted, solver, deadline, options, certify)
         else:
             search = BoxSearch(self.program, self.bounds, solver, deadline, options)
         found = search.best(self.privacy.epsilon)

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
@@ -31,6 +29,7 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.quantizers.optm.model import OPTMProgram
+from mechdesign.quantizers.optm.second_order import polished
 from mechdesign.solvers import Model, Solution, SolveSequence
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
@@ -116,6 +115,8 @@ class Successive:
     solver, options
         A registered backend and its options.
     deadline : Deadline
+    certify : bool
+        Whether the lower bound's multipliers are wanted, beside its value.
 
     Attributes
     ----------
@@ -127,7 +128,7 @@ class Successive:
 
     def __init__(
         self, program: OPTMProgram, start: Selection | None, outputs: int, gap: float,
-        solver: str | None, deadline: Deadline, options: dict[str, Any],
+        solver: str | None, deadline: Deadline, options: dict[str, Any], certify: bool = True,
     ) -> None:  # fmt: skip
         usable = spread(program.m, outputs)
         if start is not None:
@@ -137,7 +138,7 @@ class Successive:
             program.bins, program.input_range, program.prior, program.loss,
             mirrored=not program.separate, shared_floor=program.constraints == "across-outputs", usable=usable,
         )  # fmt: skip
-        self.program, self.gap, self.deadline = program, gap, deadline
+        self.program, self.gap, self.deadline, self.certify = program, gap, deadline, certify
         self.start = None if start is None else self.blocks.unknowns(start)
         self.sequence = SolveSequence(solver, deadline=deadline, **options)
         self.lower_bound: float | None = None
@@ -200,7 +201,9 @@ class Successive:
 
         def solve(design: OptimalQuantizer) -> OptimalQuantizerResult:
             return design.solve(
-                gap=self.gap, time_limit=max(deadline.left, 1e-3) if deadline.finite else None
+                gap=self.gap,
+                certify=self.certify,
+                time_limit=max(deadline.left, 1e-3) if deadline.finite else None,
             )
 
         optimum = solve(wanted)
@@ -232,7 +235,9 @@ class Successive:
         """
         blocks = self.blocks
         if blocks.size <= _SMALL:
-            end = _polished(blocks, q, epsilon, deadline)
+            end, multipliers = polished(blocks, q, epsilon, deadline)
+            if multipliers and (point := self._hardly_moved(end, epsilon, multipliers)) is not None:
+                return point
             if end is not q and blocks.excess(end, epsilon) <= _HAIR:
                 point = self._inside(end, epsilon)
                 if point is not None and point.value <= (1 + _TOLERANCE) * blocks.loss(end):
@@ -275,9 +280,22 @@ class Successive:
             else:
                 radius = 0.35 * min(radius, float(np.abs(step).max()))
             value = blocks.loss(q)
-        ends = [q, _polished(blocks, q, epsilon, deadline)] if small else [q]
+        ends = [q, polished(blocks, q, epsilon, deadline)[0]] if small else [q]
         found = [p for p in (self._inside(end, epsilon) for end in reversed(ends)) if p is not None]
         return min(found, key=lambda p: p.value, default=None)
+
+    def _hardly_moved(self, q: Array, epsilon: float, dual: dict[str, Array]) -> LinearisedPoint | None:
+        """The end of the second-order solver where dropping noise leaves it within the budget, at the same loss."""
+        blocks, value = self.blocks, self.blocks.loss(q)
+        for noise in _NOISE:
+            moved = _without_noise(blocks, q, noise)
+            if self._loss(moved) <= epsilon and blocks.loss(moved) <= (1 + _HAIR) * value:
+                unit = blocks.units(moved, _LEAST_UNIT)[blocks.output]
+                rows = {"floor": unit[~blocks.largest], "ceiling": unit[blocks.largest]}
+                scaled = {name: dual[name] * rows[name] for name in rows}
+                solution = Solution(Status.FEASIBLE, value, {}, scaled, "slsqp", 0.0)
+                return LinearisedPoint(blocks, moved, solution)
+        return None
 
     def _solved(self, model: Model) -> Solution | None:
         """The next linear program's answer; None where the deadline came first."""
@@ -309,47 +327,6 @@ class Successive:
                 if self._loss(moved) <= epsilon:
                     return LinearisedPoint(blocks, moved, solution)
         return None
-
-
-def _polished(blocks: SelectionBlocks, q: Array, epsilon: float, deadline: Deadline) -> Array:
-    """Finish by SLSQP on the exact problem over (q, a): linear programs converge slowly where no vertex is optimal."""
-    n, rho, rows = blocks.size, np.exp(epsilon), blocks.rows.toarray()
-    low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
-    floor_of = np.eye(blocks.floors)[blocks.output]
-
-    def inside(z: Array) -> Array:
-        p, floor = blocks.limits(z[:n]), z[n:][blocks.output]
-        return np.concatenate([(p - floor)[low], (rho * floor - p)[high]])
-
-    def inside_slopes(z: Array) -> Array:
-        jacobian = blocks.jacobian(z[:n]).toarray()
-        upper = np.hstack([jacobian[low], -floor_of[low]])
-        return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
-
-    def loss(z: Array) -> float:
-        if deadline.passed:
-            raise TimeoutError
-        return blocks.loss(z[:n])
-
-    sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
-    solve = partial(
-        optimize.minimize,
-        loss,
-        np.concatenate([q, blocks.extremes(q)[0]]),
-        jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * (n + blocks.floors),
-        constraints=[
-            {"type": "ineq", "fun": inside, "jac": inside_slopes},
-            {"type": "eq", "fun": lambda z: sums @ z - 1.0, "jac": lambda z: sums},
-        ],
-        options={"maxiter": 200, "ftol": 1e-10},
-    )
-    try:
-        end = np.maximum(solve().x[:n], 0.0)
-    except TimeoutError:
-        return q
-    return end if np.isfinite(end).all() else q
 
 
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:

@@ -49,7 +49,7 @@ class Accuracy:
     --------
     >>> import mechdesign as md
     >>> print(md.accuracy("laplace", md.NumericQuery(), md.PureDP(1.0)))
-    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99573
+    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99574
     """
 
     standard_deviation: float

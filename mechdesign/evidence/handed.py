@@ -105,7 +105,11 @@ class Handed(ABC):
         if columns is None:
             kept = [name for name in known if name not in self._unprinted]
         else:
-            kept = [columns] if isinstance(columns, str) else list(columns)
+            kept = (
+                [columns]
+                if isinstance(columns, str)
+                else list(DesignError.unless("columns", columns, (list, tuple)))
+            )
             if not kept or not set(kept) <= set(known):
                 raise DesignError.of("columns", columns, f"must be some of {known}")
         frame = frame.set_axis(known, axis=1)[kept]

@@ -91,6 +91,7 @@ class KNorm(Design):
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""
+        one_of("norm", norm, (1, 2, np.inf))
         s = Sensitivity.of(self.sensitivity)
         if norm == 1:
             return s.largest_l1(self.dimension)
@@ -109,6 +110,7 @@ class KNorm(Design):
 
     def cost(self, noise: KNormNoise) -> float:
         """The loss of one coordinate."""
+        instance("noise", noise, KNormNoise)
         return noise.variance() if self.loss == "squared" else noise.absolute_error()
 
     def model(self, **options: Any) -> NoReturn:

@@ -73,7 +73,8 @@ def _quantile(law: Any, tail: float) -> float:
 def half_width(law: Any) -> float:
     """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up to six digits; a whole number for a law on the integers."""
     found = _quantile(law, 0.025)
-    return float(at_most(found)) if _continuous(law) else float(np.floor(found))
+    on_integers = hasattr(getattr(law, "dist", law), "pmf")
+    return float(np.floor(found)) if on_integers else float(at_most(found))
 
 
 def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:

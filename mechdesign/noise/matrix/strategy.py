@@ -175,7 +175,7 @@ class StrategyNoise:
         if not self.streams:
             raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
         step, noise = self._exact
-        return self._streamed(counts, step, noise)
+        return self._streamed(instance("counts", counts, Iterable), step, noise)
 
     def _streamed(self, counts: Iterable[Any], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy

@@ -17,7 +17,7 @@ from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.costs import law_cost, lower_costs
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.spline import Spread, spread_bound
-from mechdesign.problem.checks import array, whole
+from mechdesign.problem.checks import array, instance, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.typing import Array, Indices
@@ -69,7 +69,7 @@ class NoiseCertificate(Certificate):
     kernels: Indices = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
     def __post_init__(self) -> None:
-        spread = len(self.knots) > 0
+        spread = len(instance("knots", self.knots, np.ndarray)) > 0
         whole("cells", self.cells, 1, MOST_CELLS if spread else 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:

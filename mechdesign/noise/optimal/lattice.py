@@ -46,6 +46,8 @@ _SPIKE = 64
 _MOST_CELLS = 200_000
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
+_QUICK = 2
+"""Of these ladders so many are tried without a time limit: seconds; each further one takes a minute and more."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _on_ladders(question: Question, deadline: Deadline) -> Attempt | None:
     """Improve law and bound on ladders of narrow and wide cells in turn, until both are close."""
     q, best = question, None
     laws = [pure_staircase(q.epsilon, q.sensitivity, q.loss)]
-    for fineness in _FINENESS:
+    for fineness in _FINENESS if deadline.finite else _FINENESS[:_QUICK]:
         if q.delta > 0:
             laws.append(falling_law(q, 4 * fineness, deadline))
         priced = [(law_cost(law, q.loss), law) for law in laws if law is not None]

@@ -141,6 +141,7 @@ class QuantizerCertificate(Certificate):
 
     def shown(self, value: float) -> float:
         """The value a result shows: `value`, or what is stated where floats had lost more than their usual digits."""
+        value = number("value", value)
         stated = value if self.value is None else self.value
         return value if stated <= value + 2 * _MARGIN * abs(value) else stated
 

@@ -107,7 +107,7 @@ class CellProduct:
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate."""
-        return many_interval(self.law, self.dimension, non_negative("epsilon", epsilon))
+        return many_interval(self.law, self.dimension, min(non_negative("epsilon", epsilon), 1e6))
 
     def privacy_profile(self, epsilon: Any) -> Any:
         """δ(ε), from above.

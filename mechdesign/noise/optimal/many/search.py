@@ -148,7 +148,10 @@ def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | 
     lattice = _Lattice.of(q, coarse, reach, deadline)
     x = lattice.width * np.arange(lattice.side + 1)
     share = x / x[-1]
-    phi = lattice.descent.restored(law.logpdf(x) - 1e-3 * share**2 - 1e-4 * share)
+    begin = law.logpdf(x) - 1e-3 * share**2 - 1e-4 * share
+    if not np.isfinite(begin).all():  # a law that ends, or whose density underflows, before the lattice does
+        return None
+    phi = lattice.descent.restored(begin)
     phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi))
     if phi is None:
         return None

@@ -4,6 +4,8 @@ Formulas become MathML: drawn by the browser itself, read by screen readers, not
 prose is an absolute value, ``|x − y|``, not reStructuredText's substitution, which nothing here uses.
 """
 
+import re
+
 from docutils import nodes
 from docutils.parsers.rst.states import Inliner
 from docutils.utils.math import latex2mathml
@@ -49,8 +51,17 @@ def _bar(_self, match, _lineno):
     return match.string[: match.end("start")], [], match.string[match.end("start") :], []
 
 
+def first_sentence(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Of methods inherited from scikit-learn keep the first line: the rest refers to pages of its own documentation."""
+    if str(getattr(thing, "__module__", "")).startswith("sklearn."):
+        lines[:] = [re.sub(r":ref:`([^`<]*?)\s*<[^`]*>`", r"\1", line) for line in lines[:1]]
+
+
 def setup(app: Sphinx) -> dict:
     """Register the renderer and use it; read bars as bars."""
+    app.connect("autodoc-process-docstring", first_sentence, priority=1)
     Inliner.dispatch["|"] = _bar
     app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

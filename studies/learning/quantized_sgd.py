@@ -168,7 +168,9 @@ def record_level(
         f"record-{name.lower()}",
         pd.DataFrame(rows),
         caption=f"{name}: a record's whole gradient ({dimension} numbers) under one ε, one pass, batches of {size}",
-        rtol=1e-3,
+        # A rounding of an inner product sends another vertex, and the descent goes another way: half of the mean error bar.
+        rtol=0.03,
+        volatile=("standard error",),
     )
 
 

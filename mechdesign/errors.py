@@ -52,7 +52,9 @@ class DesignError(MechdesignError, ValueError):
         1.0
         """
         if not isinstance(value, kind):
-            raise cls.of(argument, value, f"must be a {kind.__name__} of {kind.__module__.partition('.')[0]}")
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            words = " or ".join(f"a {k.__name__} of {k.__module__.partition('.')[0]}" for k in kinds)
+            raise cls.of(argument, value, f"must be {words}")
         return value
 
 

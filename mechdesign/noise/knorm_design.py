@@ -91,7 +91,7 @@ class KNorm(Design):
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""
-        one_of("norm", norm, (1, 2, np.inf))
+        one_of("norm", norm, (1, 1.0, 2, 2.0, np.inf))
         s = Sensitivity.of(self.sensitivity)
         if norm == 1:
             return s.largest_l1(self.dimension)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
@@ -81,7 +81,7 @@ class AllocationCertificate(Certificate):
         q, slack = self.question, self.slack()
         rows: list[Check] = [("the scales keep the budget", PROVED, slack, slack >= 0)]
         if q.noise == "gaussian" and isinstance(q.privacy, ApproximateDP):
-            margin = q.privacy.delta - gaussian_profile(q.privacy.epsilon, q.budget**0.5)
+            margin = gaussian_room(q.privacy.epsilon, q.privacy.delta, q.budget**0.5)
             rows.append(("the budget is worth (ε, δ)", RECOMPUTED, margin, margin >= 0))
         for name, limit, sign in (("lower", q.lower, 1), ("upper", q.upper, -1)):
             if limit is not None:

@@ -77,8 +77,9 @@ def everything_published(report: Report, d: int, epsilon: float, clients: int) -
     ]
     coordinates = md.SampledCoordinates(d, 16, pure, "ball")
     local.append(("sampled coordinates", coordinates.error, coordinates.slots * coordinates.code_bits, 0.0))
-    sqkr = v.SQKR(d, pure, bits=8)
-    local.append(("SQKR, random rotation", sqkr.error, sqkr.message_bits, 0.0))
+    for name, kind in (("SQKR", "kashin"), ("SQKR with signs after a rotation", "rotation")):
+        sqkr = v.SQKR(d, pure, bits=8, representation=kind)
+        local.append((name, sqkr.error, sqkr.message_bits, 0.0))
     rows = [("local", 1, *row) for row in local]
     for n, trials in ((1, 16), (clients, 16)):
         model = "local" if n == 1 else "secure aggregation"

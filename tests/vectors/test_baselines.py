@@ -97,7 +97,7 @@ def test_kashins_representation(d: int) -> None:
     x = np.vstack([np.eye(d)[:3], np.full((1, d), d**-0.5), rng.normal(size=(20, d))])
     x /= np.sqrt((x**2).sum(axis=1, keepdims=True))
     keys = [(3, i) for i in range(len(x))]
-    parts, frame = made.represented(x, keys), FastRotation(2 * d, 2 * d)
+    parts, frame = made._represented(x, keys), FastRotation(2 * d, 2 * d)
     assert frame.turned_back(parts, keys)[:, :d] == pytest.approx(x, abs=1e-12)
     limit = math.sqrt(made.constant / (2 * d))
     assert limit == pytest.approx(1 / (0.6 * math.sqrt(1.6 * d)))  # the authors' K

@@ -101,7 +101,7 @@ class SQKR(Baseline):
     def message_bits(self) -> int:
         return self.count
 
-    def represented(self, x: Array, keys: Keys) -> Array:
+    def _represented(self, x: Array, keys: Keys) -> Array:
         """Kashin's representation of rows of length at most 1, shape (n, N)."""
         frame, (n, d) = FastRotation(self.numbers, self.numbers), x.shape
         a, rest, level = np.zeros((n, self.numbers)), np.zeros((n, self.numbers)), _ETA
@@ -120,7 +120,7 @@ class SQKR(Baseline):
         frame, chance = FastRotation(self.numbers, self.numbers), rng.random((n, self.count))
         chosen = np.argsort(rng.random((n, self.numbers)), axis=1)[:, : self.count]
         if self.representation == "kashin":
-            parts = self.represented(x, keys) * math.sqrt(self.numbers) / _LEVEL
+            parts = self._represented(x, keys) * math.sqrt(self.numbers) / _LEVEL
         else:
             parts = np.sign(frame.turned(x, keys)) * np.sqrt((x**2).sum(axis=1, keepdims=True))
         up = chance < 0.5 + np.take_along_axis(parts, chosen, axis=1) / 2

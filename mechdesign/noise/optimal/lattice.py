@@ -17,6 +17,7 @@ import pandas as pd
 from mechdesign.errors import SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.climb import best_climb
 from mechdesign.noise.optimal.costs import (
     ExactCosts,
     average_costs,
@@ -25,7 +26,7 @@ from mechdesign.noise.optimal.costs import (
     lower_costs,
     tail_costs,
 )
-from mechdesign.noise.optimal.ladders import best_spread, falling_law, pure_staircase
+from mechdesign.noise.optimal.ladders import best_spread, falling_law, first_step, pure_staircase
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.program import LatticeProgram, Line
 from mechdesign.noise.optimal.question import Question
@@ -64,6 +65,7 @@ class Attempt:
     size: tuple[int, int]
     iterations: int
     spread: Spread | None = None
+    climb: tuple[int, Fraction] | None = None
 
     @property
     def gap(self) -> float:
@@ -73,7 +75,7 @@ class Attempt:
     def report(self, status: Status, deadline: Deadline) -> SolveReport:
         """The solver's account."""
         return SolveReport(
-            solver="highs",
+            solver="highs" if self.multipliers or self.spread is not None else "closed form",
             status=status,
             seconds=deadline.elapsed,
             variables=self.size[0],
@@ -97,6 +99,7 @@ class Attempt:
             cells=proof.cells,
             mirrored=proof.mirrored,
             spread=proof.spread,
+            climb=proof.climb,
         )
 
 
@@ -111,9 +114,13 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         The search stops there with the best so far.
     """
     window, cells = question.first_window(), question.cells
-    start = _on_ladders(question, deadline) if question.laddered else None
+    start = _staircase(question) if question.held else None
     if start is not None and (start.gap <= question.gap or deadline.passed):
         return start
+    if start is not None and question.laddered:
+        start = _on_ladders(question, start, deadline)
+        if start.gap <= question.gap or deadline.passed:
+            return start
     n = cells or min(question.first_cells(), max_cells)
     best = start
     for count in range(1, _ATTEMPTS + 1):
@@ -134,25 +141,37 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     return best
 
 
-def _on_ladders(question: Question, deadline: Deadline) -> Attempt | None:
+def _staircase(q: Question) -> Attempt:
+    """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
+    periods, level, bound, step = best_climb(q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+    law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
+    return Attempt(
+        law,
+        law_cost(law, q.loss),
+        bound,
+        (),
+        law.cells_per_shift,
+        True,
+        0.0,
+        (0, 0),
+        0,
+        climb=(periods, level),
+    )
+
+
+def _on_ladders(question: Question, best: Attempt, deadline: Deadline) -> Attempt:
     """Improve law and bound on ladders of narrow and wide cells in turn, until both are close."""
-    q, best = question, None
-    laws = [pure_staircase(q.epsilon, q.sensitivity, q.loss)]
+    q = question
     for fineness in _FINENESS if deadline.finite else _FINENESS[:_QUICK]:
-        if q.delta > 0:
-            laws.append(falling_law(q, 4 * fineness, deadline))
-        priced = [(law_cost(law, q.loss), law) for law in laws if law is not None]
-        if best is not None:
-            priced.append((best.value, best.law))
-        if not priced:
-            return None
-        value, law = min(priced, key=lambda found: found[0])
+        value, law = best.value, best.law
+        if q.delta > 0 and (other := falling_law(q, 4 * fineness, deadline)) is not None:
+            value, law = min((value, law), (law_cost(other, q.loss), other), key=lambda found: found[0])
         spread = best_spread(q, fineness, float(value) * (1 - 0.95 * q.gap), deadline)
         bound = Fraction(0)
         if spread is not None:
             bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
         found = Attempt(law, value, bound, (), law.cells_per_shift, True, 0.0, (0, 0), 0, spread)
-        best, laws = found if best is None else found.better(best), []
+        best = best.better(found)
         if best.gap <= q.gap or deadline.passed:
             break
     return best

@@ -47,6 +47,8 @@ _SPIKE = 64
 _MOST_CELLS = 200_000
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
+_MOST_ALIGNED = 140
+_LATTICE_ERROR = 0.027  # relative, of a lattice with one cell per step; it falls with their square
 _QUICK = 2
 """Of these ladders so many are tried without a time limit: seconds; each further one takes a minute and more."""
 
@@ -121,8 +123,9 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         start = _on_ladders(question, start, deadline)
         if start.gap <= question.gap or deadline.passed:
             return start
-    n = cells or min(question.first_cells(), max_cells)
     best = start
+    aligned = _aligned(question, 0, 1.0 if start is None else start.gap)
+    n = cells or min(aligned or question.first_cells(), max_cells)
     for count in range(1, _ATTEMPTS + 1):
         found = _attempt(question, n, window, deadline, best)
         best = found if best is None else best.better(found)
@@ -134,7 +137,7 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         if cells is None and n < max_cells:
             if found.tail <= 1e-3:
                 finer = min(3.0, math.sqrt(best.gap / (0.85 * question.gap)))
-                n = min(max_cells, max(n + 1, math.ceil(n * finer)))
+                n = min(max_cells, _aligned(question, n, best.gap) or max(n + 1, math.ceil(n * finer)))
         elif cells is None or not wider:
             break
     assert best is not None
@@ -145,6 +148,9 @@ def _staircase(q: Question) -> Attempt:
     """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
     periods, level, bound, step = best_climb(q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta)
     law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
+    if 20 * q.delta > q.gap:  # every now and then the exact answer, almost
+        spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
+        law = replace(law, spike=spike, spike_width=law.width)
     return Attempt(
         law,
         law_cost(law, q.loss),
@@ -159,10 +165,24 @@ def _staircase(q: Question) -> Attempt:
     )
 
 
+def _aligned(q: Question, n: int, gap: float) -> int:
+    """The next lattice after n that has a point where a staircase falls: it proves far more than its neighbours.
+
+    As long as it is small, and ladders have been tried; else 0.
+    """
+    if not (q.laddered and q.delta > 0 and gap > q.gap):
+        return 0
+    step = first_step(q.epsilon, q.loss)
+    least = math.ceil(math.sqrt(_LATTICE_ERROR / q.gap))
+    found = round(max(round(n * step) + 1, least) / step)
+    return found if found <= _MOST_ALIGNED else 0
+
+
 def _on_ladders(question: Question, best: Attempt, deadline: Deadline) -> Attempt:
     """Improve law and bound on ladders of narrow and wide cells in turn, until both are close."""
     q = question
-    for fineness in _FINENESS if deadline.finite else _FINENESS[:_QUICK]:
+    more = _FINENESS if deadline.finite else _FINENESS[:_QUICK]
+    for fineness in more[:1] if _aligned(q, 0, 1.0) else more:
         value, law = best.value, best.law
         if q.delta > 0 and (other := falling_law(q, 4 * fineness, deadline)) is not None:
             value, law = min((value, law), (law_cost(other, q.loss), other), key=lambda found: found[0])
@@ -207,6 +227,9 @@ def _attempt(question: Question, n: int, window: float, deadline: Deadline, best
     bound = weak_duality(lower, multipliers, shift=n, epsilon=q.epsilon, delta=q.delta, mirrored=mirrored)
     if q.loss.function is None:  # lattice costs of t² may be negative, the loss is not
         bound = max(bound, Fraction(0))
+    if best is not None and bound >= best.value * Fraction(1 - q.gap):  # no better law is asked for
+        proof = replace(best, bound=bound, multipliers=multipliers, cells=n, mirrored=mirrored, spread=None)
+        return replace(proof, climb=None, tail=tail, size=program.program.shape[::-1])
     upper, masses = (_upper if q.programmed > 0 else _pure_upper)(q, n, side, program, deadline)
     if deadline.passed and best is not None:
         return best

@@ -57,7 +57,7 @@ def finished(
 ) -> ManyNoiseResult:
     """Certify the cheapest candidate that can be certified."""
     if not certify:
-        return _result(design, found, None, None, Status.UNCERTIFIED, deadline)
+        return _result(design, found, None, Status.UNCERTIFIED, deadline)
     for i, candidate in enumerate(found):
         try:
             certificate = _certificate(design, candidate, bound)
@@ -65,8 +65,7 @@ def finished(
             continue  # kept by the search's accounting, not by the certificate's
         close = certificate.value - certificate.lower_bound <= (gap or 0.0) * certificate.value
         status = Status.OPTIMAL if close else Status.LIMIT if deadline.passed else Status.FEASIBLE
-        lower = certificate.lower_bound if bound is not None else None
-        return _result(design, found[i:], certificate, lower, status, deadline)
+        return _result(design, found[i:], certificate, status, deadline)
     raise SolverError("no law found passed its certificate", solver="newton", status="check")
 
 
@@ -108,7 +107,6 @@ def _result(
     design: Any,
     found: list[Candidate],
     certificate: ManyNoiseCertificate | None,
-    lower: float | None,
     status: Status,
     deadline: Deadline,
 ) -> ManyNoiseResult:
@@ -122,7 +120,7 @@ def _result(
         design=design,
         mechanism=best.noise,
         value=best.value,
-        lower_bound=lower,
+        lower_bound=None if certificate is None or certificate.bound is None else certificate.lower_bound,
         solver_report=SolveReport("newton", status, seconds=deadline.elapsed),
         notes=tuple(notes),
         certificate=certificate,
@@ -137,9 +135,7 @@ def _pure(design: Any, one: One, *, gap: float | None, certify: bool, deadline: 
     best = one(down, design.loss, gap, None if not deadline.finite else deadline.left)
     noise = CellProduct(best.law, design.dimension)
     if not certify:
-        return _result(
-            design, [Candidate("pure", noise, best.value)], None, None, Status.UNCERTIFIED, deadline
-        )
+        return _result(design, [Candidate("pure", noise, best.value)], None, Status.UNCERTIFIED, deadline)
     proof = (
         best
         if up == down
@@ -149,6 +145,4 @@ def _pure(design: Any, one: One, *, gap: float | None, certify: bool, deadline: 
     wanted = 0.01 if gap is None else gap
     close = certificate.value - certificate.lower_bound <= wanted * certificate.value
     status = Status.OPTIMAL if close else Status.LIMIT if deadline.passed else Status.GAP
-    return _result(
-        design, [Candidate("pure", noise, best.value)], certificate, certificate.lower_bound, status, deadline
-    )
+    return _result(design, [Candidate("pure", noise, best.value)], certificate, status, deadline)

@@ -165,6 +165,16 @@ class VectorMechanism(ABC):
     def second_moment(self) -> float:
         """m₂, the mean of the squared inner product of a unit answer with the input."""
 
+    @property
+    def excess(self) -> float:
+        """r² − 1, the error on the sphere for R = 1."""
+        return self.factor**2 - 1
+
+    @property
+    def spread(self) -> float:
+        """1 − m₂."""
+        return 1 - self.second_moment
+
     def squared_error(self, norm: float | None = None) -> float:
         """Expected squared error E‖M(x) − x‖² for an input of this length; the length R when not given.
 
@@ -181,9 +191,9 @@ class VectorMechanism(ABC):
 
     def _unit_error(self, square: float) -> float:
         if self.inputs == "sphere":
-            return self.factor**2 - 1
-        m2, d = self.second_moment, self.dimension
-        return self.factor**2 * (1 - m2 * (1 - square) - (1 - m2) * square / d) - square
+            return self.excess
+        across = self.factor**2 * self.spread * (1 - square * (1 + 1 / self.dimension))
+        return square * self.excess + across
 
     @property
     def error(self) -> float:

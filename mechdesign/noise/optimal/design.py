@@ -275,7 +275,8 @@ class OptimalNoise(Design):
         multipliers = best.multipliers
         if best.spread is not None:
             return self._spread_certificate(best, best.spread)
-        length = len(multipliers[0].psi) if multipliers else 2 * best.cells + 3
+        periods, level = best.climb or (0, Fraction(0))
+        length = len(multipliers[0].psi) if multipliers else 0 if level else 2 * best.cells + 3
         return NoiseCertificate(
             privacy=self.privacy,
             sensitivity=self.sensitivity,
@@ -288,6 +289,8 @@ class OptimalNoise(Design):
             psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
             totals=np.array([m.total for m in multipliers]),
             mirrored=best.mirrored,
+            level=level,
+            periods=periods,
         )
 
     def _spread_certificate(self, best: Attempt, spread: Spread) -> NoiseCertificate:

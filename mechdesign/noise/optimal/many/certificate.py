@@ -113,7 +113,8 @@ class ManyNoiseCertificate(Certificate):
 
     @property
     def statement(self) -> Mapping[str, Any]:
-        """The problem in exact numbers, and what is claimed of it."""
+        """The problem in exact numbers, and what is claimed of it; without a bound's certificate no lower bound is."""
+        claimed = {} if self.bound is None else {"lower_bound": self.lower_bound}
         return {
             "epsilon": Fraction(self.privacy.epsilon),
             "delta": Fraction(self.delta),
@@ -122,7 +123,7 @@ class ManyNoiseCertificate(Certificate):
             "changed": self.changed,
             "loss": self.loss,
             "value": self.value,
-            "lower_bound": self.lower_bound,
+            **claimed,
         }
 
     @property

@@ -16,7 +16,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.pictures import draw_laws, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,8 +97,7 @@ class ManyNoiseResult(Result):
             f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
             f"most {shown(design.sensitivity)}{together}. Independent noise of one law is added to each.",
             privacy_words(design.privacy, NEIGHBOURS),
-            "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
-            "is one record or all records of one person, added, removed or replaced. The guarantee is for one release.",
+            unit_words("computed the sensitivity", "The guarantee is for one release."),
             f"Wanted is the law of least {value}. Of those tried it is {what}. "
             + (
                 "The lower bound holds for every additive noise."

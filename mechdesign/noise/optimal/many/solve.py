@@ -103,7 +103,7 @@ def finished(
 ) -> ManyNoiseResult:
     """Certify the cheapest candidate that can be certified."""
     if not certify:
-        return _result(design, found, None, None, Status.UNCERTIFIED, deadline)
+        return _result(design, found, None, Status.UNCERTIFIED, deadline)
     for i, candidate in enumerate(found):
         try:
             certificate = _certificate(design, candidate, bound)
@@ -112,8 +112,7 @@ def finished(
         close = certificate.value - certificate.lower_bound <= (gap or 0.0) * certificate.value
         late = cut or deadline.passed
         status = Status.OPTIMAL if close else Status.LIMIT if late else otherwise
-        lower = certificate.lower_bound if bound is not None else None
-        return _result(design, found[i:], certificate, lower, status, deadline)
+        return _result(design, found[i:], certificate, status, deadline)
     raise SolverError("no law found passed its certificate", solver="newton", status="check")
 
 
@@ -154,7 +153,6 @@ def _result(
     design: Any,
     found: list[Candidate],
     certificate: ManyNoiseCertificate | None,
-    lower: float | None,
     status: Status,
     deadline: Deadline,
 ) -> ManyNoiseResult:
@@ -168,7 +166,7 @@ def _result(
         design=design,
         mechanism=best.noise,
         value=best.value,
-        lower_bound=lower,
+        lower_bound=None if certificate is None or certificate.bound is None else certificate.lower_bound,
         solver_report=SolveReport("newton", status, seconds=deadline.elapsed),
         notes=tuple(notes),
         certificate=certificate,

@@ -73,7 +73,8 @@ class Account:
         for key, value in shown.items():
             equal = stated[key] == value
             if key in ("value", "lower_bound") and stated[key] is not None and value is not None:
-                equal = abs(stated[key] - value) <= NEAR / 1000 * max(abs(value), abs(shown["value"]))
+                size = max(abs(value), abs(shown["value"]))
+                equal = abs(stated[key] - value) <= NEAR / 1000 * size < math.inf
             self.agrees(f"the {key.replace('_', ' ')} of the certificate is the result's", equal)
 
 
@@ -536,7 +537,7 @@ def lattice_noise(result, account):
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
     spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
     ends = list(accumulate(spans))
-    most = 2**29 if wide else len(cells) + 100, 2**29 if stated.get("knots") else 10**5
+    most = 2**29 if wide else len(cells) + 100, 2**29 if stated.get("knots") or stated.get("level") else 10**5
     if n > most[0] or stated["cells"] > most[1] or design.get("dimension", 1) != 1:
         raise Refused("more shifts, or more numbers, than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
@@ -589,7 +590,8 @@ def lattice_noise(result, account):
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
     account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
     account.recomputed("the value shown is", result["value"], float(spent / total))
-    bound = (spread_bound if stated.get("knots") else lattice_bound)(stated, loss, delta, high, sensitivity)
+    proof = spread_bound if stated.get("knots") else climb_bound if stated.get("level") else lattice_bound
+    bound = proof(stated, loss, delta, high, sensitivity)
     account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))
     account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))
 
@@ -674,6 +676,36 @@ def spread_bound(stated, loss, delta, growth, sensitivity):
         value, slope, bend = stop, slope + bend * h + jerk * h * h / 2, bend + jerk * h
     reached = min((min(p[0], p[3]) for p in pieces), default=Fraction(0))
     return min((least(p, reached, 7) for p in pieces), default=Fraction(0)) - delta * spent
+
+
+def climb_bound(stated, loss, delta, growth, sensitivity):
+    """Weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
+
+    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/climb.py says why.
+    """
+    periods, b = stated["periods"], int(loss == "squared")
+    a, unit = 1 - b, sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
+    level, bits = stated["level"] / unit, 400 + 4 * math.floor(math.log2(growth))
+    if not 0 <= periods <= 50_000 or level <= 0 or (not periods and delta) or 0 < periods ** (1 + b) < level:
+        raise Refused("a level without periods, or with too many")
+    r, highest, lowest = Fraction(math.floor(2**bits / growth), 2**bits), 0, 0
+    z, c = r / (1 - r), [Fraction(0)] * 3
+    if not periods:
+        c = [((a + 2 * b * z) * z + b * z - level) * z, (a + 2 * b * z) * z, b * z]
+    for j in reversed(range(periods)):  # coefficients of G(j + u), rounded down
+        now = a * j + b * j * j - level + c[0], a + 2 * b * j + c[1], b + c[2]
+        c = [Fraction(math.floor(r * v * 2**bits), 2**bits) for v in now]
+        highest, lowest = (max(highest, sum(c)), min(lowest, c[0])) if j else (highest, lowest)
+    low, high = Fraction(0), Fraction(1)
+    while high - low > low / 2**200 and c[0] < 0:
+        middle = (low + high) / 2
+        low, high = (middle, high) if c[0] + c[1] * middle + c[2] * middle**2 < 0 else (low, middle)
+    left, right, whole = (sum(v * x ** (k + 1) / (k + 1) for k, v in enumerate(c)) for x in (low, high, 1))
+    sent = (high - low) * -(c[0] + c[1] * low + c[2] * low**2) - left
+    if (c[0] < 0 and (right >= whole or sent > r * (whole - right))) or min(lowest, sum(c)) < 0:
+        return Fraction(0)
+    charge = -c[0] / r * (1 + high * sum(c) / (whole - right)) if c[0] < 0 else 0
+    return (level - 2 * delta * (highest + charge)) * unit
 
 
 def least(p, reached, depth):

@@ -34,6 +34,7 @@ NOT_COVERED = {
     "optimal-noise-many",
     "vectors",
     "vectors-box",
+    "vectors-signs",
 }
 COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
 QUICK = [
@@ -54,9 +55,8 @@ def outcome(text: str) -> str:
 def test_it_needs_python_alone(tmp_path: Path) -> None:
     source = Path(verify.__file__).read_text()
     code = [line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    assert (
-        len(code) <= 700
-    )  # quantizers, channels, allocations, lattice noise and its spline bounds in one file
+    # quantizers, channels, allocations, lattice noise, its spline and its staircase bounds in one file
+    assert len(code) <= 725
     for node in ast.walk(ast.parse(source)):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -151,10 +151,10 @@ def test_lower_bound_is_the_lattice_optimum() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_zero_delta_gives_the_staircase_back(epsilon) -> None:
-    result = OptimalNoise(privacy=PureDP(epsilon)).solve(gap=0.01)
+    result = OptimalNoise(privacy=PureDP(epsilon)).solve(cells=12)
     staircase = math.exp(epsilon / 2) / math.expm1(epsilon)
     assert result.lower_bound <= staircase <= result.value
-    assert result.gap <= 0.01 and result.certificate.verify()
+    assert result.gap <= 0.02 and result.certificate.verify()
     law = result.law
     assert law.exact_delta(epsilon) == 0
     # Its shape: from period to period the density falls by e^ε, within one it takes the staircase's two values.
@@ -296,7 +296,11 @@ def test_no_lower_bound_below_zero(privacy, loss) -> None:
 @pytest.mark.parametrize("limit", [1e-6, 0.05])
 def test_a_time_limit_returns_the_best_so_far(privacy, limit) -> None:
     result = OptimalNoise(privacy=privacy).solve(gap=1e-6, time_limit=limit)
-    assert result.status == "limit" and result.certificate.verify()
+    # pure noise is known before any limit
+    assert (
+        result.status == ("optimal" if isinstance(privacy, PureDP) else "limit")
+        and result.certificate.verify()
+    )
     assert 0 <= result.lower_bound <= result.value < math.inf
     assert result.solver_report.seconds < limit + 1.0
 
@@ -308,7 +312,7 @@ def test_without_certification_nothing_is_called_optimal() -> None:
 
 def test_a_lattice_too_large_is_refused() -> None:
     with pytest.raises(SolverError, match="lattice of"):
-        OptimalNoise(privacy=PureDP(1e-9)).solve()
+        OptimalNoise(privacy=PureDP(1e-9), loss=np.abs).solve()
 
 
 def test_round_trip_and_tables(tmp_path) -> None:

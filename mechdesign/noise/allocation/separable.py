@@ -226,6 +226,11 @@ class Separable:
 
     def lower_bound(self, y: float) -> float:
         """Return what weak duality proves at multiplier y, rounded down: true whatever y is, tight at `multiplier`."""
+        value, error = self.dual(y)
+        return value - error
+
+    def dual(self, y: float) -> tuple[float, float]:
+        """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound of their error."""
         best = self.minimisers(max(y, 1e-300))
         terms = self.loss(best) + y * self._spent(best)
-        return terms - y * self.budget - _SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
+        return terms - y * self.budget, _SUM_ERROR * (2 + self.order) * (terms + y * self.budget)

@@ -14,6 +14,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
+from mechdesign.noise.optimal.climb import MOST_PERIODS, Climb
 from mechdesign.noise.optimal.costs import law_cost, lower_costs
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.spline import Spread, spread_bound
@@ -52,6 +53,10 @@ class NoiseCertificate(Certificate):
         Whether each stands for its mirror image too.
     knots, kernels : ndarray of int
         Where there are any, ψ is that of a `Spread`: a row per kernel, a column per inner knot.
+    level : Fraction
+        Where it is not 0, there are no multipliers but those of `mechdesign.noise.optimal.climb` at this level.
+    periods : int
+        As many of them; 0 for infinitely many.
     """
 
     privacy: PureDP | ApproximateDP
@@ -67,10 +72,14 @@ class NoiseCertificate(Certificate):
     mirrored: bool
     knots: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     kernels: Indices = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    level: Fraction = Fraction(0)
+    periods: int = 0
 
     def __post_init__(self) -> None:
         spread = len(instance("knots", self.knots, np.ndarray)) > 0
-        whole("cells", self.cells, 1, MOST_CELLS if spread else 10**5)
+        instance("level", self.level, Fraction)
+        whole("periods", self.periods, 0, MOST_PERIODS)
+        whole("cells", self.cells, 1, MOST_CELLS if spread or self.level else 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
@@ -105,6 +114,15 @@ class NoiseCertificate(Certificate):
                 epsilon=self.privacy.epsilon,
                 delta=float(self.delta),
             )
+        if self.level and Loss.of(self.loss).polynomial:
+            climb = Climb.of(
+                Loss.of(self.loss),
+                self.sensitivity,
+                epsilon=self.privacy.epsilon,
+                delta=float(self.delta),
+                periods=self.periods,
+            )
+            return climb.bound(self.level)
         multipliers = [
             Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
         ]

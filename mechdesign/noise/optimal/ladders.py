@@ -25,6 +25,7 @@ __all__ = ["best_spread", "falling_law", "first_step", "pure_staircase"]
 
 _BITS = 100  # of the masses behind the point
 _TRIES = 6
+_STEPS = 2**14  # cells of a staircase up to its step: its cost is off by their square
 
 
 def first_step(epsilon: float, loss: Loss) -> float:
@@ -63,13 +64,10 @@ def _levels(heights: Array, spans: Indices) -> tuple[list[float], list[list[int]
     return found, [min(part, _binary(sum(part)), key=len) for part in parts]
 
 
-def pure_staircase(epsilon: float, sensitivity: float, loss: Loss) -> CellNoise | None:
-    """Return the staircase with its step on a lattice, private exactly; None where the lattice would be too fine."""
-    step = first_step(epsilon, loss)
-    n = 1 << max(0, math.ceil(math.log2(4096 / step)))
-    if 4 * n > MOST_CELLS:
-        return None
-    g = round(step * n)
+def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise:
+    """Return the staircase with its step on a lattice, as fine as a law may be where the step is short; private exactly."""
+    n = min(1 << max(0, math.ceil(math.log2(_STEPS / step))), MOST_CELLS // 4)
+    g = max(1, round(step * n))
     decay = outward_decay(epsilon)
     spans: list[int] = []
     weights: list[int] = []

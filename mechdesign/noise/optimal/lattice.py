@@ -17,6 +17,7 @@ import pandas as pd
 from mechdesign.errors import SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.climb import best_climb
 from mechdesign.noise.optimal.costs import (
     ExactCosts,
     average_costs,
@@ -25,7 +26,7 @@ from mechdesign.noise.optimal.costs import (
     lower_costs,
     tail_costs,
 )
-from mechdesign.noise.optimal.ladders import best_spread, falling_law, pure_staircase
+from mechdesign.noise.optimal.ladders import best_spread, falling_law, first_step, pure_staircase
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.program import LatticeProgram, Line
 from mechdesign.noise.optimal.question import Question
@@ -46,6 +47,8 @@ _SPIKE = 64
 _MOST_CELLS = 200_000
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
+_MOST_ALIGNED = 140
+_LATTICE_ERROR = 0.027  # relative, of a lattice with one cell per step; it falls with their square
 _QUICK = 2
 """Of these ladders so many are tried without a time limit: seconds; each further one takes a minute and more."""
 
@@ -64,6 +67,7 @@ class Attempt:
     size: tuple[int, int]
     iterations: int
     spread: Spread | None = None
+    climb: tuple[int, Fraction] | None = None
 
     @property
     def gap(self) -> float:
@@ -73,7 +77,7 @@ class Attempt:
     def report(self, status: Status, deadline: Deadline) -> SolveReport:
         """The solver's account."""
         return SolveReport(
-            solver="highs",
+            solver="highs" if self.multipliers or self.spread is not None else "closed form",
             status=status,
             seconds=deadline.elapsed,
             variables=self.size[0],
@@ -97,6 +101,7 @@ class Attempt:
             cells=proof.cells,
             mirrored=proof.mirrored,
             spread=proof.spread,
+            climb=proof.climb,
         )
 
 
@@ -111,11 +116,16 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         The search stops there with the best so far.
     """
     window, cells = question.first_window(), question.cells
-    start = _on_ladders(question, deadline) if question.laddered else None
+    start = _staircase(question) if question.held else None
     if start is not None and (start.gap <= question.gap or deadline.passed):
         return start
-    n = cells or min(question.first_cells(), max_cells)
+    if start is not None and question.laddered:
+        start = _on_ladders(question, start, deadline)
+        if start.gap <= question.gap or deadline.passed:
+            return start
     best = start
+    aligned = _aligned(question, 0, 1.0 if start is None else start.gap)
+    n = cells or min(aligned or question.first_cells(), max_cells)
     for count in range(1, _ATTEMPTS + 1):
         found = _attempt(question, n, window, deadline, best)
         best = found if best is None else best.better(found)
@@ -127,32 +137,61 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         if cells is None and n < max_cells:
             if found.tail <= 1e-3:
                 finer = min(3.0, math.sqrt(best.gap / (0.85 * question.gap)))
-                n = min(max_cells, max(n + 1, math.ceil(n * finer)))
+                n = min(max_cells, _aligned(question, n, best.gap) or max(n + 1, math.ceil(n * finer)))
         elif cells is None or not wider:
             break
     assert best is not None
     return best
 
 
-def _on_ladders(question: Question, deadline: Deadline) -> Attempt | None:
+def _staircase(q: Question) -> Attempt:
+    """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
+    periods, level, bound, step = best_climb(q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+    law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
+    if 20 * q.delta > q.gap:  # every now and then the exact answer, almost
+        spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
+        law = replace(law, spike=spike, spike_width=law.width)
+    return Attempt(
+        law,
+        law_cost(law, q.loss),
+        bound,
+        (),
+        law.cells_per_shift,
+        True,
+        0.0,
+        (0, 0),
+        0,
+        climb=(periods, level),
+    )
+
+
+def _aligned(q: Question, n: int, gap: float) -> int:
+    """The next lattice after n that has a point where a staircase falls: it proves far more than its neighbours.
+
+    As long as it is small, and ladders have been tried; else 0.
+    """
+    if not (q.laddered and q.delta > 0 and gap > q.gap):
+        return 0
+    step = first_step(q.epsilon, q.loss)
+    least = math.ceil(math.sqrt(_LATTICE_ERROR / q.gap))
+    found = round(max(round(n * step) + 1, least) / step)
+    return found if found <= _MOST_ALIGNED else 0
+
+
+def _on_ladders(question: Question, best: Attempt, deadline: Deadline) -> Attempt:
     """Improve law and bound on ladders of narrow and wide cells in turn, until both are close."""
-    q, best = question, None
-    laws = [pure_staircase(q.epsilon, q.sensitivity, q.loss)]
-    for fineness in _FINENESS if deadline.finite else _FINENESS[:_QUICK]:
-        if q.delta > 0:
-            laws.append(falling_law(q, 4 * fineness, deadline))
-        priced = [(law_cost(law, q.loss), law) for law in laws if law is not None]
-        if best is not None:
-            priced.append((best.value, best.law))
-        if not priced:
-            return None
-        value, law = min(priced, key=lambda found: found[0])
+    q = question
+    more = _FINENESS if deadline.finite else _FINENESS[:_QUICK]
+    for fineness in more[:1] if _aligned(q, 0, 1.0) else more:
+        value, law = best.value, best.law
+        if q.delta > 0 and (other := falling_law(q, 4 * fineness, deadline)) is not None:
+            value, law = min((value, law), (law_cost(other, q.loss), other), key=lambda found: found[0])
         spread = best_spread(q, fineness, float(value) * (1 - 0.95 * q.gap), deadline)
         bound = Fraction(0)
         if spread is not None:
             bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
         found = Attempt(law, value, bound, (), law.cells_per_shift, True, 0.0, (0, 0), 0, spread)
-        best, laws = found if best is None else found.better(best), []
+        best = best.better(found)
         if best.gap <= q.gap or deadline.passed:
             break
     return best
@@ -188,6 +227,9 @@ def _attempt(question: Question, n: int, window: float, deadline: Deadline, best
     bound = weak_duality(lower, multipliers, shift=n, epsilon=q.epsilon, delta=q.delta, mirrored=mirrored)
     if q.loss.function is None:  # lattice costs of t² may be negative, the loss is not
         bound = max(bound, Fraction(0))
+    if best is not None and bound >= best.value * Fraction(1 - q.gap):  # no better law is asked for
+        proof = replace(best, bound=bound, multipliers=multipliers, cells=n, mirrored=mirrored, spread=None)
+        return replace(proof, climb=None, tail=tail, size=program.program.shape[::-1])
     upper, masses = (_upper if q.programmed > 0 else _pure_upper)(q, n, side, program, deadline)
     if deadline.passed and best is not None:
         return best

@@ -53,11 +53,15 @@ class Question:
         return self.delta if math.log1p(r) / r > self.gap / 20 else 0.0
 
     @property
+    def held(self) -> bool:
+        """Whether the kind of cells is left to the search, and the loss even."""
+        return self.loss.function is None and self.cells is None and self.grid == "centred"
+
+    @property
     def laddered(self) -> bool:
         """Whether to begin with narrow and wide cells."""
-        held = self.loss.function is None and self.cells is None and self.grid == "centred"
         least = _LADDERED[0 if self.loss.squared or self.gap < 0.005 else 1]
-        return held and least <= self.epsilon <= _LADDERED[2]
+        return self.held and least <= self.epsilon <= _LADDERED[2]
 
     def first_window(self) -> float:
         """Sensitivities on each side: past the support of truncated Laplace noise."""

@@ -1,0 +1,137 @@
+"""The staircase's dual in closed form: it meets the published optimum, lies below every law, and is checked twice."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+
+import mechdesign as md
+from mechdesign.evidence import verify
+from mechdesign.evidence.serialize import dumps
+from mechdesign.noise.optimal.climb import Climb, best_climb
+from mechdesign.problem.losses import Loss
+
+losses = st.sampled_from(
+    ["absolute", "squared", {"absolute": 1.0, "squared": 3.0}, {"absolute": 1e-6, "squared": 2e3}]
+)
+
+
+@settings(max_examples=25)
+@given(st.floats(1e-4, 40.0), st.floats(1e-3, 1e3))
+def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensitivity: float) -> None:
+    """Geng and Viswanath: Δ e^{ε/2}/(e^ε - 1), step 1/(1 + e^{ε/2})."""
+    periods, level, bound, step = best_climb(Loss.of("absolute"), sensitivity, epsilon=epsilon, delta=0.0)
+    best = sensitivity * math.exp(epsilon / 2) / math.expm1(epsilon)
+    assert (periods, level) == (0, bound)
+    assert best * (1 - 1e-11) <= float(bound) <= best * (1 + 1e-12)
+    assert step == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-6)
+
+
+@settings(max_examples=25)
+@given(st.floats(0.05, 20.0), losses)
+def test_pure_noise_is_solved_outright(epsilon: float, loss: object) -> None:
+    result = md.OptimalNoise(md.PureDP(epsilon), loss=loss).solve(gap=1e-6)
+    assert result.status == "optimal" and result.solver_report.solver == "closed form"
+    assert result.certificate.verify() and result.law.exact_delta(epsilon) == 0
+
+
+@settings(max_examples=25)
+@given(st.floats(0.2, 8.0), st.floats(-9.0, -0.5), losses, st.integers(1, 30), st.floats(0.5, 1.5))
+def test_no_private_law_is_cheaper(
+    epsilon: float, log_delta: float, loss: object, periods: int, share: float
+) -> None:
+    """Whatever level and periods: truncated Laplace noise, calibrated for the same (ε, δ), costs at least the bound."""
+    delta, held = 10**log_delta, Loss.of(loss)
+    r = math.expm1(epsilon) / (2 * delta)
+    top = math.log1p(r) / epsilon
+    mass = 2 * -math.expm1(-epsilon * top) / epsilon
+    cost = 2 * integrate.quad(lambda t: float(held(t)) * math.exp(-epsilon * t) / mass, 0, top)[0]
+    *_, found, _ = best_climb(held, 1.0, epsilon=epsilon, delta=delta)
+    assert found <= cost * (1 + 1e-9)
+    climb = Climb.of(held, 1.0, epsilon=epsilon, delta=delta, periods=periods)
+    assert climb.bound(climb.highest()[0] * Fraction(share)) <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, loss", [(1.0, 0.2, "absolute"), (2.0, 0.05, "squared"), (0.5, 0.01, "absolute")]
+)
+def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> None:
+    """Below a law that an LP found at a δ that pays, though the level itself lies above it."""
+    value = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss).solve(cells=6).value
+    *_, bound, _ = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta)
+    pure = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=0.0)[2]
+    assert bound <= value < pure
+
+
+@pytest.mark.parametrize("periods, delta", [(0, 0.0), (7, 0.0), (7, 1e-4)])
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+def test_its_functions_leave_nothing_open(periods: int, delta: float, loss: str) -> None:
+    """ℓ + Out - g In ≥ λ on a fine grid, with G summed term by term, and all that is sent received."""
+    epsilon = 0.9
+    climb = Climb.of(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta, periods=periods)
+    level = float(climb.highest()[0]) * (1 - 1e-9)
+    assert climb.bound(Fraction(level)) > 0
+    assert climb.bound(Fraction(level * (1 + 1e-6))) == 0
+    cost = np.abs if loss == "absolute" else np.square
+
+    def g(t: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(t)
+        for k in range(periods or 80):
+            total += np.where(
+                (periods == 0) | (t + k < periods), math.exp(-epsilon * (k + 1)) * (cost(t + k) - level), 0
+            )
+        return total
+
+    t = (np.arange(9 * 1000) + 0.5) / 1000
+    inside, out = np.where(t < 1, 0.0, g(t)), g(t + 1)
+    first = g(t[:1000])
+    sent, received = -math.exp(epsilon) * np.minimum(first, 0), np.maximum(first, 0)
+    assert 0.999 * received.sum() < sent.sum() <= received.sum() * (1 + 1e-3)
+    inside[:1000] += received
+    out[:1000] += sent
+    assert inside.min() >= 0
+    assert (cost(t) + out - math.exp(epsilon) * inside >= level * (1 - 1e-9)).all()
+
+
+def test_a_raised_level_fails_the_package_and_the_stand_alone_verifier(tmp_path: Path) -> None:
+    """Both accept what is proved and refuse a part in 10⁸ more, at 0 periods and at many."""
+    cases = [
+        (md.PureDP(2.0), 3.0, "squared"),
+        (md.PureDP(20.0), 1.0, "absolute"),
+        (md.ApproximateDP(1.0, 1e-6), 1e-3, "squared"),
+        (md.ApproximateDP(0.1, 1e-9), 1e5, "absolute"),
+    ]
+    for privacy, sensitivity, loss in cases:
+        result = md.OptimalNoise(privacy, sensitivity, loss).solve(gap=1e-3)
+        c, more = result.certificate, 1 + Fraction(1, 10**8)
+        raised = replace(c, lower_bound=c.lower_bound * more, level=c.level * more)
+        endless = replace(c, periods=0 if getattr(privacy, "delta", 0.0) else 1)
+        for evidence, sound in (
+            (c, True),
+            (raised, False),
+            (endless, False),
+            (replace(c, level=-c.level), False),
+        ):
+            held = replace(result, lower_bound=float(evidence.lower_bound), certificate=evidence)
+            assert held.checks()["holds"].all() == sound
+            (tmp_path / "r.json").write_text(dumps(held))
+            assert (verify.main([str(tmp_path / "r.json")]) == 0) == sound
+    assert json.loads((tmp_path / "r.json").read_text())
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 30.0, 100.0])
+def test_pure_noise_at_the_ends_of_the_range(epsilon: float) -> None:
+    result = md.OptimalNoise(md.PureDP(epsilon), 2.0).solve()
+    best = 2 * math.exp(-epsilon / 2) / -math.expm1(-epsilon)
+    assert result.lower_bound <= best * (1 + 1e-12) and result.lower_bound == pytest.approx(best, rel=1e-9)
+    assert result.value >= best * (1 - 1e-12) and result.certificate.verify()
+    assert result.law.exact_delta(epsilon) == 0

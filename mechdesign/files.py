@@ -117,6 +117,7 @@ KINDS: dict[str, str] = {
     "reduced-release": "mechdesign.user_level.reduction",
     "rqm": "mechdesign.quantizers.rqm",
     "sampled-coordinates": "mechdesign.vectors.sampled",
+    "sampled-signs": "mechdesign.vectors.signs",
     "sampling-reduction": "mechdesign.user_level.reduction",
     "selection": "mechdesign.quantizers.mechanism.selection",
     "selection-law": "mechdesign.quantizers.mechanism.exact_law",

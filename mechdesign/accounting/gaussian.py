@@ -26,10 +26,11 @@ from mechdesign.accounting.arguments import levels
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array
 
-__all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile"]
+__all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_room"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_HALF = 0.5
 _CLOSE = 1.0
 """Below this μ the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])."""
 _SAFETY = 4e-14
@@ -146,18 +147,50 @@ def gaussian_profile(epsilon: Any, mu: Any) -> Any:
     return float(out) if np.ndim(out) == 0 else out
 
 
-def _bracket(epsilon: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """R(δ) ≤ μ₀ ≤ R(δ'), δ' = δ + e^ε Q(√2ε), with R written without cancellation."""
+def _log_rest(epsilon: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """log(1 − φ_ε(μ)), in which nothing cancels: Q(−a) + φ(a) M(b)."""
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    with np.errstate(over="ignore"):  # a large: the profile is nil, and log_ndtr(a) = 0
+        beyond = -(a**2) / 2 - _LOG_SQRT_2PI + np.log(_mills(b))
+    return np.asarray(np.logaddexp(special.log_ndtr(a), beyond))
 
-    def r(level: np.ndarray) -> np.ndarray:
-        z = -special.ndtri(np.clip(level, 5e-324, 1 - 1e-16))
+
+def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
+    r"""Return :math:`\delta - \varphi_\varepsilon(\mu)`, to its own relative precision near δ = 1 as well.
+
+    Examples
+    --------
+    >>> gaussian_room(1.0, 1e-6, gaussian_mu(1.0, 1e-6)) > 0
+    True
+    """
+    if delta <= _HALF:
+        return float(delta - gaussian_profile(epsilon, mu))
+    return float(np.exp(_log_rest(np.array([epsilon]), np.array([mu])))[0] - (1 - delta))
+
+
+def _bracket(epsilon: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of μ₀, written without cancellation.
+
+    Below: Q(a) ≥ φ_ε gives R(δ), and φ_0 = 2Φ(μ/2) − 1 ≥ φ_ε its own root. Above: R(δ + e^ε Q(√2ε)); and since b ≥ |a| where
+    a ≤ 0, 1 − φ_ε ≤ 2Q(|a|), whose root serves where δ is near 1.
+    """
+
+    def r(z: np.ndarray) -> np.ndarray:
         root = np.sqrt(z * z + 2 * epsilon)
         return np.where(z > 0, 2 * epsilon / (root + np.abs(z)), root - z)
 
-    extra = np.exp(-_LOG_SQRT_2PI) * _mills(np.sqrt(2 * epsilon))  # e^ε φ(√2ε) = φ(0)
-    low = r(delta) * (1 - 1e-12)
-    high = r(delta + extra) * (1 + 1e-12)
-    return low, high
+    def quantile(level: np.ndarray) -> np.ndarray:
+        return np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level))
+
+    central = np.where(
+        delta > _HALF,
+        -special.ndtri((1 - delta) / 2),
+        math.sqrt(2) * special.erfinv(np.minimum(delta, _HALF)),
+    )
+    low = np.maximum(r(quantile(delta)), 2 * central) * (1 - 1e-12)
+    level = delta + np.exp(-_LOG_SQRT_2PI) * _mills(np.sqrt(2 * epsilon))  # e^ε φ(√2ε) = φ(0)
+    one = np.where(level < 0.9, r(quantile(np.minimum(level, 0.9)) - 4e-15), np.inf)
+    return low, np.minimum(one, r(-central)) * (1 + 1e-12)
 
 
 def gaussian_mu(epsilon: Any, delta: Any) -> Any:
@@ -202,20 +235,24 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
     if not np.all(d < 1):
         raise DesignError.of("delta", delta, "must be in (0, 1)")
     shape, e, d = _flat("delta", e, d)
-    target = np.log(d)
+    # Where δ is near 1 the root is that of 1 − φ: doubles carry 1 − δ exactly there, and not φ.
+    near, sign = d > _HALF, np.where(d > _HALF, -1.0, 1.0)
+    target = np.where(near, np.log1p(-np.minimum(d, 1 - 2.0**-53)), np.log(d))
     low, high = _bracket(e, d)
     mu = low.copy()
     for _ in range(80):
-        value = _log_positive(e, mu)
-        below = value <= target
+        value = np.empty_like(mu)
+        value[near], value[~near] = _log_rest(e[near], mu[near]), _log_positive(e[~near], mu[~near])
+        below = sign * value <= sign * target
         low = np.where(below, mu, low)
         high = np.where(below, high, mu)
-        # d log φ / d log μ = μ φ(a)/φ_ε(μ)
+        # d log φ / d log μ = μ φ(a)/φ_ε(μ), and that of log(1 − φ) is −μ φ(a)/(1 − φ_ε(μ))
         a = e / mu - mu / 2
-        slope = np.exp(np.log(mu) - a * a / 2 - _LOG_SQRT_2PI - value)
-        step = mu * np.exp(np.clip((target - value) / slope, -2, 2))
+        slope = sign * np.exp(np.log(mu) - a * a / 2 - _LOG_SQRT_2PI - value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = mu * np.exp(np.clip((target - value) / slope, -2, 2))
         inside = (step > low) & (step < high)
-        new = np.where(inside, step, np.sqrt(low * high))
+        new = np.where(inside, step, np.sqrt(low) * np.sqrt(high))
         moved = np.abs(new - mu)
         mu = new
         if np.all((moved <= 4e-15 * mu) | (high - low <= 4e-15 * low)):

@@ -96,7 +96,7 @@ def _check_noise(name: str, design: Any, q: NumericQuery) -> None:
     if isinstance(design, Calibration):
         size, rounds, rate = design.dimension, design.rounds, design.sampling_rate
     elif isinstance(design, OptimalNoise):
-        size, rounds, rate = 1, 1, 1.0
+        size, rounds, rate = design.dimension, 1, 1.0
     elif isinstance(design, KNorm):
         size, rounds, rate = design.dimension, design.rounds, 1.0
     elif isinstance(design, NoiseAllocation):
@@ -138,6 +138,8 @@ def _protects(design: Any, q: NumericQuery) -> bool:
         # without signs counts rise together or fall together
         alike = design.signed or not asked.signed or asked.count(size) == 1
         return alike and _covers(Sensitivity(linf=design.most, changed=design.changed), asked, size)
+    if isinstance(design, OptimalNoise):
+        return _covers(Sensitivity(linf=design.sensitivity, changed=design.changed), asked, size)
     return _covers(Sensitivity.of(design.sensitivity), asked, size)
 
 

@@ -1,14 +1,14 @@
 """Which mechanisms answer a question: by name, how each is solved within a budget that suits a comparison, what it assumes.
 
 The searches run with less effort than their designs' defaults, so that a comparison takes seconds: one start for
-searched outputs, a relative gap of 1e-4 for optimal quantizers, 0.005 and five seconds for optimal noise. Solve the
-design itself (``comparison["..."].design.solve()``) for the last digit.
+searched outputs, a relative gap of 1e-4 for optimal quantizers, a few seconds for optimal noise, which begins where the
+named families ended. Solve the design itself (``comparison["..."].design.solve()``) for the last digit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.knorm_design import KNorm
 from mechdesign.noise.laws.families import FAMILIES
@@ -58,10 +59,13 @@ class Candidate:
         nothing was found in time.
     assumes : str
         What it takes for granted beside the question.
+    last : bool
+        Whether it begins with what the other mechanisms found, and `solve` takes that, by name, as its fourth argument.
     """
 
-    solve: Callable[[Any, Any, Deadline], Result]
+    solve: Callable[..., Result]
     assumes: str = ""
+    last: bool = False
 
 
 def candidates(question: Question) -> dict[str, Candidate]:
@@ -90,13 +94,20 @@ def checked_question(question: Any) -> Question:
     return question
 
 
-def solved(name: Any, question: Question, privacy: Any, deadline: Deadline | None = None) -> Result:
-    """Solve one of the candidates, as well as it can be until the deadline."""
+def solved(
+    name: Any,
+    question: Question,
+    privacy: Any,
+    deadline: Deadline | None = None,
+    others: Mapping[str, Result] | None = None,
+) -> Result:
+    """Solve one of the candidates, as well as it can be until the deadline; `others` are results of further ones."""
     check_privacy(checked_question(question), privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
-    return known[name].solve(question, privacy, Deadline.of(deadline))
+    further = (others,) if known[name].last else ()
+    return known[name].solve(question, privacy, Deadline.of(deadline), *further)
 
 
 def _left(deadline: Deadline, most: float = math.inf) -> float | None:
@@ -136,14 +147,43 @@ def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
     return solve
 
 
-def _optimal_noise(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _optimal_noise(
+    q: NumericQuery, privacy: Any, deadline: Deadline, others: Mapping[str, Result] | None
+) -> Result:
+    """The best independent noise that the seconds allow, and no named family's that was calibrated before is cheaper."""
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
-    if q.scalar is None:
+    if q.rounds > 1:
         raise DesignError.of(
-            "dimension", q.dimension, "optimal noise is for one number, asked for once, of everybody"
+            "rounds",
+            q.rounds,
+            "optimal noise is for one round: ask for the numbers of all rounds at once, rounds times the dimension and the "
+            "numbers that change",
         )
-    return OptimalNoise(privacy, q.scalar, q.loss).solve(gap=5e-3, time_limit=_left(deadline, 5.0))
+    if q.sampling_rate < 1:
+        raise DesignError.of("sampling_rate", q.sampling_rate, "optimal noise is for everybody, not sampled")
+    design = OptimalNoise(privacy, q.bounds, q.loss, q.dimension)
+    starts = None if others is None else _densities(others)
+    if design.dimension > 1:
+        return design.solve(gap=5e-3, time_limit=_left(deadline, _SECONDS), starts=starts)
+    tries: list[dict[str, Any]] = [{"gap": 5e-3, "time_limit": _left(deadline, _SECONDS)}]
+    tries += [{"cells": cells, "time_limit": _left(deadline, 1.0)} for cells in _CELLS]
+    found: list[Result] = []
+    for options in tries:
+        # coarse lattices are quick where they are any good
+        if found and (deadline.passed or (found[-1].gap or 0.0) < 1e-4 or design.epsilon > 4):
+            break
+        found.append(design.solve(starts=starts, **options))
+    return min(found, key=lambda result: result.value)
+
+
+def _densities(others: Mapping[str, Result]) -> dict[str, Any]:
+    """The laws of families that have a density, as far as they were calibrated."""
+    return {
+        name: result.mechanism.law
+        for name, result in others.items()
+        if name in FAMILIES and not FAMILIES[name].discrete and isinstance(result, CalibrationResult)
+    }
 
 
 def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
@@ -195,10 +235,13 @@ def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     )
 
 
+_SECONDS = 3.0
+"""For optimal noise, where no time limit is shorter."""
+_CELLS = (16, 32)
 _CORRELATED = 700
 _WHOLE = "the numbers are whole"
 _NOISE: dict[str, Candidate] = {
-    "optimal noise": Candidate(_optimal_noise),
+    "optimal noise": Candidate(_optimal_noise, last=True),
     **{
         name: Candidate(_calibrated(name), _WHOLE if family.discrete else "")
         for name, family in FAMILIES.items()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -106,12 +107,8 @@ def compare(
     own = _own(also, question, privacy, names)
     one_of("progress", progress, (True, False))
     Deadline(time_limit)  # checked before the work
-    attempt = _Try(question, privacy, time_limit)
-    if progress:
-        with progress_bar("comparing", len(names)) as step:
-            rows = run_chunks(attempt, names, jobs=jobs, step=step)
-    else:
-        rows = run_chunks(attempt, names, jobs=jobs)
+    with progress_bar("comparing", len(names)) if progress else nullcontext(lambda: None) as step:
+        rows = _tried(question, privacy, time_limit, names, jobs, step)
     rows += [
         _measured(name, question, privacy, result, 0.0, result.solver_report.seconds)
         for name, result in own.items()
@@ -122,6 +119,25 @@ def compare(
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
     least, least_name = _least(question, privacy, results, time_limit)
     return Comparison(question, privacy, _ranked(rows, least), results, least, least_name)
+
+
+def _tried(
+    question: Question,
+    privacy: Any,
+    time_limit: float | None,
+    names: list[str],
+    jobs: int,
+    step: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """A row for each mechanism, in the order of the candidates; those that begin with the others' results are tried last."""
+    known = candidates(question)
+    rows: dict[str, dict[str, Any]] = {}
+    for last in (False, True):
+        now = [name for name in names if known[name].last is last]
+        others = {name: row["result"] for name, row in rows.items() if "result" in row}
+        attempt = _Try(question, privacy, time_limit, others if last else {})
+        rows |= dict(zip(now, run_chunks(attempt, now, jobs=jobs, step=step)))
+    return [rows[name] for name in known if name in rows]  # of equals the first is ranked first
 
 
 def _parsed(question: Any, privacy: Any, alpha: Any) -> tuple[Question, Any]:
@@ -172,11 +188,12 @@ class _Try:
     question: Question
     privacy: Any
     time_limit: float | None = None
+    others: Mapping[str, Result] = field(default_factory=dict)
 
     def __call__(self, name: str) -> dict[str, Any]:
         started, deadline = time.perf_counter(), Deadline(self.time_limit)
         try:
-            result = solved(name, self.question, self.privacy, deadline)
+            result = solved(name, self.question, self.privacy, deadline, self.others)
         except MechdesignError as error:
             late = isinstance(error, SolverError) and deadline.passed
             return {

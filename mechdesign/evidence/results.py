@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import CLAIMED, Certificate
+from mechdesign.evidence.deferred import deferred, known
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.serialize import serializable
@@ -125,19 +126,23 @@ class Result(Handed):
     design: Any
     mechanism: Any
     value: float
-    lower_bound: float | None = None
+    lower_bound: float | None = deferred()
     solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
-    duals: pd.DataFrame | None = None
+    duals: pd.DataFrame | None = deferred()
 
     def __post_init__(self) -> None:
         parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
         for name, kind in parts:
-            if (part := getattr(self, name)) is not None:
+            if known(self, name) and (part := getattr(self, name)) is not None:
                 DesignError.unless(name, part, kind)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: what was left for later is computed now, since functions do not travel."""
+        return {**vars(self), **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     @property
     def gap(self) -> float | None:

@@ -137,23 +137,29 @@ class KNormNoise:
         """E|z_i|: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞)."""
         k = self.dimension
         if self.norm == 2:
-            return (
-                k
-                * self.scale
-                * math.exp(special.gammaln(k / 2) - special.gammaln((k + 1) / 2))
-                / math.sqrt(math.pi)
-            )
+            # Γ(k/2)/Γ((k + 1)/2): the logarithms' difference loses digits where k is large, their series does not
+            x = 1 / k
+            series = 1 + x / 4 + x**2 / 32 - 5 * x**3 / 128 - 21 * x**4 / 2048 + 399 * x**5 / 8192
+            logs = special.gammaln(k / 2) - special.gammaln((k + 1) / 2)
+            ratio = math.exp(logs) if k < 300 else series * math.sqrt(2 / k)
+            return float(k * self.scale * ratio / math.sqrt(math.pi))
         return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
 
     def release(self, x: ArrayLike) -> NoReturn:
         """Refuse: the noise is drawn in floats, whose gaps give answers away.
 
-        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1.
+        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1; for other norms it
+        costs more, and `md.compare` tells what else can be deployed.
         """
         raise DesignError.of(
             "release",
             type(self).__name__,
-            'has no exact sampler: deploy calibrate("laplace", ...), which is this law for norm 1; sample() is for simulation',
+            "has no exact sampler, sample() is for simulation: deploy "
+            + (
+                'calibrate("laplace", ...), which is this law'
+                if self.norm == 1
+                else 'the cheapest of md.compare(...) that has release(); calibrate("laplace", ...) always has'
+            ),
         )
 
     def loss(self, shift: float) -> float:

@@ -14,7 +14,16 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
 from mechdesign.typing import Array
 
-__all__ = ["LOCAL", "NEIGHBOURS", "guarantee", "loss_words", "never_sent", "prior_words", "privacy_words"]
+__all__ = [
+    "LOCAL",
+    "NEIGHBOURS",
+    "guarantee",
+    "loss_words",
+    "never_sent",
+    "prior_words",
+    "privacy_words",
+    "unit_words",
+]
 
 NEGLIGIBLE = 1e-6
 LOCAL = "any two inputs that a person might have"
@@ -128,3 +137,17 @@ def loss_words(spec: Any) -> str:
     """
     name = Loss.of(spec).name
     return f"{name} error" if name in ("absolute", "squared") else f"loss {name} of the error"
+
+
+def unit_words(who: str, reach: str) -> str:
+    """The unit of privacy of a central release: whose decision it was, and how far the guarantee reaches.
+
+    Examples
+    --------
+    >>> unit_words("listed the vectors", "Further releases spend more.")[-72:]
+    ' of one person, added, removed or replaced. Further releases spend more.'
+    """
+    return (
+        f"The unit of privacy is what makes two data sets neighbours: whoever {who} decided whether that is one record or all "
+        f"records of one person, added, removed or replaced. {reach}"
+    )

@@ -12,6 +12,7 @@ from .integer_table import IntegerTable as IntegerTable
 from .modular import ModularSum as ModularSum
 from .result import VectorQuantizerResult as VectorQuantizerResult
 from .sampled import SampledCoordinates as SampledCoordinates
+from .signs import SampledSigns as SampledSigns
 from .sphere import SphereQuantizer as SphereQuantizer
 from .tensors import gradient_hook as gradient_hook
 from .tensors import privatize_gradients as privatize_gradients

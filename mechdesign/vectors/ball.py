@@ -32,6 +32,7 @@ __all__ = [
     "checked_radius",
     "checked_vectors",
     "power_of_e",
+    "scaled_vectors",
 ]
 
 LARGEST_EPSILON = 500.0
@@ -88,6 +89,22 @@ def checked_vectors(x: Any, dimension: int) -> Array:
     if found.ndim == 0 or found.shape[-1] != dimension:
         raise DesignError(f"x has shape {found.shape}: the last axis must be {dimension}")
     return found
+
+
+def scaled_vectors(x: Any, dimension: int, radius: float, inputs: str, *, clip: bool) -> Array:
+    """Return vectors of a ball or a box over R, shape (n, d), clipped or, where they are too long, refused."""
+    one_of("clip", clip, (True, False))
+    found = checked_vectors(x, dimension).reshape(-1, dimension) / radius
+    size = np.abs(found).max(axis=1, initial=0.0)
+    if inputs == "ball":
+        size = np.sqrt(((found / np.maximum(size, 1e-300)[:, None]) ** 2).sum(axis=1)) * size
+    if (size > 1 + _NEAR).any() and not clip:
+        what = "length" if inputs == "ball" else "a coordinate of size"
+        largest = float(size.max()) * radius
+        raise DesignError(f"x has {what} {largest:.6g}: must be at most {radius:g}; or pass clip=True")
+    if inputs == "ball":
+        found = found / np.maximum(size, 1.0)[:, None]
+    return np.clip(found, -1.0, 1.0)
 
 
 def _regular(x: Any) -> bool:
@@ -148,6 +165,16 @@ class VectorMechanism(ABC):
     def second_moment(self) -> float:
         """m₂, the mean of the squared inner product of a unit answer with the input."""
 
+    @property
+    def excess(self) -> float:
+        """r² − 1, the error on the sphere for R = 1."""
+        return self.factor**2 - 1
+
+    @property
+    def spread(self) -> float:
+        """1 − m₂."""
+        return 1 - self.second_moment
+
     def squared_error(self, norm: float | None = None) -> float:
         """Expected squared error E‖M(x) − x‖² for an input of this length; the length R when not given.
 
@@ -164,9 +191,9 @@ class VectorMechanism(ABC):
 
     def _unit_error(self, square: float) -> float:
         if self.inputs == "sphere":
-            return self.factor**2 - 1
-        m2, d = self.second_moment, self.dimension
-        return self.factor**2 * (1 - m2 * (1 - square) - (1 - m2) * square / d) - square
+            return self.excess
+        across = self.factor**2 * self.spread * (1 - square * (1 + 1 / self.dimension))
+        return square * self.excess + across
 
     @property
     def error(self) -> float:

@@ -28,32 +28,33 @@ from mechdesign.vectors.ball import VectorMechanism
 __all__ = ["PrivUnit", "cap_error"]
 
 
-def cap_mass(d: int, t: float) -> float:
-    """P[u₁ ≥ t] for a uniform point of the unit sphere in d dimensions, 0 ≤ t ≤ 1."""
-    return 0.5 * float(special.betainc((d - 1) / 2, 0.5, (1 - t) * (1 + t)))
+def cap_mass(d: int, w: float, more: float = 0.0, more_below: float = 0.0) -> float:
+    """P[u₁ ≥ 1 − 2w] for a uniform point of the unit sphere in d dimensions: (1 − u₁)/2 is beta-distributed."""
+    return float(special.betainc((d - 1) / 2 + more, (d - 1) / 2 + more_below, w))
 
 
-def cap_mean(d: int, t: float) -> float:
-    """E[u₁; u₁ ≥ t]."""
-    if t >= 1:
+def cap_mean(d: int, w: float) -> float:
+    """E[u₁; u₁ ≥ 1 − 2w]."""
+    if w <= 0:
         return 0.0
-    logs = (
-        -special.betaln((d - 1) / 2, 0.5) - math.log(d - 1) + (d - 1) / 2 * (math.log1p(-t) + math.log1p(t))
-    )
-    return math.exp(logs)
+    squared = math.log1p(-((1 - 2 * w) ** 2)) if w > 0.25 else math.log(4 * w) + math.log1p(-w)
+    return math.exp(-special.betaln((d - 1) / 2, 0.5) - math.log(d - 1) + (d - 1) / 2 * squared)
 
 
-def _shrinkage(d: int, power: float, t: float) -> float:
-    q = cap_mass(d, t)
-    return (power - 1) * cap_mean(d, t) / ((power - 1) * q + 1)
+def _shrinkage(d: int, gain: float, w: float) -> tuple[float, float]:
+    """s and 1 − s at E − 1 = `gain`, neither from the other, as both may be tiny."""
+    total = gain * cap_mass(d, w) + 1
+    return gain * cap_mean(d, w) / total, (gain * cap_mass(d, w, 1.0) + 1) / total
 
 
-def cap_threshold(d: int, power: float) -> float:
-    """The best t in d ≥ 2 dimensions, where t = s."""
-    if _shrinkage(d, power, 1 - 1e-16) >= 1 - 1e-16:
-        return 1 - 1e-16
-    found = optimize.brentq(lambda t: _shrinkage(d, power, t) - t, 0.0, 1 - 1e-16, xtol=1e-300, rtol=1e-15)
-    return float(found)
+def cap_depth(d: int, gain: float) -> float:
+    """(1 − t)/2 for the best t in d ≥ 2 dimensions, where t = s."""
+
+    def off(log_w: float) -> float:
+        w = math.exp(log_w)
+        return 2 * w - _shrinkage(d, gain, w)[1]
+
+    return math.exp(float(optimize.brentq(off, -690.0, math.log(0.5), xtol=1e-15, rtol=1e-15)))
 
 
 def cap_error(dimension: int, epsilon: float) -> float:
@@ -64,9 +65,9 @@ def cap_error(dimension: int, epsilon: float) -> float:
     >>> round(cap_error(500, 4.0), 3)
     216.943
     """
-    power = math.exp(epsilon)
-    s = _shrinkage(dimension, power, cap_threshold(dimension, power))
-    return max(1 / s**2 - 1, 0.0)
+    gain = math.expm1(epsilon)
+    s, short = _shrinkage(dimension, gain, cap_depth(dimension, gain))
+    return short * (1 + s) / s**2
 
 
 @serializable("priv-unit")
@@ -99,23 +100,41 @@ class PrivUnit(VectorMechanism):
     radius: float = 1.0
 
     @cached_property
+    def _gain(self) -> float:
+        return float(self.power - 1)
+
+    @cached_property
+    def _depth(self) -> float:
+        return cap_depth(self.working, self._gain)
+
+    @property
     def threshold(self) -> float:
         """t, the height of the cap."""
-        return cap_threshold(self.working, float(self.power))
+        return 1 - 2 * self._depth
 
     @cached_property
     def mass(self) -> float:
         """q, the share of the sphere that the cap is."""
-        return cap_mass(self.working, self.threshold)
+        return cap_mass(self.working, self._depth)
 
-    @cached_property
+    @property
     def factor(self) -> float:
-        return 1 / _shrinkage(self.working, float(self.power), self.threshold)
+        return 1 / _shrinkage(self.working, self._gain, self._depth)[0]
 
-    @cached_property
+    @property
+    def excess(self) -> float:
+        s, short = _shrinkage(self.working, self._gain, self._depth)
+        return short * (1 + s) / s**2
+
+    @property
+    def spread(self) -> float:
+        d, gain = self.working, self._gain
+        inside = cap_mass(d, self._depth, 1.0, 1.0)
+        return (d - 1) / d * (gain * inside + 1) / (gain * self.mass + 1)
+
+    @property
     def second_moment(self) -> float:
-        d, q, t, e = self.working, self.mass, self.threshold, float(self.power) - 1
-        return (e * (q + (d - 1) * t * cap_mean(d, t)) / d + 1 / d) / (e * q + 1)
+        return 1 - self.spread
 
     def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
         """Draw an answer for every vector, for simulation: in floating-point numbers, which is not private.
@@ -133,7 +152,7 @@ class PrivUnit(VectorMechanism):
         """
         source, y = generator(rng), self.lifted(x, clip=clip)
         n, d = y.shape
-        inside = source.random(n) * ((float(self.power) - 1) * self.mass + 1) < float(self.power) * self.mass
+        inside = source.random(n) * (self._gain * self.mass + 1) < float(self.power) * self.mass
         above = np.where(inside, self.mass * source.random(n), self.mass + (1 - self.mass) * source.random(n))
         half = np.minimum(above, 1 - above)
         height = np.sqrt(np.maximum(1 - special.betaincinv((d - 1) / 2, 0.5, 2 * half), 0.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import pandas as pd
@@ -13,8 +14,10 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
+from mechdesign.vectors.box_bound import box_error
 from mechdesign.vectors.cap import cap_error
 from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.signs import SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 __all__ = ["VectorCertificate", "least_error"]
@@ -23,9 +26,13 @@ _ROUNDING = 1e-9
 """Relative room for the roundings of an error and of a lower bound."""
 
 
-def least_error(dimension: int, epsilon: float, radius: float) -> float:
-    """A lower bound of the worst error of unbiased private answers to vectors of length at most R: the cap's, less roundings."""
-    return radius**2 * cap_error(dimension, epsilon) * (1 - _ROUNDING)
+def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> float:
+    """A lower bound of the worst error of unbiased private answers, less roundings: the cap's for vectors of length at most R,
+    which are in the box of half-width R; for the box what its corners need, if that is more."""
+    least = cap_error(dimension, epsilon)
+    if inputs == "box":
+        least = max(least, box_error(dimension, epsilon))
+    return radius**2 * least * (1 - _ROUNDING)
 
 
 @serializable("vector-certificate")
@@ -45,7 +52,7 @@ class VectorCertificate(Certificate):
         What a vector may take.
     rotation : {"exact", "fast"}
         Of a simplex.
-    mechanism : SphereQuantizer or SampledCoordinates
+    mechanism : SphereQuantizer, SampledSigns or SampledCoordinates
     value, lower_bound : float
         What is claimed of the worst expected squared error.
     """
@@ -56,15 +63,14 @@ class VectorCertificate(Certificate):
     radius: float
     bits: int | None
     rotation: str
-    mechanism: SphereQuantizer | SampledCoordinates
+    mechanism: SphereQuantizer | SampledSigns | SampledCoordinates
     value: float
     lower_bound: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mechanism, (SphereQuantizer, SampledCoordinates)):
-            raise DesignError.of(
-                "mechanism", self.mechanism, "must be a SphereQuantizer or SampledCoordinates"
-            )
+        if not isinstance(self.mechanism, (SphereQuantizer, SampledSigns, SampledCoordinates)):
+            wanted = "must be a SphereQuantizer, SampledSigns or SampledCoordinates"
+            raise DesignError.of("mechanism", self.mechanism, wanted)
 
     @property
     def bound_how(self) -> str:
@@ -80,13 +86,13 @@ class VectorCertificate(Certificate):
         """Privacy, bias, inputs and bits, error, lower bound."""
         m = self.mechanism
         nearly = isinstance(m, SphereQuantizer) and m.rotation != "exact"
-        own = _sphere_checks(m) if isinstance(m, SphereQuantizer) else _sampled_checks(m)
+        own = _sampled_checks(m) if isinstance(m, SampledCoordinates) else _near_checks(m)
         spare = self.epsilon - m.privacy.epsilon
         known = self.inputs in ("ball", "sphere", "box") and self.radius > 0 and self.dimension == m.dimension
         needed = m.slots * m.code_bits
         room = self.value * (1 + _ROUNDING) - m.error
         least = (
-            least_error(self.dimension, self.epsilon, self.radius)
+            least_error(self.dimension, self.epsilon, self.inputs, self.radius)
             if known and self.epsilon <= 500
             else math.nan
         )
@@ -114,7 +120,7 @@ class VectorCertificate(Certificate):
                     room >= 0,
                 ),
                 (
-                    f"no unbiased mechanism does better than {self.lower_bound:.9g} (the cap's error; Asi et al. 2022)",
+                    f"no unbiased mechanism does better than {self.lower_bound:.9g} ({_reason(self.inputs)})",
                     RECOMPUTED,
                     below,
                     below >= 0,
@@ -137,26 +143,37 @@ class VectorCertificate(Certificate):
         return m.radius >= reach
 
 
-def _sphere_checks(m: SphereQuantizer) -> list[Check]:
+def _reason(inputs: str) -> str:
+    return "a box's corners" if inputs == "box" else "the cap's error; Asi et al. 2022"
+
+
+def _near_checks(m: SphereQuantizer | SampledSigns) -> list[Check]:
     bound = exp_lower(m.privacy.epsilon)
     more, less = m.probabilities
     total = m.near * more + (m.outputs - m.near) * less
-    shrinkage = m.factor * float(more - less) * m.closeness
     return [
         (
-            "two probabilities of a vertex differ by at most e^ε",
+            "two probabilities of a code differ by at most e^ε",
             PROVED,
             float(1 - more / (less * bound)),
             more <= bound * less,
         ),
-        ("the probabilities of the vertices sum to 1", PROVED, 0.0, total == 1 and less > 0),
-        (
-            f"unbiased over the {m.rotation} rotation" + ("" if m.rotation == "exact" else ", nearly"),
-            RECOMPUTED if m.rotation == "exact" else CLAIMED,
-            1e-12 - abs(shrinkage - 1),
-            abs(shrinkage - 1) <= 1e-12,
-        ),
+        ("the probabilities of the codes sum to 1", PROVED, 0.0, total == 1 and less > 0),
+        _turned(m, float(more - less)) if isinstance(m, SphereQuantizer) else _signed(m, more, less),
     ]
+
+
+def _turned(m: SphereQuantizer, gain: float) -> Check:
+    exact, off = m.rotation == "exact", abs(m.factor * gain * m.closeness - 1)
+    name = f"unbiased over the {m.rotation} rotation" + ("" if exact else ", nearly")
+    return name, RECOMPUTED if exact else CLAIMED, 1e-12 - off, off <= 1e-12
+
+
+def _signed(m: SampledSigns, more: Fraction, less: Fraction) -> Check:
+    """The agreement of a sign with its answer, text by text."""
+    places = [m.bits - 2 * int(v).bit_count() for v in m._order.tolist()]
+    agreement = (more * sum(places[: m.near]) + less * sum(places[m.near :])) / m.bits
+    return "unbiased over the coordinates that are sent", PROVED, 0.0, agreement == m.agreement > 0
 
 
 def _sampled_checks(m: SampledCoordinates) -> list[Check]:

@@ -1,8 +1,8 @@
 r"""The best way to send a vector under one budget, in so many bits.
 
-Rotated simplices of 1, …, b bits and sampled coordinates are tried; their errors are exact before any run, and the least worst
+Rotated simplices of 1, …, b bits, sampled coordinates and, for a box, their signs together are tried; their errors are exact before any run, and the least worst
 error is taken. The lower bound is the cap's error: of all unbiased ε-private answers to the vectors of one length none has a
-smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind.
+smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind. A box has corners besides: `box_bound`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Status
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
 from mechdesign.vectors.certificate import VectorCertificate, least_error
-from mechdesign.vectors.result import VectorQuantizerResult
+from mechdesign.vectors.result import VectorQuantizerResult, named
 from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.signs import LARGEST_BITS as MOST_SIGNS
+from mechdesign.vectors.signs import SampledSigns
 from mechdesign.vectors.sphere import LARGEST_BITS, SphereQuantizer
 
 __all__ = ["VectorQuantizer"]
 
-Mechanism = SphereQuantizer | SampledCoordinates
+Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 
 
 @serializable("vector-design")
@@ -120,6 +122,13 @@ class VectorQuantizer(Design):
             for b in range(1, most + 1)
         )
 
+    @property
+    def signs(self) -> tuple[SampledSigns, ...]:
+        """For a box: the signs of 2, 3, … coordinates together. (One sign is a sampled coordinate.)"""
+        most = min(self.dimension, MOST_SIGNS if self.bits is None else self.bits, MOST_SIGNS)
+        counts = range(2, most + 1 if self.inputs == "box" else 2)
+        return tuple(SampledSigns(self.dimension, b, self.privacy, self.radius) for b in counts)
+
     def solve(
         self,
         solver: str | None = None,
@@ -147,7 +156,8 @@ class VectorQuantizer(Design):
         started, deadline = time.perf_counter(), Deadline(time_limit)
         found: list[Mechanism] = []
         limited = False
-        for candidate in self.spheres:
+        candidates: tuple[Mechanism, ...] = (*self.spheres, *self.signs)
+        for candidate in candidates:
             found.append(candidate)
             _ = candidate.error
             if limited := deadline.passed:
@@ -157,7 +167,7 @@ class VectorQuantizer(Design):
             found.append(SampledCoordinates(self.dimension, self.bits, self.privacy, kind, self.radius))
             limited = deadline.passed
         best = min(found, key=lambda m: m.error)
-        bound = min(least_error(self.dimension, self.epsilon, self.radius), best.error)
+        bound = min(least_error(self.dimension, self.epsilon, self.inputs, self.radius), best.error)
         evidence = VectorCertificate(
             self.dimension,
             self.epsilon,
@@ -190,11 +200,10 @@ class VectorQuantizer(Design):
 
 
 def _row(mechanism: Mechanism) -> dict[str, Any]:
-    sphere = isinstance(mechanism, SphereQuantizer)
     return {
-        "mechanism": "rotated simplex" if sphere else "sampled coordinates",
+        "mechanism": named(mechanism),
         "bits": mechanism.slots * mechanism.code_bits,
-        "count": mechanism.near if isinstance(mechanism, SphereQuantizer) else mechanism.slots,
+        "count": mechanism.slots if isinstance(mechanism, SampledCoordinates) else mechanism.near,
         "error": mechanism.error,
     }
 

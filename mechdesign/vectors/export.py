@@ -9,8 +9,11 @@ from typing import Any
 
 from mechdesign.errors import DesignError
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.vector import CoordinateQuantizer
 from mechdesign.vectors.integer_table import IntegerTable
+from mechdesign.vectors.near import NearResponse
 from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.signs import SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 __all__ = ["c_header", "flat_json"]
@@ -123,7 +126,7 @@ def flat_json(mechanism: Any) -> str:
 
     Parameters
     ----------
-    mechanism : SphereQuantizer, SampledCoordinates, IntegerTable or Quantizer
+    mechanism : SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer
 
     Examples
     --------
@@ -133,6 +136,18 @@ def flat_json(mechanism: Any) -> str:
     """
     if isinstance(mechanism, SphereQuantizer):
         body = _sphere(mechanism)
+    elif isinstance(mechanism, SampledSigns):
+        body = {
+            "kind": "sampled-signs",
+            "dimension": mechanism.dimension,
+            "bits": mechanism.bits,
+            "flips": mechanism.flips,
+            "stretch": mechanism.stretch,
+            "radius": mechanism.radius,
+            "inputs": mechanism.inputs,
+            "epsilon": mechanism.privacy.epsilon,
+            **_near(mechanism),
+        }
     elif isinstance(mechanism, SampledCoordinates):
         body = {
             "kind": "sampled-coordinates",
@@ -155,25 +170,40 @@ def flat_json(mechanism: Any) -> str:
             "keep": keep.ravel().tolist(),
             "alias": alias.ravel().tolist(),
         }
+    elif isinstance(mechanism, CoordinateQuantizer):
+        body = {
+            "kind": "coordinate-quantizer",
+            "dimension": mechanism.dimension,
+            "scale": mechanism.scale,
+            "epsilon": mechanism.privacy_loss(),
+            **_rows(mechanism.coordinate),
+        }
     elif isinstance(mechanism, Quantizer):
         body = {"kind": "quantizer", "epsilon": mechanism.privacy_loss(), **_rows(mechanism)}
     else:
-        wanted = "must be a SphereQuantizer, SampledCoordinates, IntegerTable or Quantizer"
+        wanted = "must be a SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer"
         raise DesignError.of("mechanism", mechanism, wanted)
     return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
 
 
-def _sphere(mechanism: SphereQuantizer) -> dict[str, Any]:
+def _near(mechanism: NearResponse) -> dict[str, Any]:
+    """The number of near codes, and the exact weights of all of them and of all others."""
     above, below = mechanism.power.numerator, mechanism.power.denominator
+    return {
+        "near": mechanism.near,
+        "weight_of_all_near": str(mechanism.near * above),
+        "weight_of_all_others": str((mechanism.outputs - mechanism.near) * below),
+    }
+
+
+def _sphere(mechanism: SphereQuantizer) -> dict[str, Any]:
     return {
         "kind": "sphere-quantizer",
         "dimension": mechanism.dimension,
         "working_dimension": mechanism.working,
         "bits": mechanism.bits,
         "vertices": mechanism.outputs,
-        "near": mechanism.near,
-        "weight_of_all_near": str(mechanism.near * above),
-        "weight_of_all_others": str((mechanism.outputs - mechanism.near) * below),
+        **_near(mechanism),
         "stretch": mechanism.factor * mechanism.radius,
         "inputs": mechanism.inputs,
         "radius": mechanism.radius,

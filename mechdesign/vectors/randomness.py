@@ -15,9 +15,17 @@ import numpy.typing as npt
 from scipy import special
 
 from mechdesign.problem.checks import whole
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
-__all__ = ["SEED_BITS", "checked_key", "checked_seed", "fresh_seed", "shared_normals", "shared_words"]
+__all__ = [
+    "SEED_BITS",
+    "checked_key",
+    "checked_seed",
+    "fresh_seed",
+    "shared_normals",
+    "shared_subsets",
+    "shared_words",
+]
 
 SEED_BITS = 128
 
@@ -47,6 +55,23 @@ def shared_words(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
     """
     bits = np.random.Philox(key=seed, counter=number << 128)
     return np.asarray(bits.random_raw(count), dtype=np.uint64)
+
+
+def shared_subsets(seed: int, first: int, count: int, size: int, few: int) -> Indices:
+    """Return the coordinates that vectors first, first + 1, … send, in order, shape (count, few).
+
+    Examples
+    --------
+    >>> shared_subsets(1, 0, 2, 3, 3).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    if few == size:
+        return np.tile(np.arange(size), (count, 1))
+    out = np.empty((count, few), dtype=np.int64)
+    for i in range(count):
+        words = shared_words(seed, first + i, size)
+        out[i] = np.sort(np.argsort(words, kind="stable")[:few])
+    return out
 
 
 def shared_normals(seed: int, number: int, count: int) -> Array:

@@ -14,17 +14,26 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+from mechdesign.vectors.signs import SampledSigns
+from mechdesign.vectors.sphere import SphereQuantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["VectorQuantizerResult"]
+__all__ = ["VectorQuantizerResult", "named"]
 
 _INPUTS = {
     "ball": "of Euclidean length at most {}",
     "sphere": "of Euclidean length {}",
     "box": "whose coordinates are at most {} in size",
 }
+
+
+def named(mechanism: Any) -> str:
+    """What a table calls a mechanism."""
+    if isinstance(mechanism, SampledSigns):
+        return "sampled signs"
+    return "rotated simplex" if isinstance(mechanism, SphereQuantizer) else "sampled coordinates"
 
 
 @serializable("vector-result")
@@ -49,7 +58,8 @@ class VectorQuantizerResult(Result):
     def alternatives(self) -> pd.DataFrame:
         rows = [("this mechanism", self.value)]
         if self.lower_bound is not None:
-            rows.append(("the cap, any number of bits, simulation only", self.lower_bound))
+            best = "a lower bound" if self.design.inputs == "box" else "the cap, simulation only"
+            rows.append((f"{best}, any number of bits", self.lower_bound))
         return pd.DataFrame(
             [(name, error, error / self.value if self.value else np.nan) for name, error in rows],
             columns=["mechanism", "error", "relative"],
@@ -66,13 +76,15 @@ class VectorQuantizerResult(Result):
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def _evidence(self) -> list[str]:
-        mechanism = self.mechanism
-        name = "rotated simplex" if hasattr(mechanism, "near") else "sampled coordinates"
-        what = f"{mechanism.near} of {mechanism.outputs} vertices near" if hasattr(mechanism, "near") else ""
-        what = (
-            what or f"{mechanism.slots} of {mechanism.dimension} coordinates, {mechanism.levels} outputs each"
-        )
-        return [f"{name}: {what}; {mechanism.slots * mechanism.code_bits} bits a vector"]
+        m = self.mechanism
+        what = {
+            "rotated simplex": lambda: f"{m.near} of {m.outputs} vertices near",
+            "sampled signs": lambda: (
+                f"{m.near} of {m.outputs} texts near, {m.bits} of {m.dimension} coordinates"
+            ),
+            "sampled coordinates": lambda: f"{m.slots} of {m.dimension} coordinates, {m.levels} outputs each",
+        }
+        return [f"{named(m)}: {what[named(m)]()}; {m.slots * m.code_bits} bits a vector"]
 
     def account(self) -> Account:
         design = self.design

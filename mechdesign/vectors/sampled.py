@@ -31,15 +31,14 @@ from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors, power_of_e
+from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e, scaled_vectors
 from mechdesign.vectors.coded import CodedMechanism
-from mechdesign.vectors.randomness import checked_key, fresh_seed, shared_words
+from mechdesign.vectors.randomness import checked_key, fresh_seed, shared_subsets
 
 __all__ = ["SampledCoordinates", "two_outputs"]
 
 _WORTH = 1.0  # ε of a coordinate below which more than two outputs gain next to nothing
 _MOST_BITS = 4  # of a coordinate
-_NEAR = 1e-9
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
@@ -222,7 +221,7 @@ class SampledCoordinates(CodedMechanism):
 
     def squared_error(self, x: Any) -> Array:
         """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
-        y = self._scaled(x, False)
+        y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=False)
         moments = self._moment(self.one, y)
         total = (self.dimension / self.slots * moments - y**2).sum(axis=-1)
         return np.asarray(self.radius**2 * total).reshape(np.shape(x)[:-1])
@@ -247,35 +246,10 @@ class SampledCoordinates(CodedMechanism):
     def slots(self) -> int:
         return int(self.count or 0)
 
-    def _scaled(self, x: Any, clip: bool) -> Array:
-        one_of("clip", clip, (True, False))
-        found = checked_vectors(x, self.dimension).reshape(-1, self.dimension) / self.radius
-        size = np.abs(found).max(axis=1, initial=0.0)
-        if self.inputs == "ball":
-            size = np.sqrt(((found / np.maximum(size, 1e-300)[:, None]) ** 2).sum(axis=1)) * size
-        if (size > 1 + _NEAR).any() and not clip:
-            what = "length" if self.inputs == "ball" else "a coordinate of size"
-            largest = float(size.max()) * self.radius
-            raise DesignError(
-                f"x has {what} {largest:.6g}: must be at most {self.radius:g}; or pass clip=True"
-            )
-        if self.inputs == "ball":
-            found = found / np.maximum(size, 1.0)[:, None]
-        return np.clip(found, -1.0, 1.0)
-
-    def _chosen(self, seed: int, first: int, count: int) -> Indices:
-        """The coordinates that are sent, in order, shape (n, k)."""
-        if self.slots == self.dimension:
-            return np.tile(np.arange(self.dimension), (count, 1))
-        out = np.empty((count, self.slots), dtype=np.int64)
-        for i in range(count):
-            words = shared_words(seed, first + i, self.dimension)
-            out[i] = np.sort(np.argsort(words, kind="stable")[: self.slots])
-        return out
-
     def _drawn(self, x: Any, seed: int, first: int, clip: bool, draw: Callable[[Array], Array]) -> Indices:
-        y = self._scaled(x, clip)
-        values = draw(np.take_along_axis(y, self._chosen(seed, first, len(y)), axis=1))
+        y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
+        chosen = shared_subsets(seed, first, len(y), self.dimension, self.slots)
+        values = draw(np.take_along_axis(y, chosen, axis=1))
         return np.asarray(np.searchsorted(self.one.bins, values), dtype=np.int64)
 
     def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
@@ -287,13 +261,15 @@ class SampledCoordinates(CodedMechanism):
         index, (seed, first) = self._checked(codes), checked_key(seed, first)
         out = np.zeros((len(index), self.dimension))
         values = self.radius * self.dimension / self.slots * self.one.bins[index]
-        np.put_along_axis(out, self._chosen(seed, first, len(index)), values, axis=1)
+        chosen = shared_subsets(seed, first, len(index), self.dimension, self.slots)
+        np.put_along_axis(out, chosen, values, axis=1)
         return out
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
         total = np.zeros(self.dimension)
         sums = self.one.bins[codes].sum(axis=0)
-        total[self._chosen(seed, number, 1)[0]] = self.radius * self.dimension / self.slots * sums
+        chosen = shared_subsets(seed, number, 1, self.dimension, self.slots)[0]
+        total[chosen] = self.radius * self.dimension / self.slots * sums
         return total
 
     def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:

@@ -16,20 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, one_of, settle, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.ball import VectorMechanism
 from mechdesign.vectors.coded import CodedMechanism
+from mechdesign.vectors.near import NearResponse
 from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
 from mechdesign.vectors.randomness import checked_key, fresh_seed
 from mechdesign.vectors.rotation import Rotation, rotation_of
@@ -43,7 +42,7 @@ _PART = 1 << 22  # numbers held at a time
 
 @serializable("sphere-quantizer")
 @dataclass(frozen=True)
-class SphereQuantizer(VectorMechanism, CodedMechanism):
+class SphereQuantizer(VectorMechanism, NearResponse, CodedMechanism):
     """A vector of any length in b bits under one budget.
 
     Parameters
@@ -116,12 +115,6 @@ class SphereQuantizer(VectorMechanism, CodedMechanism):
             else:
                 high = middle
         return low
-
-    @cached_property
-    def probabilities(self) -> tuple[Fraction, Fraction]:
-        """The probability of each near vertex and of each other one."""
-        total = self.near * self.power + self.outputs - self.near
-        return self.power / total, 1 / total
 
     @cached_property
     def closeness(self) -> float:
@@ -201,17 +194,6 @@ class SphereQuantizer(VectorMechanism, CodedMechanism):
             out[part] = np.take_along_axis(order, ranks(len(keys))[:, None], axis=1)[:, 0]
         return out
 
-    @cached_property
-    def _choice(self) -> IntegerWeights:
-        """Near or not: integers in the ratio kE to M − k."""
-        above, below = self.power.numerator, self.power.denominator
-        return IntegerWeights([self.near * above, (self.outputs - self.near) * below])
-
-    def _exact_ranks(self, size: int) -> Indices:
-        other = self._choice.draw(size).astype(bool)
-        near = uniform_integers(self.near, size)
-        return np.where(other, self.near + uniform_integers(self.outputs - self.near, size), near)
-
     # -- answers --------------------------------------------------------------------------------------
 
     def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
@@ -229,15 +211,10 @@ class SphereQuantizer(VectorMechanism, CodedMechanism):
         ndarray of the shape of `x`
         """
         source, y = generator(rng), self.lifted(x, clip=clip)
-        near = self.near * float(self.probabilities[0])
-
-        def ranks(size: int) -> Indices:
-            first = source.integers(0, self.near, size)
-            other = source.integers(self.near, self.outputs, size)
-            return np.where(source.random(size) < near, first, other)
-
         seed = int(source.integers(0, 1 << 62))
-        return self.decoded(self._drawn(y, seed, 0, ranks), seed).reshape(np.shape(x))
+        return self.decoded(self._drawn(y, seed, 0, partial(self._simulated_ranks, source)), seed).reshape(
+            np.shape(x)
+        )
 
     def release(self, x: Any, *, clip: bool = False) -> Array:
         """Draw from the exact law, with the operating system's randomness, a fresh rotation for every vector."""

@@ -13,9 +13,12 @@ from typing import Any
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import generator, one_of
 from mechdesign.vectors.sampled import SampledCoordinates
+from mechdesign.vectors.signs import SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 __all__ = ["gradient_hook", "privatize_gradients", "torch_module"]
+
+Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 
 
 def _torch() -> Any:
@@ -26,9 +29,10 @@ def _torch() -> Any:
     return torch
 
 
-def _mechanism(mechanism: Any) -> SphereQuantizer | SampledCoordinates:
-    if not isinstance(mechanism, (SphereQuantizer, SampledCoordinates)):
-        raise DesignError.of("mechanism", mechanism, "must be a SphereQuantizer or SampledCoordinates")
+def _mechanism(mechanism: Any) -> Mechanism:
+    if not isinstance(mechanism, (SphereQuantizer, SampledSigns, SampledCoordinates)):
+        wanted = "must be a SphereQuantizer, SampledSigns or SampledCoordinates"
+        raise DesignError.of("mechanism", mechanism, wanted)
     return mechanism
 
 
@@ -67,14 +71,12 @@ def _module_class() -> Any:
     return VectorModule
 
 
-def torch_module(
-    mechanism: SphereQuantizer | SampledCoordinates, *, clip: bool = True, rng: Any = None
-) -> Any:
+def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> Any:
     """Return a `torch.nn.Module` whose forward pass is the mechanism, on the last axis.
 
     Parameters
     ----------
-    mechanism : SphereQuantizer or SampledCoordinates
+    mechanism : SphereQuantizer, SampledSigns or SampledCoordinates
     clip : bool
         Shorten vectors that are too long.
     rng : seed or numpy Generator, optional
@@ -89,9 +91,7 @@ def torch_module(
     return _module_class()(made, kept, None if rng is None else generator(rng))
 
 
-def gradient_hook(
-    mechanism: SphereQuantizer | SampledCoordinates, *, clip: bool = True, rng: Any = None
-) -> Callable[[Any], Any]:
+def gradient_hook(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> Callable[[Any], Any]:
     """Return a hook for ``tensor.register_hook``: the gradient, as one vector of d numbers, is replaced by its private answer."""
     made, kept = _mechanism(mechanism), one_of("clip", clip, (True, False))
     _torch()
@@ -107,9 +107,7 @@ def gradient_hook(
     return hook
 
 
-def privatize_gradients(
-    model: Any, mechanism: SphereQuantizer | SampledCoordinates, *, clip: bool = True, rng: Any = None
-) -> None:
+def privatize_gradients(model: Any, mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> None:
     """Replace all gradients of a model, taken together as one vector of d numbers, by their private answer, in place.
 
     Call it between ``loss.backward()`` and ``optimizer.step()``. The step spends the mechanism's ε, once, for whatever the loss was of: all

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechdesign.accounting.gaussian import gaussian_log_profile, gaussian_mu, gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_log_profile, gaussian_mu, gaussian_profile, gaussian_room
 from mechdesign.errors import DesignError
 
 
@@ -47,6 +47,22 @@ def test_root_at_the_corners(epsilon, delta):
     with mp.workdps(60):
         mu = gaussian_mu(epsilon, delta)
         assert -1e-12 <= (mp.mpf(mu) - exact_root(epsilon, delta, mu)) / mu < 0
+
+
+@given(
+    st.floats(-300, 2.8).map(lambda e: 10.0**e),
+    st.floats(-15.9, -0.31).map(lambda e: 1 - 10.0**e) | st.floats(-30, -0.31).map(lambda e: 10.0**e),
+)
+def test_the_root_is_right_where_delta_is_nearly_one_and_epsilon_nearly_nil(epsilon, delta):
+    with mp.workdps(400):
+        mu = gaussian_mu(epsilon, delta)
+        room = mp.mpf(delta) - exact_profile(epsilon, mu)
+        below = room / (
+            mu * mp.npdf(mp.mpf(epsilon) / mu - mp.mpf(mu) / 2)
+        )  # relative distance, to first order
+        assert 0 < below <= 1e-12
+        assert gaussian_room(epsilon, delta, mu) > 0
+        assert gaussian_room(epsilon, delta, mu * (1 + 2e-13)) < 0
 
 
 @given(st.floats(-4, 2), st.floats(-3, 2))

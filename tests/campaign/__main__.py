@@ -2,6 +2,7 @@
 
     python -m tests.campaign --designs 10000 --seed 0 --store campaign.jsonl
     python -m tests.campaign --store campaign.jsonl --seed 0 --table results/campaign
+    python -m tests.campaign --later --designs 3000 --seed 0 --store later.jsonl       (the classes that came later)
 
 Each design is drawn from its number alone (`draws`) and solved with a time limit of ten seconds; what is finished is
 stored, and a killed campaign continues where it was. A claim is false if the package or the stand-alone verifier refuses
@@ -32,11 +33,14 @@ from mechdesign.runs.store import Store
 from mechdesign.typing import Status
 from tests.campaign import table
 from tests.campaign.draws import CLASSES
-from tests.campaign.oracles import ORACLES
+from tests.campaign.later_draws import LATER, OFTEN
+from tests.campaign.later_oracles import LATER_ORACLES
+from tests.campaign.oracles import ORACLES, Faults
 
 LIMIT = 10.0
 SECONDS = 60.0
 LATE = 5.0  # processor seconds past the limit
+Oracles = dict[type, Callable[[Any, Any], Faults]]
 FAULTS = ("FALSE", "EXCEPTION", "HANG", "LATE")
 
 
@@ -44,7 +48,7 @@ class Hang(BaseException):
     """A design that was not done with in a minute."""
 
 
-def false_claim(design: Any, result: Any) -> str | None:
+def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | None:
     """What is wrong with a result, None if nothing is seen."""
     try:
         text = dumps(result)
@@ -74,13 +78,23 @@ def false_claim(design: Any, result: Any) -> str | None:
                 return f"the stand-alone verifier: {next(claim for claim, _, holds in rows if not holds)}"
         elif result.certificate is not None:
             return "not certified, with a certificate"
-    return next(ORACLES[type(design)](design, result), None)
+    return next(oracles[type(design)](design, result), None)
 
 
-def examined(seed: int, number: int) -> dict[str, Any]:
+def drawn(seed: int, number: int, *, later: bool = False) -> tuple[str, Callable[[], Any]]:
+    """The class of a design, and what draws it: from the number alone, so that a class that is added changes no other."""
+    if not later:
+        rng = random.Random(f"{seed}/{number}")
+        name = rng.choice(list(CLASSES))
+        return name, lambda: CLASSES[name](rng)
+    rng = random.Random(f"later/{seed}/{number}")
+    name = rng.choice([*LATER, *OFTEN, *OFTEN])
+    return name, lambda: LATER[name](rng)
+
+
+def examined(seed: int, number: int, *, later: bool = False) -> dict[str, Any]:
     """One design: its class, how it ended, its status, the processor seconds to solve it and in all."""
-    rng = random.Random(f"{seed}/{number}")
-    name = rng.choice(list(CLASSES))
+    name, draw = drawn(seed, number, later=later)
     started, solved, status = time.process_time(), math.nan, ""
 
     def stop(*_: Any) -> None:
@@ -91,11 +105,11 @@ def examined(seed: int, number: int) -> dict[str, Any]:
         # The processor's clock where the machine is shared; ten times as much of the wall's, in case nothing runs at all.
         signal.setitimer(timer, SECONDS if timer == signal.ITIMER_PROF else 10 * SECONDS)
     try:
-        design = CLASSES[name](rng)
+        design = draw()
         result = design.solve(time_limit=LIMIT) if hasattr(design, "solve") else design
         solved = time.process_time() - started
         status = str(getattr(result, "status", "certified"))
-        problem = false_claim(design, result)
+        problem = false_claim(design, result, LATER_ORACLES if later else ORACLES)
         ended = "fine" if problem is None else f"FALSE: {problem}"
     except md.InfeasibleError as error:
         ended = f"infeasible: {error!s:.100}"
@@ -124,12 +138,17 @@ def examined(seed: int, number: int) -> dict[str, Any]:
 
 
 def campaign(
-    numbers: Iterable[int], seed: int, store: Store | None = None, show: Callable[[str], None] = print
+    numbers: Iterable[int],
+    seed: int,
+    store: Store | None = None,
+    show: Callable[[str], None] = print,
+    *,
+    later: bool = False,
 ) -> list[dict[str, Any]]:
     """Examine designs, storing each; show what is wrong."""
     rows, commit = [], table.commit()
     for number in numbers:
-        row = {**examined(seed, number), "commit": commit}
+        row = {**examined(seed, number, later=later), "commit": commit}
         rows.append(row)
         if store is not None:
             store.append(row)
@@ -142,6 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--designs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--later", action="store_true", help="draw from the classes that came later")
     parser.add_argument("--store", help="file that finished designs are kept in; a killed campaign continues")
     parser.add_argument("--only", type=int, nargs="+", help="examine these numbers (again)")
     parser.add_argument("--again", action="store_true", help="examine again what was at fault")
@@ -150,20 +170,24 @@ def main() -> None:
     )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    store = None if given.store is None else Store(given.store, {"campaign": 2, "seed": given.seed})
+    store = (
+        None
+        if given.store is None
+        else Store(given.store, {"campaign": 2, "seed": given.seed} | ({"later": 1} if given.later else {}))
+    )
     rows = [] if store is None else list(store.chunks)
     last = {row["number"]: row for row in rows}
     if given.table is None:
         todo = [n for n in range(given.designs) if n not in last]
         if given.again:
             todo = [n for n, row in last.items() if row["ended"].partition(":")[0] in FAULTS]
-        rows += campaign(given.only or todo, given.seed, store)
+        rows += campaign(given.only or todo, given.seed, store, later=given.later)
     counts = table.counts(rows)
     print(counts.to_string())
     bad = sum(int(counts[name].sum()) for name in FAULTS if name in counts)
     print(f"{int(counts.to_numpy().sum())} designs, {bad or 'none'} at fault")
     if given.table is not None:
-        table.write(rows, given.seed, given.table)
+        table.write(rows, given.seed, given.table, later=given.later)
     sys.exit(1 if bad else 0)
 
 

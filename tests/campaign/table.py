@@ -45,15 +45,16 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def write(rows: list[dict[str, Any]], seed: int, folder: Path) -> None:
-    """Write designs.csv (class, outcome, status, count, seconds) and designs.md."""
+def write(rows: list[dict[str, Any]], seed: int, folder: Path, *, later: bool = False) -> None:
+    """Write designs.csv (class, outcome, status, count, seconds) and designs.md; of the later classes, later-designs."""
+    file, option = ("later-designs", "--later ") if later else ("designs", "")
     table, first = latest(rows), {}
     for row in rows:
         first.setdefault(row["number"], row)
     folder.mkdir(parents=True, exist_ok=True)
     groups = table.groupby(["class", "outcome", "status"])["seconds"]
     summary = groups.agg(designs="size", median_seconds="median", largest_seconds="max").round(3)
-    summary.to_csv(folder / "designs.csv", lineterminator="\n")
+    summary.to_csv(folder / f"{file}.csv", lineterminator="\n")
     by_class = counts(rows)
     by_class.loc["all"] = by_class.sum()
     commits = Counter(row["commit"] for row in {row["number"]: row for row in rows}.values())
@@ -62,9 +63,9 @@ def write(rows: list[dict[str, Any]], seed: int, folder: Path) -> None:
         for n, row in sorted(first.items())
         if row["ended"].partition(":")[0] not in ("fine", "infeasible", "refused", "no answer")
     ]
-    text = f"""# Design campaign
+    text = f"""# Design campaign{": the classes that came later" if later else ""}
 
-{len(table)} random designs, seed {seed}: `python -m tests.campaign --designs {len(table)} --seed {seed} --store FILE`.
+{len(table)} random designs, seed {seed}: `python -m tests.campaign {option}--designs {len(table)} --seed {seed} --store FILE`.
 {versions()}.
 Commits examined: {", ".join(f"{name} ({count} designs)" for name, count in commits.items())}.
 Processor seconds a design: median {table["seconds"].median():.2f}, largest {table["seconds"].max():.1f}, all {table["seconds"].sum() / 3600:.1f} h.
@@ -76,4 +77,4 @@ their own when there is one.
 {markdown(by_class)}"""
     if mended:
         text += "\nAt fault when first examined, and again after the fix:\n\n" + "".join(mended)
-    (folder / "designs.md").write_text(text)
+    (folder / f"{file}.md").write_text(text)

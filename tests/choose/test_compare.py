@@ -40,11 +40,12 @@ ALL = [counts, places, reports]
 
 def test_the_table_is_ranked_and_right():
     found = counts()
-    assert found.names == ["laplace", "logistic", "gaussian"]
+    assert found.names == ["optimal noise", "laplace", "logistic", "gaussian"]
     table = found.table.set_index("mechanism")
     assert 20 * table.loc["gaussian", "error"] == pytest.approx(1070.8747030859, rel=1e-9)
     assert found["gaussian"].certificate.verify()
-    assert table.loc["laplace", "ratio"] == 1.0 and "best found" in found.reference
+    assert table.loc["optimal noise", "ratio"] == 1.0 and "best found" in found.reference
+    assert table.loc["optimal noise", "error"] <= table.loc["laplace", "error"]
     law = found["laplace"].law
     assert table.loc["laplace", "standard deviation"] == pytest.approx(law.std())
     assert table.loc["laplace", "mean absolute error"] == pytest.approx(law.std() / math.sqrt(2))
@@ -58,14 +59,67 @@ def test_the_table_is_ranked_and_right():
 
 def test_refusals_give_their_reason():
     found = counts()
-    assert set(found.refused) == {"optimal noise", "discrete_laplace"}
+    assert set(found.refused) == {"discrete_laplace"}
     assert "whole=True" in found.refused["discrete_laplace"]
     with pytest.raises(md.DesignError, match="does not apply"):
-        found["optimal noise"]
-    with pytest.raises(md.DesignError, match="must be one of laplace, logistic"):
+        found["discrete_laplace"]
+    with pytest.raises(md.DesignError, match="must be one of optimal noise, laplace, logistic"):
         found["nonesuch"]
     with pytest.raises(md.InfeasibleError, match="needs delta > 0"):
         md.compare(COUNTS, md.PureDP(1), mechanisms=["gaussian"])
+
+
+def test_optimal_noise_protects_the_few_that_change():
+    found = counts()["optimal noise"]
+    assert (found.design.dimension, found.design.changed) == (20, 3)
+    assert found.certificate.verify() and found.checks()["holds"].all()
+    assert found.noise.dimension == 20 and found.release(np.zeros(20)).shape == (20,)
+    # the law is that of three coordinates which all move
+    three = md.noise.AdditiveNoise(found.law, 1.0, 3) if found.kind == "laplace" else None
+    three = three or md.noise.CellProduct(found.law, 3)
+    assert three.delta_interval(1.0).lower <= PRIVACY.delta
+    wider = md.NumericQuery(20, md.Sensitivity(linf=1, changed=4))
+    with pytest.raises(md.DesignError, match="does not cover"):
+        md.compare(wider, PRIVACY, mechanisms=["gaussian"], also={"mine": found})
+    narrower = md.NumericQuery(20, md.Sensitivity(linf=1, changed=2))
+    assert "mine" in md.compare(narrower, PRIVACY, mechanisms=["gaussian"], also={"mine": found}).names
+
+
+@pytest.mark.parametrize("privacy", [PRIVACY, md.PureDP(1), md.ApproximateDP(9, 1e-4)], ids=str)
+def test_optimal_noise_is_never_behind_a_named_family(privacy):
+    names = ["staircase", "truncated_laplace", "laplace", "optimal noise"]
+    if isinstance(privacy, md.PureDP):
+        names.remove("truncated_laplace")
+    found = md.compare(md.NumericQuery(), privacy, mechanisms=names)
+    assert found.names[0] == "optimal noise"
+    assert found.least == found["optimal noise"].lower_bound <= found.best.value
+    assert found.best.certificate.verify() and found.best.checks()["holds"].all()
+    assert found.accuracy["optimal noise"].standard_deviation == pytest.approx(math.sqrt(found.best.value))
+
+
+def test_a_search_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr("mechdesign.choose.candidates._SECONDS", 0.02)
+    found = md.compare(
+        md.NumericQuery(5), md.ApproximateDP(2, 1e-3), mechanisms=["gaussian", "gennorm", "optimal noise"]
+    )
+    note = found.table.set_index("mechanism").loc["optimal noise", "note"]
+    assert "time limit came before the search ended" in note
+    assert found.names[0] == "optimal noise" and found.best.value <= found["gennorm"].value
+
+
+@pytest.mark.parametrize(
+    ("question", "privacy", "reason"),
+    [
+        (md.NumericQuery(2, md.Sensitivity(each=[1, 2])), PRIVACY, r"Sensitivity\(linf=a, changed=c\)"),
+        (md.NumericQuery(2, md.Sensitivity(l1=1)), PRIVACY, r"Sensitivity\(linf=a, changed=c\)"),
+        (md.NumericQuery(2, rounds=3), PRIVACY, "rounds times the dimension"),
+        (md.NumericQuery(2, sampling_rate=0.1), PRIVACY, "not sampled"),
+        (md.NumericQuery(2), md.ZeroConcentratedDP(1), "pure and approximate"),
+    ],
+)
+def test_optimal_noise_says_what_it_cannot_do(question, privacy, reason):
+    with pytest.raises(md.InfeasibleError, match=reason):
+        md.compare(question, privacy, mechanisms=["optimal noise"])
 
 
 def test_one_number_has_a_proved_least():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +18,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.evidence.deferred import Later, known
 from mechdesign.evidence.serialize import dumps, loads, result_schema
+from mechdesign.quantizers.common.result import QuantizerResult
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -139,3 +144,44 @@ def test_summary_is_short_and_tells(results: dict[str, md.Result]) -> None:
         "worst slack",
     ):
         assert word in text
+
+
+def test_what_is_left_for_later_is_computed_once_and_seen_by_nobody(tmp_path: Path) -> None:
+    calls: list[str] = []
+    table = pd.DataFrame({"family": ["floor"], "index": ["1"], "dual": [0.5]})
+    bare = md.OPTM([-2, -0.5, 0.5, 2], md.PureDP(3.0), UNIFORM, bounds="successive").solve(certify=False)
+
+    def made() -> md.Result:
+        bound, duals = (
+            Later(lambda: calls.append("bound") or 0.25),
+            Later(lambda: calls.append("duals") or table),
+        )
+        return replace(bare, lower_bound=bound, duals=duals)
+
+    result = made()
+    assert calls == [] and result.lower_bound == 0.25 and result.gap == 1 - 0.25 / result.value
+    assert result.lower_bound == 0.25 and calls == ["bound"]
+    with pytest.raises(FrozenInstanceError):
+        result.lower_bound = 0.5  # type: ignore[misc]
+    for way in (copy.copy, copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r)), replace):
+        calls.clear()
+        again = way(made())
+        assert sorted(calls) == ["bound", "duals"] and again.lower_bound == 0.25
+        pd.testing.assert_frame_equal(again.duals, table)
+    calls.clear()
+    made().save(tmp_path / "later.json")
+    assert sorted(calls) == ["bound", "duals"] and md.load(tmp_path / "later.json").lower_bound == 0.25
+    assert md.Result.lower_bound is None and QuantizerResult.model_audit is None  # the fields' defaults
+
+
+def test_a_bound_that_waits_is_the_one_that_is_proved() -> None:
+    """Uncertified, small, without a time limit the lower bound is computed when asked for."""
+    for m in (4, 9):
+        design = md.OPTM(np.linspace(-2, 2, m), md.PureDP(3.0), UNIFORM, bounds="successive")
+        floats, exact = design.solve(certify=False), design.solve()
+        assert not known(floats, "lower_bound") and known(exact, "lower_bound")
+        assert floats.lower_bound == pytest.approx(exact.lower_bound, rel=2e-4)
+        assert floats.value == pytest.approx(exact.value, rel=2e-3)
+        assert floats.mechanism.privacy_loss() <= 3.0 and len(floats.audit()) == len(exact.audit())
+    with pytest.raises(md.InfeasibleError, match="smallest feasible epsilon"):
+        md.OPTM(np.linspace(-1.2, 1.2, 6), md.PureDP(1.0), UNIFORM).solve(certify=False)

@@ -34,6 +34,7 @@ NOT_COVERED = {
     "optimal-noise-many",
     "vectors",
     "vectors-box",
+    "vectors-signs",
 }
 COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
 QUICK = [

@@ -229,6 +229,57 @@ def test_whatever_the_limit_the_answer_is_the_best_so_far_or_an_error(
     assert 0 <= (result.lower_bound or 0.0) <= result.value == result.tried()["value"].min()
 
 
+def test_few_of_many_are_as_private_as_the_few() -> None:
+    law = CellNoise((1, 2, 4, 8, 4, 2, 1), 1.0, -3.5, cells_per_shift=1)
+    few = md.noise.CellProduct(law, 20, 2)
+    p = np.array([1, 2, 4, 8, 4, 2, 1, 0]) / 22
+    pairs, moved = np.outer(p, p), np.outer(np.roll(p, 1), np.roll(p, 1))
+    held = few.delta_interval(0.8)
+    assert held.lower <= float(np.maximum(pairs - math.exp(0.8) * moved, 0).sum()) <= held.upper
+    assert few.rvs(3, random_state=0).shape == (3, 20) and "of at most 2 at once" in few.summary()
+    with pytest.raises(md.DesignError, match="changed"):
+        md.noise.CellProduct(law, 20, 21)
+
+
+def test_a_sensitivity_is_held_as_a_box_of_the_coordinates_that_move() -> None:
+    privacy = md.ApproximateDP(1.0, 1e-3)
+    made = md.OptimalNoise(privacy, md.Sensitivity(linf=2, changed=3), dimension=20)
+    assert made == md.OptimalNoise(privacy, 2.0, dimension=20, changed=3)
+    assert md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=4).changed is None
+    assert md.OptimalNoise(privacy, md.Sensitivity(each=[2, 0, 2]), dimension=3).moved == 2
+    for wrong in (md.Sensitivity(l1=1), md.Sensitivity(each=[1, 2, 2]), md.Sensitivity(linf=1, l2=1.2)):
+        with pytest.raises(md.DesignError, match="sensitivity"):
+            md.OptimalNoise(privacy, wrong, dimension=3)
+    with pytest.raises(md.DesignError, match="changed"):
+        md.OptimalNoise(privacy, dimension=3, changed=4)
+    with pytest.raises(md.DesignError, match="changed"):
+        md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=3, changed=2)
+
+
+def test_one_of_many_gets_the_optimum_of_one() -> None:
+    privacy = md.ApproximateDP(1.0, 1e-2)
+    one = md.OptimalNoise(privacy, loss="squared").solve(gap=0.02)
+    many = md.OptimalNoise(privacy, loss="squared", dimension=9, changed=1).solve(gap=0.02)
+    assert (many.value, many.lower_bound, many.status) == (one.value, one.lower_bound, "optimal")
+    assert many.checks()["holds"].all() and many.noise.dimension == 9
+    for change in ({"changed": None}, {"changed": 2}, {"dimension": 8}):
+        assert not replace(many.certificate, **change).verify()
+        assert not replace(many, design=replace(many.design, **change)).checks()["holds"].all()
+
+
+def test_laws_that_were_calibrated_before_are_checked_and_kept() -> None:
+    privacy = md.ApproximateDP(8.0, 1e-3)
+    staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0)
+    loose = md.calibrate("staircase", privacy=md.ApproximateDP(8.1, 1e-3), sensitivity=1.0)
+    design = md.OptimalNoise(privacy, loss="squared")
+    found = design.solve(gap=0.5, starts={"staircase": staircase.law})
+    assert found.value <= staircase.variance and found.checks()["holds"].all()
+    plain = design.solve(gap=0.5, starts={"staircase": loose.law})
+    assert plain.value > loose.variance
+    with pytest.raises(md.DesignError, match="starts"):
+        design.solve(starts=[staircase])
+
+
 @pytest.mark.parametrize("dimension", [0, -1, 1.5, "3", True, math.nan])
 def test_a_dimension_is_a_whole_number(dimension: object) -> None:
     with pytest.raises(md.DesignError, match="dimension"):

@@ -15,7 +15,9 @@ from strategies import priors, selections
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.mechanism.sampling import ExactSampler, segment_finder
+from mechdesign.quantizers.mechanism.guide import GuideTable, segment_finder
+from mechdesign.quantizers.mechanism.sampling import ExactSampler
+from mechdesign.quantizers.mechanism.table import PiecewiseTable
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -210,6 +212,43 @@ def test_many_uneven_knots() -> None:
     assert np.array_equal(segment_finder(even)(x), np.clip(np.searchsorted(even, x, side="right") - 1, 0, 15))
 
 
+class Given:
+    """A generator that returns the numbers it was given."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+
+    def random(self, out: np.ndarray) -> None:
+        out[:], self.numbers = self.numbers[: len(out)], self.numbers[len(out) :]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 7, 40]), st.sampled_from([300, 5000, 150_000]))
+def test_the_guide_table_inverts_every_law(seed: int, m: int, draws: int) -> None:
+    """Against the cumulative law at each input: tables that jump at knots, knots a hair apart, rows with zeros, far ranges."""
+    rng = np.random.default_rng(seed)
+    lower = float(rng.choice([-1.0, 0.0, 1e6, -3e-9]))
+    width = float(rng.choice([2.0, 1e-9, 1e3])) if abs(lower) < 1e6 else 1.0
+    cuts = np.concatenate(
+        [[0.0, 1.0], rng.random(rng.integers(0, 6)), [0.25, 0.25 + 1e-7][: rng.integers(0, 3)]]
+    )
+    knots = np.unique(lower + width * np.unique(cuts))
+    rows = rng.dirichlet(np.full(m, rng.choice([0.05, 1.0])), (2, len(knots) - 1))
+    rows[rng.random(rows.shape) < 0.2] = 0.0
+    rows[..., 0] += 1 - rows.sum(axis=-1)
+    table = PiecewiseTable(np.sort(rng.normal(size=m)) + np.arange(m), knots, *rows)
+    near = np.concatenate([knots, np.nextafter(knots[:-1], np.inf), np.nextafter(knots[1:], -np.inf)])
+    x = np.concatenate([rng.uniform(knots[0], knots[-1], 5000), near])
+    u = rng.random(len(x))
+    guide, out = GuideTable(table, draws), np.empty(len(x))
+    guide.fill(x, Given(u), out)
+    curves = np.cumsum(table.probabilities(x), axis=1)[:, :-1]
+    wanted = (curves <= u[:, None]).sum(axis=1)
+    clear = (np.abs(curves - u[:, None]) > 1e-11).all(axis=1)
+    assert clear.mean() > 0.99 and np.array_equal(out[clear], table.bins[wanted[clear]])
+    assert np.isin(out, table.bins).all() and np.isfinite(guide.output).any()
+
+
 BAD_BINS = [
     ([1.0, 0.0, 2.0], "out of order"),
     ([-1.0, 0.0, 0.0, 1.0], "repeated"),
@@ -246,6 +285,10 @@ def test_bad_inputs() -> None:
         mechanism.release(0.0)
     with pytest.raises(md.DesignError, match="lower < upper"):
         md.Quantizer.rqm([-2, 2], 0.5, (1, -1))
+    for end in (1e-310, 1e308):
+        with pytest.raises(md.DesignError, match="other units"):
+            md.Quantizer.interpolated([-end, end], [-end, end], [[1, 0], [0, 1]])
+    assert mechanism.sample([], rng=0).shape == (0,)
 
 
 @settings(max_examples=20)

@@ -13,12 +13,18 @@ from scipy import special, stats
 
 import mechdesign as md
 from mechdesign.vectors.baselines.common import ORDERS, spent
+from mechdesign.vectors.rotation import FastRotation
 
 V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
 MADE: dict[str, Any] = {
     "sqkr": (lambda: V.SQKR(64, PURE, bits=8), 400),
     "sqkr, many": (lambda: V.SQKR(16, PURE, bits=3, clients=400, radius=2.0), 20),
+    "sqkr, signs": (lambda: V.SQKR(64, PURE, bits=8, representation="rotation"), 400),
+    "sqkr, signs, many": (
+        lambda: V.SQKR(16, PURE, bits=3, clients=400, radius=2.0, representation="rotation"),
+        20,
+    ),
     "skellam": (lambda: V.Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 150),
     "skellam, local": (lambda: V.Skellam(32, APPROX, bits=12), 150),
     "gaussian": (lambda: V.DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 150),
@@ -82,6 +88,31 @@ def test_bernoulli_divergences_are_within_the_curvature_bound() -> None:
         for alpha in (1.5, 2.0, 10.0):
             found = math.log((law(a) ** alpha * law(b) ** (1 - alpha)).sum()) / (alpha - 1)
             assert found <= alpha * omega**2 * (a - b) ** 2 / 8 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("d", [5, 100, 600])
+def test_kashins_representation(d: int) -> None:
+    """It represents every vector, what lies above its level is little, and it beats cutting off where few are cut."""
+    rng, made = np.random.default_rng(d), V.SQKR(d, PURE)
+    x = np.vstack([np.eye(d)[:3], np.full((1, d), d**-0.5), rng.normal(size=(20, d))])
+    x /= np.sqrt((x**2).sum(axis=1, keepdims=True))
+    keys = [(3, i) for i in range(len(x))]
+    parts, frame = made._represented(x, keys), FastRotation(2 * d, 2 * d)
+    assert frame.turned_back(parts, keys)[:, :d] == pytest.approx(x, abs=1e-12)
+    limit = math.sqrt(made.constant / (2 * d))
+    assert limit == pytest.approx(1 / (0.6 * math.sqrt(1.6 * d)))  # the authors' K
+    bias = frame.turned_back(np.clip(parts, -limit, limit), keys)[:, :d] - x
+    assert np.sqrt((bias**2).sum(axis=1)).mean() < 0.07
+    plain = np.abs(frame.turned(np.hstack([x, np.zeros_like(x)]), keys)).max(axis=1)
+    assert (np.abs(parts).max(axis=1) < plain).mean() > 0.9 or d < 100
+
+
+def test_signs_after_a_rotation_are_unbiased() -> None:
+    made = V.SQKR(24, md.PureDP(8.0), bits=4, clients=20_000, representation="rotation")
+    x = np.tile(np.linspace(-1, 1, 24) / 3.1, (20_000, 1))
+    found = made.sample(x, rng=5)
+    assert ((found - x[0]) ** 2).sum() < 2 * made.error
+    assert made.constant == pytest.approx(math.pi / 2, rel=0.03)
 
 
 @pytest.mark.parametrize(

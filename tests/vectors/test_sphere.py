@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from scipy import integrate, special, stats
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.vectors import randomness
-from mechdesign.vectors.cap import cap_error, cap_mass, cap_mean
+from mechdesign.vectors.cap import PrivUnit, cap_depth, cap_error, cap_mass, cap_mean
 from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
 from mechdesign.vectors.rotation import ExactRotation, FastRotation
 from mechdesign.vectors.simplex import vertex_products, vertices
@@ -138,7 +139,7 @@ def test_order_statistics_against_quadrature(k: int) -> None:
 
 @pytest.mark.parametrize("d", [2, 7, 299, 300, 5000])
 def test_lengths_of_normal_vectors(d: int) -> None:
-    mpmath = pytest.importorskip("mpmath")
+
     exact = mpmath.sqrt(2) * mpmath.gamma((mpmath.mpf(d) + 1) / 2) / mpmath.gamma(mpmath.mpf(d) / 2)
     assert chi_mean(d) == pytest.approx(float(exact), rel=1e-12)
 
@@ -152,9 +153,30 @@ def test_caps_against_quadrature(d: int) -> None:
         return weight * math.sin(angle) ** (d - 2)
 
     end = math.acos(t)
-    assert cap_mass(d, t) == pytest.approx(integrate.quad(density, 0, end)[0], rel=1e-9)
+    assert cap_mass(d, (1 - t) / 2) == pytest.approx(integrate.quad(density, 0, end)[0], rel=1e-9)
     mean = integrate.quad(lambda a: math.cos(a) * density(a), 0, end)[0]
-    assert cap_mean(d, t) == pytest.approx(mean, rel=1e-9)
+    assert cap_mean(d, (1 - t) / 2) == pytest.approx(mean, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon"), [(2, 30.0), (2, 400.0), (3, 60.0), (10, 100.0), (500, 500.0), (7, 1e-12)]
+)
+def test_tiny_errors_of_caps_are_not_lost_to_cancellation(d: int, epsilon: float) -> None:
+    """1/s² − 1 in doubles: 3 in place of 1e-9 digits at (2, 30), a negative error at (3, 60)."""
+    with mpmath.workdps(100 + 3 * int(epsilon)):
+        half, gain = mpmath.mpf(d - 1) / 2, mpmath.expm1(mpmath.mpf(epsilon))
+
+        def at(w: Any) -> Any:  # 1/s² − 1 at t = 1 − 2w
+            across = 4 * w * (1 - w)
+            mass = mpmath.betainc(half, 0.5, 0, across, regularized=True) / 2
+            return ((gain * mass + 1) * (d - 1) * mpmath.beta(half, 0.5) / (gain * across**half)) ** 2 - 1
+
+        near = at(mpmath.mpf(cap_depth(d, math.expm1(epsilon))))
+        assert cap_error(d, epsilon) == pytest.approx(float(near), rel=1e-11, abs=0)
+        for by in (1.001, 0.999):
+            assert at(mpmath.mpf(cap_depth(d, math.expm1(epsilon))) * by) >= near
+    for inputs in ("ball", "sphere"):
+        assert PrivUnit(d, md.PureDP(epsilon), inputs).error > 0
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,7 +10,7 @@ import pandas as pd
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +32,7 @@ def allocation_account(result: Any) -> Account:
         f"λ_i, which lies between {shown(lam.min())} and {shown(lam.max())}; all may change at once. "
         f"{noise} noise of a scale of its own is added to each, independently.",
         privacy_words(design.privacy, NEIGHBOURS),
-        "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivities decided whether that "
-        "is one record or all records of one person. The guarantee is for the whole vector, released once.",
+        unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),
         f"Wanted are the scales of least {value}"
         + (f", within the limits given ({', '.join(limits)})" if limits else "")
         + ".",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
@@ -81,7 +81,7 @@ class AllocationCertificate(Certificate):
         q, slack = self.question, self.slack()
         rows: list[Check] = [("the scales keep the budget", PROVED, slack, slack >= 0)]
         if q.noise == "gaussian" and isinstance(q.privacy, ApproximateDP):
-            margin = q.privacy.delta - gaussian_profile(q.privacy.epsilon, q.budget**0.5)
+            margin = gaussian_room(q.privacy.epsilon, q.privacy.delta, q.budget**0.5)
             rows.append(("the budget is worth (ε, δ)", RECOMPUTED, margin, margin >= 0))
         for name, limit, sign in (("lower", q.lower, 1), ("upper", q.upper, -1)):
             if limit is not None:
@@ -92,7 +92,8 @@ class AllocationCertificate(Certificate):
             rows.append(("groups share a scale", PROVED, -widest, widest == 0))
         room = self.value * (1 + _ROUNDING) - q.cost_of(self.scales)
         rows.append((f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0))
-        bound = q.loss_of_groups(q.problem.lower_bound(self.multiplier))
+        dual, error = q.problem.dual(self.multiplier)
+        bound = q.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
         room = bound + _ROUNDING * abs(bound) - self.lower_bound
         rows.append((f"no scales do better than {self.lower_bound:.9g}", RECOMPUTED, room, room >= 0))
         return check_table(rows)

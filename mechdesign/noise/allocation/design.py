@@ -47,6 +47,10 @@ from mechdesign.typing import Array, Indices, Status
 __all__ = ["NoiseAllocation"]
 
 
+_LEAST = 1e-140
+"""Sensitivities below it have squares that doubles do not hold."""
+
+
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)
 class NoiseAllocation(AllocationQuestion, Design):
@@ -55,7 +59,7 @@ class NoiseAllocation(AllocationQuestion, Design):
     Parameters
     ----------
     noise : {"gaussian", "laplace", "mixed"}
-        "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type,
+        "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type (to 10⁻¹¹),
         without limits and groups.
     sensitivities : array_like, shape (K,), or Sensitivity
         The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none.
@@ -99,8 +103,17 @@ class NoiseAllocation(AllocationQuestion, Design):
             settle(self, sensitivities=profile_of(self.sensitivities, self.noise))
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
-        order = number("loss", self.loss, allowed := "must be the order p > 0 of E‖T‖_p^p")
-        if order <= 0:
+        least, most = (
+            self.sensitivities.min(where=self.sensitivities > 0, initial=1.0),
+            self.sensitivities.max(),
+        )
+        if not (least >= _LEAST and most <= 1 / _LEAST):
+            allowed = f"must be 0 or between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
+            raise DesignError.of("sensitivities", float(least if least < _LEAST else most), allowed)
+        order = number(
+            "loss", self.loss, allowed := "must be the order p of E‖T‖_p^p, above 0 and at most 100"
+        )
+        if not 0 < order <= 100:
             raise DesignError.of("loss", self.loss, allowed)
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
@@ -108,6 +121,10 @@ class NoiseAllocation(AllocationQuestion, Design):
             raise DesignError.of("weights", self.weights, "must be positive and finite")
         if self.lower is not None and not self.lower.max() < math.inf:
             raise DesignError.of("lower", self.lower, "must be finite")
+        if self.lower is not None and not math.isfinite(self._forced()):
+            raise DesignError.of(
+                "lower", float(self.lower.max()), f"makes a loss of order {self.loss:g} overflow"
+            )
         if self.upper is not None and self.lower is not None and np.any(self.lower > self.upper):
             i = int(np.argmax(self.lower > self.upper))
             raise DesignError.of(
@@ -157,8 +174,14 @@ class NoiseAllocation(AllocationQuestion, Design):
             found = np.array([math.nan])
         if not found.min() >= 0:
             size = len(self.sensitivities)
-            raise DesignError.of(name, value, f"must be a non-negative number or a vector of shape ({size},)")
+            what = "positive" if name == "weights" else "non-negative"
+            raise DesignError.of(name, value, f"must be a {what} number or a vector of shape ({size},)")
         return found
+
+    def _forced(self) -> float:
+        """The loss that the lower limits alone cost."""
+        with np.errstate(over="ignore"):
+            return self.cost_of(np.asarray(self.lower))
 
     def _check_groups(self) -> tuple[Indices, ...] | None:
         if self.groups is None:
@@ -169,6 +192,8 @@ class NoiseAllocation(AllocationQuestion, Design):
             counts = np.bincount(np.concatenate(groups), minlength=size)
         except (TypeError, ValueError, OverflowError):
             raise DesignError.of("groups", self.groups, "must be lists of coordinate indices") from None
+        if not all(map(len, groups)):
+            raise DesignError.of("groups", self.groups, "must not hold an empty group")
         if len(counts) > size:
             raise DesignError.of("groups", len(counts) - 1, f"is not a coordinate; there are {size}")
         if np.any(counts != 1):
@@ -232,7 +257,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         else:
             found, report = solve_model(self.problem, solver, deadline, options)
         scales = self.spread(found.scales)
-        value, lower_bound = self.cost_of(scales), self.loss_of_groups(found.lower_bound)
+        value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
+        lower_bound = self.loss_of_groups(found.lower_bound)
         return AllocationResult(
             design=self,
             mechanism=IndependentNoise(self.noise, scales, self.sensitivities),

@@ -23,7 +23,7 @@ from mechdesign.noise.pictures import relative_table
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ class MixedAllocationResult(Result):
             f"A query returns {len(kinds)} numbers about a data set. Between neighbouring data sets number i changes by at most "
             "λ_i; all may change at once. Each gets Laplace or Gaussian noise of a scale of its own, independently.",
             privacy_words(d.privacy, NEIGHBOURS),
-            "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivities decided whether that "
-            "is one record or all records of one person. The guarantee is for the whole vector, released once.",
+            unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),
             f"Wanted are types and scales of least {value}: a search, never worse than either type alone.",
         ]
         return Account(

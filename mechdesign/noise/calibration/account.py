@@ -13,7 +13,7 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.noise.additive import stated_parameters
 from mechdesign.noise.pictures import draw_laws, half_width, relative_table
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,10 +108,7 @@ def _unit(sensitivity: Any) -> str:
             f"The unit of privacy is one person: data sets are neighbours when one {who[sensitivity.neighbours]}. "
             "Further releases spend more."
         )
-    return (
-        "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
-        "is one record or all records of one person, added, removed or replaced. Further releases spend more."
-    )
+    return unit_words("computed the sensitivity", "Further releases spend more.")
 
 
 def _rivals(result: Any) -> dict[str, Any]:

@@ -191,7 +191,8 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
 
     closed = {"sufficient": sufficient, "zcdp": concentrated}.get(accounting)
     # μ a hair inside the root, so that the profile's evaluation, which rounds up, stays within δ too
-    sigma = query.norm / gaussian_mu(epsilon, delta * (1 - 1e-10))
+    hair = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
+    sigma = query.norm / gaussian_mu(epsilon, delta - hair)
     lone = k == 1 and query.rounds == 1
     return Requirement(
         query,

@@ -11,7 +11,7 @@ from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most
 from mechdesign.noise.pictures import relative_table
 from mechdesign.plotting import figure, sized
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +28,7 @@ def correlated_account(result: Any) -> Account:
         f"A query returns {size} numbers about a data set. Between neighbouring data sets it changes by one of {count} "
         "known vectors, or by a point of their convex hull. Gaussian noise is added, its coordinates correlated.",
         privacy_words(design.privacy, NEIGHBOURS),
-        "The unit of privacy is what makes two data sets neighbours: whoever listed the vectors decided whether that is one "
-        "record or all records of one person. The guarantee is for the whole vector, released once.",
+        unit_words("listed the vectors", "The guarantee is for the whole vector, released once."),
         f"Wanted is the covariance of least {value}; the lower bound is over all covariances.",
     ]
     return Account(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.fixed_point import balance
@@ -97,7 +97,7 @@ class CorrelatedGaussianCertificate(Certificate):
         if isinstance(self.privacy, ZeroConcentratedDP):
             worth = 2 * self.privacy.rho - self.budget
         else:
-            worth = self.privacy.delta - gaussian_profile(self.privacy.epsilon, self.budget**0.5)
+            worth = gaussian_room(self.privacy.epsilon, self.privacy.delta, self.budget**0.5)
         root = loss_root(span, self.weights)
         room = self.value * (1 + _ROUNDING) - trace_loss(self.noise, root)
         found = balance(reduced @ root.T, self.multipliers)

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.results import SolveReport
@@ -315,7 +315,7 @@ class CountsCertificate(Certificate):
         worth = (
             2 * d.privacy.rho - d.budget
             if isinstance(d.privacy, ZeroConcentratedDP)
-            else d.privacy.delta - gaussian_profile(d.privacy.epsilon, d.budget**0.5)
+            else gaussian_room(d.privacy.epsilon, d.privacy.delta, d.budget**0.5)
         )
         product = whitening @ self.noise.covariance @ whitening
         error = float(np.abs(product - np.eye(n)).max())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.matrix.question import MatrixQuestion
@@ -82,7 +82,7 @@ class MatrixCertificate(Certificate):
         if isinstance(q.privacy, ZeroConcentratedDP):
             worth = 2 * q.privacy.rho - q.budget
         else:
-            worth = q.privacy.delta - gaussian_profile(q.privacy.epsilon, math.sqrt(q.budget))
+            worth = gaussian_room(q.privacy.epsilon, q.privacy.delta, math.sqrt(q.budget))
         root = q.workload.root
         left = root - (root @ self.noise.inverse) @ self.noise.strategy
         off = float(np.abs(left).max() / np.abs(root).max())

@@ -15,7 +15,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.published import published, svd_bound
 from mechdesign.noise.pictures import relative_table
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class MatrixResult(Result):
             f"{d.workload}. Between neighbouring data sets at most {d.changed} of the counts {what} by at most {shown(d.most)}. "
             "Noise is added to other sums of the counts, chosen for the purpose, and the answers are made from these.",
             privacy_words(d.privacy, NEIGHBOURS),
-            "The unit of privacy is what makes two data sets neighbours: whoever stated how many counts change decided whether "
-            "that is one record or all records of one person. The guarantee is for all answers together.",
+            unit_words("stated how many counts change", "The guarantee is for all answers together."),
             f"Wanted is the strategy of least {value}; the lower bound is over all of them.",
         ]
         return Account(

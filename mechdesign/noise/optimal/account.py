@@ -12,7 +12,7 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.pictures import draw_laws, relative_table
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +28,7 @@ def optimal_noise_account(result: Any) -> Account:
         "A query returns one number about a data set. Between neighbouring data sets it changes by at most "
         f"{shown(design.sensitivity)}. Noise is added to it.",
         privacy_words(design.privacy, NEIGHBOURS),
-        "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
-        "is one record or all records of one person, added, removed or replaced. The guarantee is for one release.",
+        unit_words("computed the sensitivity", "The guarantee is for one release."),
         f"Wanted is, of all laws of noise there are, the one of least {value}. Its density is constant on "
         f"{len(law.weights)} cells of width {shown(law.width)}; the lower bound holds for every law whatsoever.",
     ]

@@ -15,6 +15,7 @@ lattice costs (`costs`). Both errors are of order β², so few cells are enough.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import NoneType
@@ -29,8 +30,9 @@ from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import Attempt, refine
+from mechdesign.noise.optimal.many.question import alike
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
-from mechdesign.noise.optimal.many.solve import solve_many
+from mechdesign.noise.optimal.many.solve import never_dearer, solve_many
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.result import OptimalNoiseResult
@@ -39,6 +41,7 @@ from mechdesign.problem.checks import UP, instance, number, one_of, positive, se
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
@@ -57,8 +60,9 @@ class OptimalNoise(Design):
     Parameters
     ----------
     privacy : PureDP or ApproximateDP
-    sensitivity : float
-        Δ > 0, in units of the query.
+    sensitivity : float or Sensitivity
+        Δ > 0, in units of the query. Of several numbers what any of them changes by; or
+        ``Sensitivity(linf=1, changed=3)``, which is held as Δ and `changed`. Other sets of changes are refused.
     loss : {"absolute", "squared"}, dict, or convex callable
         What an error t costs; must grow on both sides. A callable is vectorised over arrays, and its
         values are taken as exact. Of one coordinate.
@@ -66,6 +70,8 @@ class OptimalNoise(Design):
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the result is a
         `ManyNoiseResult`: never dearer than a named family, δ composed over all changes up to Δ, the lower bound loose
         (under pure privacy as close as for one coordinate).
+    changed : int, optional
+        c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
 
     Raises
     ------
@@ -91,18 +97,24 @@ class OptimalNoise(Design):
     """
 
     privacy: PureDP | ApproximateDP
-    sensitivity: float = 1.0
+    sensitivity: Any = 1.0
     loss: Any = "absolute"
     dimension: int = 1
+    changed: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, (PureDP, ApproximateDP)):
             raise DesignError.of("privacy", self.privacy, "must be PureDP or ApproximateDP")
-        settle(
-            self,
-            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
-            dimension=whole("dimension", self.dimension, 1, 10**6),
-        )
+        settle(self, dimension=whole("dimension", self.dimension, 1, 10**6))
+        if isinstance(self.sensitivity, Sensitivity):
+            if self.changed is not None:
+                raise DesignError.of("changed", self.changed, "is for a number: the Sensitivity says it")
+            size, count = alike(self.sensitivity, self.dimension)
+            settle(self, sensitivity=size, changed=count)
+        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+        if self.changed is not None:
+            count = whole("changed", self.changed, 1, self.dimension)
+            settle(self, changed=None if count == self.dimension else count)
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
         Loss.of(self.loss)
@@ -110,6 +122,11 @@ class OptimalNoise(Design):
     @property
     def _loss(self) -> Loss:
         return Loss.of(self.loss)
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates move at once, at most."""
+        return self.changed or self.dimension
 
     @property
     def epsilon(self) -> float:
@@ -163,6 +180,7 @@ class OptimalNoise(Design):
         cells: int | None = None,
         grid: str = "centred",
         max_cells: int = 256,
+        starts: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> OptimalNoiseResult | ManyNoiseResult:
         """Return a law, its cost, and a proved lower bound.
@@ -185,6 +203,10 @@ class OptimalNoise(Design):
             with a cell edge at 0 and no spike.
         max_cells : int
             Stop refining here; a note in the result says so.
+        starts : mapping of str to frozen law, optional
+            Families by name that were calibrated to this requirement already: those that are private, which is checked,
+            are taken as they are, and none is calibrated again. The result is then never dearer than they are, for one
+            coordinate too: a `ManyNoiseResult` where one of them is cheapest.
 
         Raises
         ------
@@ -193,7 +215,8 @@ class OptimalNoise(Design):
         SolverError
             HiGHS failed.
         """
-        refuse_unknown(options, "cells, grid and max_cells")
+        refuse_unknown(options, "cells, grid, max_cells and starts")
+        instance("starts", starts, Mapping, NoneType)
         one_of("certify", certify, (True, False))
         if instance("solver", solver, str, NoneType) not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
@@ -205,13 +228,15 @@ class OptimalNoise(Design):
         if self.dimension > 1:
             wanted_gap(gap, 0.01)
             cells = None if cells is None else whole("cells", cells, 1, 1000)
-            return solve_many(self, self._one, gap=gap, certify=certify, cells=cells, deadline=deadline)
+            return solve_many(
+                self, self._one, gap=gap, certify=certify, cells=cells, deadline=deadline, starts=starts
+            )
         question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
         best = refine(question, max_cells=whole("max_cells", max_cells, 1), deadline=deadline)
         status = self._status(best, wanted_gap(gap, 0.01 if cells is None else 0.999), deadline)
         certificate = self._certificate(best) if certify else None
         report = best.report(status if certify else Status.UNCERTIFIED, deadline)
-        return OptimalNoiseResult(
+        found = OptimalNoiseResult(
             design=self,
             mechanism=best.law,
             value=round_up(best.value),
@@ -221,6 +246,9 @@ class OptimalNoise(Design):
             certificate=certificate,
             duals=best.duals(),
         )
+        if not starts:
+            return found
+        return never_dearer(self, found, starts, gap=gap, certify=certify, deadline=deadline)
 
     def _one(self, privacy: Any, loss: Any, gap: float | None, time_limit: float | None) -> Any:
         """The optimum of one coordinate under another requirement."""

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.deferred import deferred
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.opendp import quantizer_measurement
 from mechdesign.quantizers.common.slack import quantizer_slack
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["QuantizerResult"]
 
@@ -36,7 +34,7 @@ class QuantizerResult(QuantizerPage, Result):
     """
 
     certificate: QuantizerCertificate | None = None
-    model_audit: pd.DataFrame | None = None
+    model_audit: pd.DataFrame | None = deferred()
     rise: float = 0.0
 
     @property

@@ -1,8 +1,7 @@
 r"""Samplers for quantizers: a fast one for simulation and an exact one for deployment.
 
-**Fast.** An input is rounded to one end of its segment at random, keeping its mean, and the output is drawn
-from that end's row by Walker's alias method: one 64-bit random word and a few table look-ups per value (so that
-probabilities are right to 2⁻³², which no simulation sees).
+**Fast.** One uniform number and one look-up in a guide table per value (`guide`); tensors take Walker's alias method,
+the input first rounded to one end of its segment at random, keeping its mean.
 
 **Exact.** The same two steps with integers and the operating system's randomness only
 (`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
@@ -13,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
@@ -24,13 +22,11 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.guide import GuideTable
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
 from mechdesign.typing import Array
 
 __all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
-
-_CHUNK = 1 << 15
-_CELLS = 1 << 14
 
 
 def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
@@ -57,38 +53,10 @@ def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
 def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
     """Draw for every element of `x` (already checked); chunks run on threads, reproducibly."""
     flat = np.ascontiguousarray(x, dtype=float).ravel()
-    out = np.empty(flat.size)
-    threshold, alias = alias_table(table.rows)
-    m = len(table.bins)
-    # A number v in [0, m) falls in column j = ⌊v⌋ of a row and keeps that output while v < j + threshold.
-    keep_below = (threshold + np.arange(m)).ravel()
-    # Both outcomes of a column side by side: its own output, and its alias's.
-    outcome = np.stack([np.broadcast_to(table.bins, alias.shape), table.bins[alias]], axis=-1).ravel()
-    # t in units of 2^-32, as an affine function of x on each segment.
-    slope = 2.0**32 / np.diff(table.knots)
-    offset = table.knots[:-1] * slope
-    segment = segment_finder(table.knots)
-    unit = m * 2.0**-32
+    out, guide = np.empty(flat.size), GuideTable(table, flat.size)
 
     def fill(start: int, stop: int, generator: np.random.Generator) -> None:
-        for a in range(start, stop, _CHUNK):
-            part = flat[a : min(a + _CHUNK, stop)]
-            k = segment(part)
-            t = slope.take(k)
-            t *= part
-            t -= offset.take(k)
-            words = generator.integers(0, 2**64 - 1, part.size, dtype=np.uint64, endpoint=True).view(
-                np.uint32
-            )
-            k += k
-            k += words[::2] < t
-            k *= m
-            v = words[1::2] * unit
-            k += v.astype(np.intp)
-            passed = v >= keep_below.take(k)
-            k += k
-            k += passed
-            outcome.take(k, out=out[a : a + part.size], mode="clip")
+        guide.fill(flat[start:stop], generator, out[start:stop])
 
     if flat.size <= 1 << 18:
         fill(0, flat.size, rng)
@@ -99,25 +67,6 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
             list(pool.map(fill, edges[:-1], edges[1:], streams))
     return out.reshape(np.shape(x))
-
-
-def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
-    """Return what finds the segments of inputs by a uniform grid: at once where no knot is near the grid cell."""
-    cells = min(256 * len(knots), _CELLS)
-    scale = cells / (knots[-1] - knots[0])
-    edges = np.linspace(knots[0], knots[-1], cells + 1)
-    first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
-    # A cell before and after covers the rounding of the index computation.
-    before, after = (first[np.clip(np.arange(cells + 1) + d, 0, cells)] for d in (-1, 2))
-    known = np.where(before == after, before, -1)
-
-    def segment(x: Array) -> npt.NDArray[np.intp]:
-        k = known.take(((x - knots[0]) * scale).astype(np.intp))
-        near = np.flatnonzero(k < 0)
-        k[near] = np.searchsorted(knots[1:-1], x[near], side="right")
-        return k
-
-    return segment
 
 
 def is_tensor(x: Any) -> bool:

@@ -20,6 +20,8 @@ from mechdesign.typing import Array
 
 __all__ = ["PiecewiseTable", "cell_edges", "inside"]
 
+_LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
+
 
 def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> Array:
     """Return inputs as an array, or raise DesignError where one is outside the range (unless `clip`) or NaN."""
@@ -73,6 +75,9 @@ class PiecewiseTable:
 
     def __post_init__(self) -> None:
         settle(self, bins=increasing("bins", self.bins), knots=increasing("knots", self.knots))
+        if not _LEAST <= self.knots[-1] / 2 - self.knots[0] / 2 <= _MOST:
+            span = f"knots: inputs in [{self.knots[0]:g}, {self.knots[-1]:g}] span too little or too much"
+            raise DesignError(f"{span} for doubles: measure in other units")
         settle(self, starts=self._rows("starts"), ends=self._rows("ends"))
 
     def _rows(self, name: str) -> Array:

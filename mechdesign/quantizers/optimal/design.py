@@ -27,6 +27,7 @@ from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.optimal.exact import widened
@@ -35,7 +36,12 @@ from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, carried_over
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.result import OptimalQuantizerResult, deploy, searched_result
+from mechdesign.quantizers.optimal.result import (
+    OptimalQuantizerResult,
+    deploy,
+    float_mechanism,
+    searched_result,
+)
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -236,6 +242,18 @@ class OptimalQuantizer(Design):
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)
+
+    def roughly(self, gap: float | None) -> Quantizer:
+        """Return floats near the optimum, unproved, for a search to start from; any feasible ones where no gap is named.
+
+        Raises
+        ------
+        InfeasibleError
+            The outputs cannot be unbiased at this ε.
+        """
+        check_feasible(self.problem, self.privacy.epsilon, self.frame)
+        floors = self.problem.centre if gap is None else best_floors(self.problem, gap).floors
+        return float_mechanism(self, floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""

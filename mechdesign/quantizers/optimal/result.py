@@ -29,7 +29,7 @@ from mechdesign.quantizers.optimal.proof import dual_pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
-__all__ = ["OptimalQuantizerResult", "deploy"]
+__all__ = ["OptimalQuantizerResult", "deploy", "float_mechanism"]
 
 
 @serializable("optimal-quantizer-result")
@@ -182,7 +182,7 @@ def deploy(
             law = _checked_law(design, solution.floors)
         except InfeasibleError as error:
             notes.append(f"not certified: {error.reason}")
-    mechanism = _float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
+    mechanism = float_mechanism(design, solution.floors) if law is None else Quantizer.of_law(law)
     if design.objective == "worst":
         value = mechanism.worst_case_loss(design.loss)[0]
     else:
@@ -309,7 +309,7 @@ def _multipliers(problem: FloorProblem, solution: FloorSolution) -> pd.DataFrame
     return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})
 
 
-def _float_mechanism(design: Any, floors: Array) -> Quantizer:
+def float_mechanism(design: Any, floors: Array) -> Quantizer:
     """The block fill in floats, unproved."""
     centre, unit = design.frame
     table = pieces(design.problem, floors)

@@ -142,18 +142,25 @@ class SelectionBlocks:
         self.knots = np.concatenate([[lower], bins[(bins > lower) & (bins < upper)], [upper]])
         self.size = 0
         self.blocks = self._blocks(_kernels(self, prior, loss))
-        outer, output, largest, labels, inner = zip(*self._limits())
+        outer, output, largest, labels, shares, columns = zip(*self._limits())
         self.outer, self.largest = np.concatenate(outer), np.concatenate(largest)
         self.labels = [label for part in labels for label in part]
-        self.inner = sparse.vstack(inner, format="csr")
+        starts = np.cumsum([0, *(width for table in shares for width in [table.shape[1]] * len(table))])
+        places = np.concatenate([np.tile(c, len(table)) for c, table in zip(columns, shares)])
+        entries = np.concatenate([table.ravel() for table in shares])
+        self.inner = sparse.csr_array((entries, places, starts), shape=(len(self.outer), self.size))
+        self.inner.sort_indices()
         which = np.concatenate(output)
         if mirrored:
             which = np.minimum(which, len(bins) - 1 - which)
         self.output = np.zeros_like(which) if shared_floor else np.unique(which, return_inverse=True)[1]
         self.floors = int(self.output.max()) + 1
 
-    def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], sparse.csr_array]]:
-        """At each end of each interval, for the outputs of either side: outer factors, outputs, kind, labels, inner factors."""
+    def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], Array, Index]]:
+        """At each end of each interval, for the outputs of either side: outer factors, outputs, kind, labels, inner factors.
+
+        The inner factors are a table with a row for each output, and the unknowns that its columns belong to.
+        """
         for block in self.blocks:
             low, high = self.bins[block.left], self.bins[block.right]
             for mark, x in (("+", block.start), ("-", block.end)):
@@ -162,11 +169,8 @@ class SelectionBlocks:
                 if not self._central(block):
                     sides.append(((1 - share).T, block.v, block.u, block.right, mark == "-"))
                 for table, rows, columns, which, is_largest in sides:
-                    count, width = table.shape
-                    places = np.repeat(np.arange(count), width), np.tile(columns, count)
-                    inner = sparse.csr_array((table.ravel(), places), shape=(count, self.size))
                     labels = [f"p({x:g}{mark}, {i + 1})" for i in which.tolist()]
-                    yield rows, which, np.full(count, is_largest), labels, inner
+                    yield rows, which, np.full(len(table), is_largest), labels, table, columns
 
     def _central(self, block: Block) -> bool:
         return self.mirrored and block.start == -block.end
@@ -208,6 +212,14 @@ class SelectionBlocks:
     def loss(self, q: Array) -> float:
         """Exact expected loss."""
         return float(sum(q[b.u] @ b.kernel @ q[b.v] for b in self.blocks))
+
+    @cached_property
+    def kernel(self) -> Array:
+        """The loss as one quadratic form, dense: q K q."""
+        form = np.zeros((self.size, self.size))
+        for b in self.blocks:
+            form[np.ix_(b.u, b.v)] += b.kernel
+        return form
 
     def gradient(self, q: Array) -> Array:
         """Derivative of `loss`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import AUDIT_COLUMNS
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
@@ -45,6 +47,11 @@ class BoxPoint:
     def selection(self) -> Selection:
         """The mechanism's selection probabilities."""
         return Selection(self.program.bins, *self.program.unpack(self.q))
+
+    @cached_property
+    def mechanism(self) -> Quantizer:
+        """What is deployed, in floats."""
+        return Quantizer.of_selection(self.selection(), self.program.input_range)
 
     def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
         """The linear program's constraints evaluated at the final mechanism, with the solver's duals."""

@@ -9,13 +9,14 @@ what comes out.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError
+from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
@@ -216,19 +217,20 @@ class OPTM(Design):
     def _result(
         self, search: Any, found: Any, point: Any, law: ExactLaw | None, deadline: Deadline
     ) -> QuantizerResult:
-        floats, selection = found.selection(), point.selection()
-        mechanism = Quantizer.of_selection(selection, self.input_range)
+        selection = point.selection()
+        mechanism = point.mechanism
         if law is not None:
             mechanism = replace(Quantizer.of_law(law), selection=selection)
-        value = mechanism.expected_loss(self.prior, self.loss)
-        before = Quantizer.of_selection(floats, self.input_range).expected_loss(self.prior, self.loss)
-        audit = point.audit(selection, self.privacy.epsilon)
+        value = before = mechanism.expected_loss(self.prior, self.loss)
+        if law is not None:
+            before = found.mechanism.expected_loss(self.prior, self.loss)
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
-        bound = None if search.lower_bound is None else min(search.lower_bound, value)
+        bound = _at_most(search.lower_bound, value)
         certificate = None
         if law is not None:
             certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
             value = certificate.shown(value)
+        table = cache(lambda: point.audit(selection, self.privacy.epsilon))
         return QuantizerResult(
             design=self,
             mechanism=mechanism,
@@ -237,13 +239,20 @@ class OPTM(Design):
             solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
             notes=tuple(search.notes(point)),
             certificate=certificate,
-            duals=audit[["family", "index", "dual"]],
-            model_audit=audit,
+            duals=Later(lambda: table()[["family", "index", "dual"]]),
+            model_audit=Later(table),
             rise=(value - before) / before,
         )
 
 
 _BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
+
+
+def _at_most(bound: Any, value: float) -> Any:
+    """A lower bound, or one that is left for later, that is no higher than the value."""
+    if isinstance(bound, Later):
+        return Later(lambda: _at_most(bound.compute(), value))
+    return None if bound is None else min(bound, value)
 
 
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from scipy import optimize
 
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 
 __all__ = ["polished"]
@@ -23,33 +24,40 @@ def polished(
 
     It aims a hair inside the budget. With the multipliers of the limits, where this release of SciPy tells them.
     """
-    n, rho, rows = blocks.size, np.exp(epsilon - _SHY * max(1.0, epsilon)), blocks.rows.toarray()
-    low, high = np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)
-    floor_of, inner = np.eye(blocks.floors)[blocks.output], blocks.inner.toarray()
-    outer = np.eye(n)[blocks.outer]
-    sums = np.hstack([rows, np.zeros((len(rows), blocks.floors))])
+    n, rho, floors = blocks.size, np.exp(epsilon - _SHY * max(1.0, epsilon)), blocks.floors
+    order = np.concatenate([np.flatnonzero(~blocks.largest), np.flatnonzero(blocks.largest)])
+    every, outer, floor_of = np.arange(len(order)), blocks.outer[order], n + blocks.output[order]
+    largest, split = blocks.largest[order], int((~blocks.largest).sum())
+    # p − a ≥ 0 at the smallest limits, ρ a − p ≥ 0 at the largest.
+    inner = np.pad(
+        np.where(largest, -1.0, 1.0)[:, None] * blocks.inner.toarray()[order], ((0, 0), (0, floors))
+    )
+    weight = np.where(largest, rho, -1.0)
+    sums = np.pad(blocks.rows.toarray(), ((0, 0), (0, floors)))
+    kernel = np.pad(blocks.kernel, (0, floors))
+    both = kernel + kernel.T
 
     def inside(z: Array) -> Array:
-        p, floor = z[blocks.outer] * (inner @ z[:n]), z[n:][blocks.output]
-        return np.concatenate([(p - floor)[low], (rho * floor - p)[high]])
+        return z[outer] * (inner @ z) + weight * z[floor_of]
 
     def inside_slopes(z: Array) -> Array:
-        jacobian = (inner @ z[:n])[:, None] * outer + z[blocks.outer][:, None] * inner
-        upper = np.hstack([jacobian[low], -floor_of[low]])
-        return np.vstack([upper, np.hstack([-jacobian[high], rho * floor_of[high]])])
+        jacobian = z[outer][:, None] * inner
+        jacobian[every, outer] += inner @ z
+        jacobian[every, floor_of] = weight
+        return jacobian
 
     def loss(z: Array) -> float:
         if deadline.passed:
             raise TimeoutError
-        return blocks.loss(z[:n])
+        return float(z @ kernel @ z)
 
     solve = partial(
         optimize.minimize,
         loss,
         np.concatenate([q, blocks.extremes(q)[0]]),
-        jac=lambda z: np.concatenate([blocks.gradient(z[:n]), np.zeros(blocks.floors)]),
+        jac=lambda z: both @ z,
         method="SLSQP",
-        bounds=[(0.0, 1.0)] * (n + blocks.floors),
+        bounds=optimize.Bounds(np.zeros(n + floors), np.ones(n + floors)),
         constraints=[
             {"type": "eq", "fun": lambda z: sums @ z - 1.0, "jac": lambda z: sums},
             {"type": "ineq", "fun": inside, "jac": inside_slopes},
@@ -57,7 +65,8 @@ def polished(
         options={"maxiter": 200, "ftol": 1e-10},
     )
     try:
-        found = solve()
+        with one_thread():
+            found = solve()
     except TimeoutError:
         return q, {}
     end = np.maximum(found.x[:n], 0.0)
@@ -66,5 +75,5 @@ def polished(
     costs = getattr(found, "multipliers", None) if found.success else None
     if costs is None:
         return end, {}
-    limits = costs[len(rows) :]
-    return end, {"floor": limits[: len(low)], "ceiling": limits[len(low) :]}
+    limits = costs[len(sums) :]
+    return end, {"floor": limits[:split], "ceiling": limits[split:]}

@@ -20,12 +20,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
 from mechdesign.quantizers.optm.model import OPTMProgram
@@ -42,6 +44,8 @@ _PROGRAMS = 80  # linear programs a start; a third of that where a second-order 
 _ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
+_TINY = 20  # unknowns up to which any start leads to the same end, and the optimum is a dear one
+_ROUGH = 5e-5
 _HAIR = 1e-7  # excess probability from which a second-order solver's end is taken
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
@@ -59,6 +63,7 @@ class LinearisedPoint:
     blocks: SelectionBlocks
     q: Array
     solution: Solution
+    mechanism: Quantizer
 
     @property
     def value(self) -> float:
@@ -67,7 +72,8 @@ class LinearisedPoint:
 
     def selection(self) -> Selection:
         """The mechanism's selection probabilities."""
-        return self.blocks.selection(self.q)
+        assert self.mechanism.selection is not None
+        return self.mechanism.selection
 
     def audit(self, selection: Selection, epsilon: float) -> pd.DataFrame:
         """Floors and ceilings of every limit at the final mechanism, with the multipliers of the last program."""
@@ -120,8 +126,8 @@ class Successive:
 
     Attributes
     ----------
-    lower_bound : float or None
-        Of every unbiased mechanism with the bins, of this family or not.
+    lower_bound : float, Later or None
+        Of every unbiased mechanism with the bins, of this family or not; to be computed later where it is only told.
     bound_duals : DualPieces or None
         Multipliers that prove it.
     """
@@ -141,7 +147,7 @@ class Successive:
         self.program, self.gap, self.deadline, self.certify = program, gap, deadline, certify
         self.start = None if start is None else self.blocks.unknowns(start)
         self.sequence = SolveSequence(solver, deadline=deadline, **options)
-        self.lower_bound: float | None = None
+        self.lower_bound: float | Later | None = None
         self.bound_duals: DualPieces | None = None
 
     def best(self, epsilon: float) -> LinearisedPoint | None:
@@ -160,9 +166,9 @@ class Successive:
             found = [p for p in [self._descend(self._outermost(), epsilon, self.deadline)] if p is not None]
         # A start may be better than what is a hair inside the budget; the outermost bins are better than nothing.
         spare = self._outermost() if self.start is None and not found else self.start
-        if spare is not None and self._loss(spare) <= epsilon:
+        if spare is not None and (mechanism := self._mechanism(spare)).privacy_loss() <= epsilon:
             itself = Solution(Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0)
-            found.append(LinearisedPoint(self.blocks, spare, itself))
+            found.append(LinearisedPoint(self.blocks, spare, itself, mechanism))
         if not found:
             return None
         point = min(found, key=lambda p: p.value)
@@ -206,14 +212,26 @@ class Successive:
                 time_limit=max(deadline.left, 1e-3) if deadline.finite else None,
             )
 
-        optimum = solve(wanted)
-        everywhere = optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
-        if everywhere.lower_bound is not None and np.isfinite(everywhere.lower_bound):
-            self.lower_bound = everywhere.lower_bound
-        self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
-        yield blocks.imitate(optimum.mechanism.probabilities)
+        if self._unhurried(epsilon):
+            rough = wanted.roughly(None if blocks.size <= _TINY else _ROUGH)
+            self.lower_bound = Later(lambda: _bound(solve(wanted)))
+            yield blocks.imitate(rough.probabilities)
+        else:
+            optimum = solve(wanted)
+            everywhere = (
+                optimum if len(blocks.usable) == len(blocks.bins) else solve(wanted.at(bins=blocks.bins))
+            )
+            self.lower_bound = _bound(everywhere)
+            self.bound_duals = None if everywhere.certificate is None else everywhere.certificate.duals
+            yield blocks.imitate(optimum.mechanism.probabilities)
         if self.start is not None:
             yield self.start
+
+    def _unhurried(self, epsilon: float) -> bool:
+        """Whether the lower bound can wait until it is asked for: nothing is proved, and the optimum is not needed."""
+        whole = len(self.blocks.usable) == len(self.blocks.bins)
+        small = self.blocks.size <= _SMALL and epsilon <= LARGEST_EPSILON
+        return small and whole and not self.certify and not self.deadline.finite
 
     def _outermost(self) -> Array:
         """Always the outermost bins: the mechanism of least privacy loss."""
@@ -222,9 +240,9 @@ class Successive:
             q[b.u[0]] = q[b.v[-1]] = 1.0
         return q
 
-    def _loss(self, q: Array) -> float:
-        """Privacy loss, from floats and rounded up."""
-        return Quantizer.of_selection(self.blocks.selection(q), self.blocks.input_range).privacy_loss()
+    def _mechanism(self, q: Array) -> Quantizer:
+        """What the unknowns deploy, in floats; its privacy loss is rounded up."""
+        return Quantizer.of_selection(self.blocks.selection(q), self.blocks.input_range)
 
     # -- the descent ----------------------------------------------------------------------------------
 
@@ -289,12 +307,13 @@ class Successive:
         blocks, value = self.blocks, self.blocks.loss(q)
         for noise in _NOISE:
             moved = _without_noise(blocks, q, noise)
-            if self._loss(moved) <= epsilon and blocks.loss(moved) <= (1 + _HAIR) * value:
+            mechanism = self._mechanism(moved)
+            if mechanism.privacy_loss() <= epsilon and blocks.loss(moved) <= (1 + _HAIR) * value:
                 unit = blocks.units(moved, _LEAST_UNIT)[blocks.output]
                 rows = {"floor": unit[~blocks.largest], "ceiling": unit[blocks.largest]}
                 scaled = {name: dual[name] * rows[name] for name in rows}
                 solution = Solution(Status.FEASIBLE, value, {}, scaled, "slsqp", 0.0)
-                return LinearisedPoint(blocks, moved, solution)
+                return LinearisedPoint(blocks, moved, solution, mechanism)
         return None
 
     def _solved(self, model: Model) -> Solution | None:
@@ -324,9 +343,15 @@ class Successive:
                 if solution is None:
                     return None
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
-                if self._loss(moved) <= epsilon:
-                    return LinearisedPoint(blocks, moved, solution)
+                mechanism = self._mechanism(moved)
+                if mechanism.privacy_loss() <= epsilon:
+                    return LinearisedPoint(blocks, moved, solution, mechanism)
         return None
+
+
+def _bound(optimum: OptimalQuantizerResult) -> float | None:
+    found = optimum.lower_bound
+    return found if found is not None and np.isfinite(found) else None
 
 
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:

@@ -118,7 +118,7 @@ class Baseline(ABC):
         """Refuse: these are drawn in floating-point numbers, to compare with."""
         raise DesignError(
             f"{type(self).__name__} is simulated in floating-point numbers, to compare with: "
-            "release with md.SphereQuantizer or md.SampledCoordinates, whose codes are drawn in integers"
+            "release with md.SphereQuantizer or md.SampledSigns, whose codes are drawn in integers"
         )
 
     def _unit(self, x: Any) -> Array:

@@ -4,6 +4,10 @@ Between the laws :math:`p_0, p_1` of an MVU mechanism at the ends of [−R, R] t
 exponential family with natural parameter t, whose Rényi divergences are differences of its log-partition function A. A″ is the variance of :math:`\log p_1/p_0`, at most a
 quarter of its squared range ω²: :math:`D_\alpha \le \tfrac{\alpha}{8}\, \omega^2 \|t - t'\|_2^2`, for all coordinates together, and two vectors of length R are 1 apart in t. One bit: ±a with
 :math:`a = R/\tanh(\omega/4)`, which has no bias at −R, 0 and R, and little between.
+
+This is the authors' program (facebookresearch/dp_compression: ``b_in = 1``, two rows that are each other's mirror image, interpolated log-probabilities,
+:math:`D_\alpha \le \tfrac\alpha2 I \|t - t'\|^2` with the largest Fisher information I, ω²/4 for one bit) at one output bit, without the ℓ∞ clip below R that it tunes on data:
+with clip βR, β → 0, the error falls to that of Gaussian noise (by a tenth at d = 500, ε = 4), and vectors with a large coordinate are biased.
 """
 
 from __future__ import annotations

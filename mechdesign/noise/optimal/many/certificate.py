@@ -22,6 +22,7 @@ from mechdesign.noise.optimal.many.question import cost_of
 from mechdesign.problem.checks import instance, number, positive, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.sensitivity import Sensitivity
 
 __all__ = ["ManyNoiseCertificate", "averaged", "enclosed_spent"]
 
@@ -29,7 +30,7 @@ __all__ = ["ManyNoiseCertificate", "averaged", "enclosed_spent"]
 def averaged(loss: Any, dimension: int) -> Loss:
     r"""The loss whose optimum for one coordinate bounds that of K from below.
 
-    The mean of K answers is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    The mean of K answers (of those that change, where fewer do) is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
     :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,\ell(\bar T) \le E\,\ell(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/K` for
     symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
     private. So K times the squared part may be charged.
@@ -44,8 +45,8 @@ def averaged(loss: Any, dimension: int) -> Loss:
 
 
 def enclosed_spent(noise: CellProduct, privacy: PureDP | ApproximateDP) -> DeltaInterval:
-    """Enclose δ(ε): by exact sums where every coordinate keeps its share (ε/K, δ/K), else composed in doubles."""
-    share = noise.dimension * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.dimension)
+    """Enclose δ(ε): by exact sums where each of the c coordinates that move keeps its share (ε/c, δ/c), else in doubles."""
+    share = noise.moved * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.moved)
     if share <= Fraction(getattr(privacy, "delta", 0.0)):
         upper = getattr(privacy, "delta", 0.0)
         lower = noise.delta_interval(privacy.epsilon).lower if upper else 0.0
@@ -72,7 +73,9 @@ class ManyNoiseCertificate(Certificate):
     spent : DeltaInterval
         Encloses δ at ε.
     bound : NoiseCertificate, optional
-        The optimum of one coordinate under the averaged loss (the same loss, at ε/K, under pure privacy).
+        The optimum of one coordinate under the averaged loss (the same loss, at ε/c, under pure privacy).
+    changed : int, optional
+        c: how many coordinates change at once, at most; all K when not given.
     """
 
     privacy: PureDP | ApproximateDP
@@ -84,12 +87,15 @@ class ManyNoiseCertificate(Certificate):
     lower_bound: float
     spent: DeltaInterval
     bound: NoiseCertificate | None = None
+    changed: int | None = None
 
     def __post_init__(self) -> None:
         instance("privacy", self.privacy, PureDP, ApproximateDP)
         instance("mechanism", self.mechanism, CellProduct, AdditiveNoise)
         instance("spent", self.spent, DeltaInterval)
-        whole("dimension", self.dimension, 2)
+        whole("dimension", self.dimension, 1)
+        if self.changed is not None:
+            whole("changed", self.changed, 1, self.dimension)
         positive("value", self.value)
         number("lower_bound", self.lower_bound)
         if self.bound is not None:
@@ -101,16 +107,23 @@ class ManyNoiseCertificate(Certificate):
         return float(getattr(self.privacy, "delta", 0.0))
 
     @property
+    def moved(self) -> int:
+        """How many coordinates change at once, at most."""
+        return self.changed or self.dimension
+
+    @property
     def statement(self) -> Mapping[str, Any]:
-        """The problem in exact numbers, and what is claimed of it."""
+        """The problem in exact numbers, and what is claimed of it; without a bound's certificate no lower bound is."""
+        claimed = {} if self.bound is None else {"lower_bound": self.lower_bound}
         return {
             "epsilon": Fraction(self.privacy.epsilon),
             "delta": Fraction(self.delta),
             "sensitivity": Fraction(self.sensitivity),
             "dimension": self.dimension,
+            "changed": self.changed,
             "loss": self.loss,
             "value": self.value,
-            "lower_bound": self.lower_bound,
+            **claimed,
         }
 
     @property
@@ -125,7 +138,8 @@ class ManyNoiseCertificate(Certificate):
             rows += self._cells(self.mechanism)
         else:
             rows += self._named(self.mechanism)
-        rows.append(self._bounded())
+        if self.bound is not None or self.lower_bound > 0:
+            rows.append(self._bounded())
         return check_table(rows)
 
     def _cells(self, noise: CellProduct) -> list[Check]:
@@ -133,20 +147,25 @@ class ManyNoiseCertificate(Certificate):
         margin = self.delta - spent.upper
         agree = spent.lower <= self.spent.upper and self.spent.lower <= spent.upper
         reach = Fraction(noise.law.width) * noise.law.cells_per_shift - Fraction(self.sensitivity)
+        together = noise.moved - self.moved
         dearer = Fraction(self.value) - law_cost(noise.law, Loss.of(self.loss))
         exact = PROVED if Loss.of(self.loss).function is None else RECOMPUTED
         return [
-            (f"{self.privacy} is kept by {self.dimension} coordinates", spent.how, margin, margin >= 0),
+            (f"{self.privacy} is kept by {noise.moved} coordinates", spent.how, margin, margin >= 0),
+            ("as many coordinates change", PROVED, float(together), together >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.spent.lower, agree),
             ("shifts up to the sensitivity", PROVED, float(reach), reach >= 0),
             ("value", exact, float(dearer), dearer >= 0),
         ]
 
     def _named(self, noise: AdditiveNoise) -> list[Check]:
-        reach = float(noise.sensitivity) - self.sensitivity if isinstance(noise.sensitivity, float) else -1.0
-        rows: list[Check] = [("changes up to the sensitivity", PROVED, reach, reach >= 0)]
-        held = CalibrationCertificate.of(noise, self.privacy, "exact", "squared", noise.variance)
-        rows += [tuple(row) for row in held.checks().itertuples(index=False)]  # type: ignore[misc]
+        held = Sensitivity.of(noise.sensitivity)
+        size, count = held.bounds(noise.dimension)[0]
+        reach, together = size - self.sensitivity, count - self.moved
+        covers = reach >= 0 and together >= 0 and held.allows(((self.sensitivity, self.moved),))
+        rows: list[Check] = [("changes up to the sensitivity", PROVED, min(reach, float(together)), covers)]
+        spent = CalibrationCertificate.of(noise, self.privacy, "exact", "squared", noise.variance)
+        rows += [tuple(row) for row in spent.checks().itertuples(index=False)]  # type: ignore[misc]
         error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
         rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
         return rows
@@ -155,11 +174,11 @@ class ManyNoiseCertificate(Certificate):
         claim = "lower bound"
         if self.bound is None:
             return (claim, PROVED, -self.lower_bound, self.lower_bound <= 0)
-        held, k = self.bound, self.dimension
+        held, k = self.bound, self.moved
         pure = self.delta == 0
         asked = Loss.of(self.loss) if pure else averaged(self.loss, k)
         fits = Loss.of(held.loss) == asked and held.sensitivity == self.sensitivity
-        if pure:  # K coordinates are ε-DP if and only if each is ε/K-DP
+        if pure:  # c coordinates are ε-DP if and only if each is ε/c-DP
             fits = (
                 fits
                 and held.delta == 0

@@ -28,7 +28,7 @@ __all__ = ["CellProduct"]
 class CellProduct:
     r"""Independent noise of one cell law on every coordinate of a query.
 
-    Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once.
+    Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once, or c of them.
 
     Parameters
     ----------
@@ -36,6 +36,8 @@ class CellProduct:
         Symmetric about 0.
     dimension : int
         K ≥ 1.
+    changed : int, optional
+        c ≤ K: how many coordinates may move at once, at most; all when not given.
 
     Raises
     ------
@@ -51,12 +53,20 @@ class CellProduct:
 
     law: CellNoise
     dimension: int
+    changed: int | None = None
 
     def __post_init__(self) -> None:
         instance("law", self.law, CellNoise)
         settle(self, dimension=whole("dimension", self.dimension, 1, 10**9))
+        if self.changed is not None:
+            settle(self, changed=whole("changed", self.changed, 1, self.dimension))
         if not self.law.symmetric:
             raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates may move at once."""
+        return self.changed or self.dimension
 
     @property
     def variance(self) -> float:
@@ -106,8 +116,8 @@ class CellProduct:
         return held
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
-        """Enclose δ(ε) over every change of the query by at most n cells in each coordinate."""
-        return many_interval(self.law, self.dimension, min(non_negative("epsilon", epsilon), 1e6))
+        """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
+        return many_interval(self.law, self.moved, min(non_negative("epsilon", epsilon), 1e6))
 
     def privacy_profile(self, epsilon: Any) -> Any:
         """δ(ε), from above.
@@ -145,8 +155,9 @@ class CellProduct:
 
     def summary(self) -> str:
         """The law and what it costs."""
+        some = "" if self.moved == self.dimension else f"of at most {self.changed} at once "
         return (
-            f"cell noise on {self.dimension} coordinates, for changes up to {self.reach:.6g} each, "
+            f"cell noise on {self.dimension} coordinates, for changes {some}up to {self.reach:.6g} each, "
             f"variance {self.variance:.6g} per coordinate"
         )
 

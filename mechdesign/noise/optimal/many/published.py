@@ -100,6 +100,10 @@ class LeastDivergence(Design):
         if Loss.of(self.loss).function is not None:
             raise DesignError.of("loss", self.loss, 'must be "absolute", "squared" or a dict of the two')
 
+    @property
+    def changed(self) -> None:
+        """All coordinates may move at once."""
+
     def model(self, **options: Any) -> NoReturn:
         """Refuse: a convex program at each divergence, solved by Newton's method."""
         raise DesignError.of("model", type(self).__name__, "a search over divergences has no program")

@@ -16,7 +16,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.pictures import draw_laws, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words
+from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +26,8 @@ __all__ = ["ManyNoiseResult"]
 _WORDS = {
     "free": "a free log-concave density, constant on cells",
     "composed": "the optimum of one coordinate at its share of the budget",
+    "pure": "the optimum of one coordinate at its share of the budget",
+    "lattice": "the optimum of one coordinate",
 }
 
 
@@ -61,6 +63,11 @@ class ManyNoiseResult(Result):
         """Variance of one coordinate."""
         return float(self.mechanism.variance)
 
+    @property
+    def absolute_error(self) -> float:
+        """E|T| of one coordinate."""
+        return float(self.mechanism.absolute_error)
+
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) of all coordinates together."""
         return self.mechanism.delta_interval(epsilon)
@@ -77,19 +84,32 @@ class ManyNoiseResult(Result):
         design = self.design
         what = _WORDS.get(self.kind, f"the {self.kind.replace('_', ' ')} law")
         value = f"expected {loss_words(design.loss)} of one number"
+        size, moved = design.dimension, design.changed or design.dimension
+        numbers = "a number" if size == 1 else f"{size} numbers"
+        together = (
+            ""
+            if size == 1
+            else ", all of them at once"
+            if moved == size
+            else f", at most {moved} of them at once"
+        )
         question = [
-            f"A query returns {design.dimension} numbers about a data set. Between neighbouring data sets each changes by at "
-            f"most {shown(design.sensitivity)}, all of them at once. Independent noise of one law is added to each.",
+            f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
+            f"most {shown(design.sensitivity)}{together}. Independent noise of one law is added to each.",
             privacy_words(design.privacy, NEIGHBOURS),
-            "The unit of privacy is what makes two data sets neighbours: whoever computed the sensitivity decided whether that "
-            "is one record or all records of one person, added, removed or replaced. The guarantee is for one release.",
-            f"Wanted is the law of least {value}. Of those tried it is {what}. The lower bound holds for every independent noise of one "
-            "law; it comes from the mean of all answers and is loose.",
+            unit_words("computed the sensitivity", "The guarantee is for one release."),
+            f"Wanted is the law of least {value}. Of those tried it is {what}. "
+            + (
+                "The lower bound holds for every additive noise."
+                if moved == 1
+                else "The lower bound holds for every independent noise of one law; "
+                "it comes from the mean of the answers that change and is loose."
+            ),
         ]
         spent = "" if self.certificate is None else f"δ at most {at_most(self.certificate.spent.upper, 4)}"
         return Account(
-            f"Noise for {design.dimension} numbers at {guarantee(design.privacy)}",
-            f"For {design.dimension} numbers, sensitivity {shown(design.sensitivity)} each: least {value}.",
+            f"Noise for {numbers} at {guarantee(design.privacy)}",
+            f"For {numbers}, sensitivity {shown(design.sensitivity)} each: least {value}.",
             "\n\n".join(question),
             value,
             (guarantee(design.privacy), spent),

@@ -12,7 +12,7 @@ Three kinds of law are tried, each made private in its own way, and the cheapest
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,6 +23,7 @@ import pandas as pd
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.rounding import round_down
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.laws.staircase import staircase_law
@@ -36,7 +37,7 @@ from mechdesign.noise.optimal.repair import round_width
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-__all__ = ["BITS", "NAMED", "Candidate", "as_table", "candidates", "composed_share"]
+__all__ = ["BITS", "NAMED", "Candidate", "as_table", "candidates", "composed_share", "started"]
 
 NAMED = (
     "gaussian",
@@ -54,6 +55,7 @@ _CELLS = 420  # on each side, about
 _MOST = 1000
 _TIMES = 3  # how much finer the second lattice is
 BITS = 160
+_FREE = 0.6  # share of the time left that the free density may take
 _COMPOSED = 1.3  # how much dearer pure staircases may be for the composed optimum to be tried
 
 Narrow = Callable[[Fraction, float, Deadline], Any]
@@ -76,8 +78,13 @@ class Candidate:
     value: float
 
 
-def candidates(question: ManyQuestion, narrow: Narrow, deadline: Deadline) -> list[Candidate]:
-    """Return what was found, cheapest first.
+def candidates(
+    question: ManyQuestion,
+    narrow: Narrow,
+    deadline: Deadline,
+    starts: Mapping[str, Any] | None = None,
+) -> tuple[list[Candidate], bool]:
+    """Return what was found, cheapest first, and whether the deadline cut a search short.
 
     Parameters
     ----------
@@ -85,18 +92,22 @@ def candidates(question: ManyQuestion, narrow: Narrow, deadline: Deadline) -> li
     narrow : callable
         (ε, δ, deadline) → the result of the one-dimensional design.
     deadline : Deadline
+    starts : mapping of str to frozen law, optional
+        Families calibrated already; none is then calibrated here.
 
     Raises
     ------
     SolverError
         Nothing was found in time.
     """
-    found = _named(question, deadline)
+    found = _named(question, deadline) if starts is None else started(question, starts)
     smooth = [c for c in found if c.name not in _ROUGH]
-    free = _free(question, min(smooth, key=_value), deadline) if smooth else None
+    half = Deadline(max(_FREE * deadline.left, 1e-3)) if deadline.finite else deadline
+    free = _free(question, min(smooth, key=_value), half) if smooth else None
     pure = staircase_law(
         question.privacy.epsilon / question.dimension, question.sensitivity, loss=question.judged
     )
+    cut = half.passed
     least = min((c.value for c in found), default=math.inf)
     composed = None
     if (
@@ -107,7 +118,7 @@ def candidates(question: ManyQuestion, narrow: Narrow, deadline: Deadline) -> li
     found += [c for c in (free, composed) if c is not None]
     if not found:
         raise too_late("many coordinates")
-    return sorted(found, key=_value)
+    return sorted(found, key=_value), cut or deadline.passed
 
 
 def _value(candidate: Candidate) -> float:
@@ -130,16 +141,27 @@ def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
             )
         except MechdesignError:
             continue  # this family cannot meet the requirement, or not in time
-        value = cost_of(result.noise, q.loss)
-        if math.isfinite(value):
-            found.append(Candidate(name, result.noise, value))
-    return found
+        found.append(Candidate(name, q.named(result.law), cost_of(result.noise, q.loss)))
+    return [c for c in found if math.isfinite(c.value)]
+
+
+def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
+    """Laws that were calibrated elsewhere: those that are private, evaluated here once more."""
+    found = []
+    for name, law in starts.items():
+        noise = q.named(law)
+        try:
+            CalibrationCertificate.of(noise, q.privacy, "exact", "squared", noise.variance)
+        except MechdesignError:
+            continue
+        found.append(Candidate(name, noise, cost_of(noise, q.loss)))
+    return [c for c in found if math.isfinite(c.value)]
 
 
 def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | None:
     """The best log-concave law on a lattice, certified below δ; None where the lattice would be too large."""
     law: Any = start.noise.law
-    reach = float(law.isf(max(q.privacy.delta / q.dimension * 1e-4, 1e-290))) / q.sensitivity
+    reach = float(law.isf(max(q.delta / q.dimension * 1e-4, 1e-290))) / q.sensitivity
     cells = q.cells or max(1, min(64, round(_CELLS / reach)))
     if (cells + 2) > _MOST or deadline.passed or reach * cells > _MOST:
         return None
@@ -178,18 +200,18 @@ class _Lattice:
             check_loss(q.loss, width * np.arange(-side - 1, side + 2))
         costs = average_costs(q.loss, 2 * np.arange(side + 1), Fraction(width) / 2).floats()
         problem = Composed(q.dimension, q.privacy.epsilon, side)
-        level = math.log(q.privacy.delta)
+        level = math.log(q.delta)
         return cls(side, width, Descent(problem, cells, costs / float(np.median(costs)), level, deadline))
 
 
 def _repaired(q: ManyQuestion, descent: Descent, phi: Array, width: float) -> Candidate | None:
     """Aim at a log δ a little lower each time, until the certified δ is kept."""
-    delta, level = q.privacy.delta, math.log(q.privacy.delta)
+    delta, level = q.delta, math.log(q.delta)
     for _ in range(12):
         law = lattice_law(phi[descent.problem.fold], width, descent.shift)
         spent = composed_upper(dominating_loss(law), q.dimension, q.privacy.epsilon)
         if spent <= delta:
-            noise = CellProduct(law, q.dimension)
+            noise = q.product(law)
             return Candidate("free", noise, cost_of(noise, q.loss))
         level -= math.log(spent / delta) + 1e-8
         lower = descent.restored(phi, level)
@@ -208,7 +230,7 @@ def lattice_law(log_masses: Array, width: float, cells: int) -> CellNoise:
 
 def composed_share(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candidate | None:
     """The optimum of one coordinate at its share of the budget; certified by composition, since shares add up."""
-    epsilon, delta, k = q.privacy.epsilon, q.privacy.delta, q.dimension
+    epsilon, delta, k = q.privacy.epsilon, q.delta, q.dimension
     try:
         law = narrow(Fraction(epsilon) / k, round_down(Fraction(delta) / k), deadline).law
     except MechdesignError:
@@ -217,5 +239,5 @@ def composed_share(q: ManyQuestion, narrow: Narrow, deadline: Deadline) -> Candi
         return None
     if k * law.exact_delta(Fraction(epsilon) / k) > Fraction(delta):
         return None
-    noise = CellProduct(law, k)
+    noise = q.product(law)
     return Candidate("composed", noise, cost_of(noise, q.loss))

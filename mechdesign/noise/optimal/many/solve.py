@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -19,64 +20,107 @@ from mechdesign.noise.optimal.many.certificate import (
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.optimal.many.question import ManyQuestion
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
-from mechdesign.noise.optimal.many.search import Candidate, as_table, candidates
+from mechdesign.noise.optimal.many.search import Candidate, as_table, candidates, started
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
-__all__ = ["finished", "solve_many"]
+__all__ = ["finished", "never_dearer", "solve_many"]
 
 One = Callable[..., Any]
 """(privacy, loss, gap, time_limit) → the result of the one-dimensional design."""
 
 _BOUND_SECONDS = 2.0
+_LEAST_SECONDS = 0.5  # it takes a tenth of that, seldom more
 _SHARE_SECONDS = 8.0
 
 
 def solve_many(
-    design: Any, one: One, *, gap: float | None, certify: bool, cells: int | None, deadline: Deadline
+    design: Any,
+    one: One,
+    *,
+    gap: float | None,
+    certify: bool,
+    cells: int | None,
+    deadline: Deadline,
+    starts: Mapping[str, Any] | None,
 ) -> ManyNoiseResult:
     """Search, certify the cheapest candidate that can be certified, and bound from below."""
-    if isinstance(design.privacy, PureDP) or design.privacy.delta == 0:
-        return _pure(design, one, gap=gap, certify=certify, deadline=deadline)
-    loss = Loss.of(design.loss)
-    question = ManyQuestion(loss, design.sensitivity, design.privacy, design.dimension, cells)
+    question = _question(design, cells)
+    if isinstance(design.privacy, PureDP) or design.privacy.delta == 0 or design.moved == 1:
+        return _shared(design, question, one, gap, certify, deadline, starts or {})
+    loss = question.loss
 
     def narrow(epsilon: Fraction, delta: float, left: Deadline) -> Any:
         privacy = ApproximateDP(round_down(epsilon), delta)
         return one(privacy, loss, 1e-3, min(_SHARE_SECONDS, left.left))
 
-    found = candidates(question, narrow, deadline)
+    found, cut = candidates(question, narrow, deadline, starts)
     bound = _averaged_bound(design, one, deadline) if certify else None
-    return finished(design, found, bound, certify=certify, gap=gap, deadline=deadline)
+    return finished(design, found, bound, certify=certify, gap=gap, deadline=deadline, cut=cut)
+
+
+def _question(design: Any, cells: int | None = None) -> ManyQuestion:
+    numbers = None if design.changed is None else design.dimension
+    return ManyQuestion(
+        Loss.of(design.loss), design.sensitivity, design.privacy, design.moved, cells, numbers
+    )
+
+
+def never_dearer(
+    design: Any,
+    found: Any,
+    starts: Mapping[str, Any],
+    *,
+    gap: float | None,
+    certify: bool,
+    deadline: Deadline,
+) -> Any:
+    """The optimum of one coordinate as it was found; or a named law, with the bound proved, where one is cheaper."""
+    named = started(_question(design), starts)
+    if min((c.value for c in named), default=math.inf) >= found.value or not found.law.symmetric:
+        return found
+    tried = sorted(
+        [*named, Candidate("lattice", CellProduct(found.law, 1), found.value)], key=lambda c: c.value
+    )
+    bound = found.certificate
+    return finished(
+        design, tried, bound, certify=certify, gap=0.01 if gap is None else gap, deadline=deadline
+    )
 
 
 def finished(
-    design: Any, found: list[Candidate], bound: Any, *, certify: bool, gap: float | None, deadline: Deadline
+    design: Any,
+    found: list[Candidate],
+    bound: Any,
+    *,
+    certify: bool,
+    gap: float | None,
+    deadline: Deadline,
+    cut: bool = False,
+    otherwise: Status = Status.FEASIBLE,
 ) -> ManyNoiseResult:
     """Certify the cheapest candidate that can be certified."""
     if not certify:
-        return _result(design, found, None, None, Status.UNCERTIFIED, deadline)
+        return _result(design, found, None, Status.UNCERTIFIED, deadline)
     for i, candidate in enumerate(found):
         try:
             certificate = _certificate(design, candidate, bound)
         except MechdesignError:
             continue  # kept by the search's accounting, not by the certificate's
         close = certificate.value - certificate.lower_bound <= (gap or 0.0) * certificate.value
-        status = Status.OPTIMAL if close else Status.LIMIT if deadline.passed else Status.FEASIBLE
-        lower = certificate.lower_bound if bound is not None else None
-        return _result(design, found[i:], certificate, lower, status, deadline)
+        late = cut or deadline.passed
+        status = Status.OPTIMAL if close else Status.LIMIT if late else otherwise
+        return _result(design, found[i:], certificate, status, deadline)
     raise SolverError("no law found passed its certificate", solver="newton", status="check")
 
 
 def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
-    """The proved optimum of one coordinate under the averaged loss, coarse; None where there is no time for it."""
-    if deadline.passed:
-        return None
+    """The proved optimum of one coordinate under the averaged loss, coarse; None where none was found in time."""
     try:
-        seconds = min(_BOUND_SECONDS, deadline.left)
-        return one(design.privacy, averaged(design.loss, design.dimension), 0.1, seconds).certificate
+        seconds = min(_BOUND_SECONDS, max(deadline.left, _LEAST_SECONDS))
+        return one(design.privacy, averaged(design.loss, design.moved), 0.1, seconds).certificate
     except MechdesignError:
         return None
 
@@ -100,6 +144,7 @@ def _certificate(design: Any, candidate: Candidate, bound: Any) -> ManyNoiseCert
         min(lower, candidate.value),
         spent,
         bound if lower > 0 else None,
+        design.changed,
     )
     return checked(certificate)
 
@@ -108,7 +153,6 @@ def _result(
     design: Any,
     found: list[Candidate],
     certificate: ManyNoiseCertificate | None,
-    lower: float | None,
     status: Status,
     deadline: Deadline,
 ) -> ManyNoiseResult:
@@ -122,7 +166,7 @@ def _result(
         design=design,
         mechanism=best.noise,
         value=best.value,
-        lower_bound=lower,
+        lower_bound=None if certificate is None or certificate.bound is None else certificate.lower_bound,
         solver_report=SolveReport("newton", status, seconds=deadline.elapsed),
         notes=tuple(notes),
         certificate=certificate,
@@ -130,25 +174,35 @@ def _result(
     )
 
 
-def _pure(design: Any, one: One, *, gap: float | None, certify: bool, deadline: Deadline) -> ManyNoiseResult:
-    """Under pure privacy K independent coordinates are ε-DP if and only if each is ε/K-DP."""
-    share = Fraction(design.privacy.epsilon) / design.dimension
-    down, up = PureDP(round_down(share)), PureDP(round_up(share))
+def _shared(
+    design: Any,
+    question: ManyQuestion,
+    one: One,
+    gap: float | None,
+    certify: bool,
+    deadline: Deadline,
+    starts: Mapping[str, Any],
+) -> ManyNoiseResult:
+    """One coordinate moves; or c under pure privacy, which are ε-DP together if and only if each is ε/c-DP."""
+    down, up = design.privacy, design.privacy
+    if design.moved > 1:
+        share = Fraction(design.privacy.epsilon) / design.moved
+        down, up = PureDP(round_down(share)), PureDP(round_up(share))
     best = one(down, design.loss, gap, None if not deadline.finite else deadline.left)
-    noise = CellProduct(best.law, design.dimension)
-    if not certify:
-        return _result(
-            design, [Candidate("pure", noise, best.value)], None, None, Status.UNCERTIFIED, deadline
-        )
-    proof = (
-        best
-        if up == down
-        else one(up, design.loss, gap, None if not deadline.finite else max(deadline.left, 0.1))
-    )
-    certificate = _certificate(design, Candidate("pure", noise, best.value), proof.certificate)
-    wanted = 0.01 if gap is None else gap
-    close = certificate.value - certificate.lower_bound <= wanted * certificate.value
-    status = Status.OPTIMAL if close else Status.LIMIT if deadline.passed else Status.GAP
-    return _result(
-        design, [Candidate("pure", noise, best.value)], certificate, certificate.lower_bound, status, deadline
+    found = started(question, starts)
+    if best.law.symmetric:
+        found.append(Candidate("pure", question.product(best.law), best.value))
+    found.sort(key=lambda c: c.value)
+    if not certify or up == down:
+        proof = best
+    else:
+        proof = one(up, design.loss, gap, None if not deadline.finite else max(deadline.left, 0.1))
+    return finished(
+        design,
+        found,
+        proof.certificate,
+        certify=certify,
+        gap=0.01 if gap is None else gap,
+        deadline=deadline,
+        otherwise=Status.GAP,
     )

@@ -1,0 +1,239 @@
+"""Random designs of the classes that came later, drawn as those of `draws` are: from a number alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+import mechdesign as md
+from tests.campaign.draws import Draw, approximate, pure, scale, space
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Answers with independent noise, each to a Poisson sample of the records: `solve` encloses their δ."""
+
+    terms: tuple[Any, ...]
+    epsilon: float
+    rounds: int
+    sampling: float
+
+    def solve(self, *, time_limit: float | None = None) -> Any:
+        return md.accounting.delta_interval(
+            self.terms, self.epsilon, rounds=self.rounds, sampling=self.sampling
+        )
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A design that was made for several bounds, and these."""
+
+    design: Any
+    bounds: md.Sensitivity
+
+    def solve(self, *, time_limit: float | None = None) -> Any:
+        return self.design.solve(time_limit=time_limit)
+
+
+def zcdp(rng: Draw) -> Any:
+    return md.ZeroConcentratedDP(scale(rng, -4, 1))
+
+
+def sensitivity(rng: Draw, size: int, *, listed: bool = False) -> md.Sensitivity:
+    """Bounds of every kind together; `listed`: those whose corners can be listed."""
+    unit = scale(rng, -2, 2)
+    bounds: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        bounds["each"] = [rng.choice([0.0, unit * rng.uniform(0.1, 3), unit]) for _ in range(size)]
+        bounds["each"][rng.randrange(size)] = unit
+    if not bounds or rng.random() < 0.2:
+        bounds["linf"] = unit * rng.uniform(0.5, 2)
+    if rng.random() < 0.5:
+        bounds["changed"] = rng.randint(1, size)
+    if not listed:
+        if rng.random() < 0.5:
+            bounds["l1"] = unit * rng.uniform(0.3, size)
+        if rng.random() < 0.5:
+            bounds["l2"] = unit * rng.uniform(0.3, size**0.5)
+    if rng.random() < 0.3 and not listed:
+        more = {"signed": rng.random() < 0.5, "neighbours": rng.choice(["replace", "add-remove"])}
+        return md.Sensitivity.of_contribution(**bounds, **more)
+    return md.Sensitivity(**bounds, signed=rng.random() < 0.6)
+
+
+def mixed(rng: Draw) -> Any:
+    size = rng.choice([1, 2, 3, 5, 12])
+    lam = [0.0 if rng.random() < 0.1 else scale(rng, -2, 2) for _ in range(size - 1)]
+    more: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        more["weights"] = [scale(rng, -1, 1) for _ in range(size)]
+    notion = md.ApproximateDP(scale(rng, -1, 1), scale(rng, -10, -1))
+    return md.NoiseAllocation(
+        "mixed", [*lam, scale(rng, -2, 2)], notion, loss=rng.choice([1, 2, 1.5]), **more
+    )
+
+
+def k_norm(rng: Draw) -> Any:
+    size = rng.choice([1, 2, 3, 5, 20, 1000])
+    bound = sensitivity(rng, size) if size <= 20 and rng.random() < 0.6 else scale(rng, -3, 3)
+    return md.noise.KNorm(
+        size, pure(rng), bound, norm=rng.choice([None, None, 1, 2, "inf"]), loss=rng.choice(["squared", "absolute"]),
+        rounds=rng.choice([1, 1, 7]),
+    )  # fmt: skip
+
+
+def workload(rng: Draw) -> Any:
+    n, w = rng.randint(1, 7), md.Workload
+    match rng.randrange(6):
+        case 0:
+            return w.prefix_sums(n)
+        case 1:
+            return w.ranges(n)
+        case 2:
+            return w.marginals((2, rng.randint(2, 3)), order=1)
+        case 3:
+            return [[float(rng.randint(-1, 1)) for _ in range(n)] for _ in range(rng.randint(0, 6))] + [
+                [1.0] * n
+            ]
+        case 4:
+            lower = [[rng.gauss(0, 1) if j < i else 0.0 for j in range(n)] for i in range(n)]
+            return [
+                [v if i != j else scale(rng, -2, 2) for j, v in enumerate(row)] for i, row in enumerate(lower)
+            ]
+    return [[rng.gauss(0, scale(rng, -3, 3)) for _ in range(n)] for _ in range(rng.randint(1, 9))]
+
+
+def matrix_mechanism(rng: Draw) -> Any:
+    asked = md.Workload(workload(rng))
+    notion = rng.choice([approximate, zcdp])(rng)
+    return md.MatrixMechanism(
+        asked, notion, changed=rng.randint(1, min(asked.size, 4)), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
+        loss=rng.choice(["total", "total", "largest"]),
+    )  # fmt: skip
+
+
+def many_noise(rng: Draw) -> Any:
+    if rng.random() < 0.15:
+        notion: Any = md.PureDP(scale(rng, -1, 1.3))
+    else:
+        notion = md.ApproximateDP(scale(rng, -1, 1), scale(rng, -9, -1))
+    return md.OptimalNoise(
+        notion, sensitivity=scale(rng, -2, 2), loss=rng.choice(["absolute", "squared"]), dimension=rng.choice([2, 3, 5, 20])
+    )  # fmt: skip
+
+
+def least_divergence(rng: Draw) -> Any:
+    notion = md.ApproximateDP(scale(rng, -1, 1), scale(rng, -9, -1))
+    return md.noise.LeastDivergence(
+        notion, sensitivity=scale(rng, -2, 2), dimension=rng.choice([2, 3, 10]), order=rng.choice([1.0, 1.0, 3.0, 10.0]),
+        loss=rng.choice(["absolute", "squared"]),
+    )  # fmt: skip
+
+
+def sphere(rng: Draw) -> Any:
+    bits = rng.randint(1, 6)
+    size = rng.choice([max(2, 2**bits - 1), 2**bits + rng.randint(1, 40), 300])
+    return md.SphereQuantizer(
+        size, bits, md.PureDP(scale(rng, -3, 2.6)), inputs=rng.choice(["ball", "sphere"]), radius=scale(rng, -2, 2),
+        rotation=rng.choice(["exact", "exact", "fast"]),
+    )  # fmt: skip
+
+
+def cap(rng: Draw) -> Any:
+    size = rng.choice([2, 3, 10, rng.randint(2, 5000)])
+    return md.PrivUnit(
+        size, md.PureDP(scale(rng, -3, 2.6)), inputs=rng.choice(["ball", "sphere"]), radius=scale(rng, -2, 2)
+    )
+
+
+def sampled(rng: Draw) -> Any:
+    size = rng.choice([2, 3, 10, 100])
+    count = rng.choice([None, None, rng.randint(1, size)])
+    bits = rng.choice([None, 1, rng.randint(1, 2 * size)])
+    if count is not None and bits is not None:
+        bits = max(bits, count)
+    return md.SampledCoordinates(
+        size, bits, md.PureDP(scale(rng, -2, 2)), inputs=rng.choice(["box", "ball"]), radius=scale(rng, -2, 2), count=count
+    )  # fmt: skip
+
+
+def vector(rng: Draw) -> Any:
+    return md.VectorQuantizer(
+        rng.choice([2, 3, 10, rng.randint(2, 400)]), md.PureDP(scale(rng, -3, 2.6)), bits=rng.choice([None, 1, 2, 3, 6]),
+        inputs=rng.choice(["ball", "sphere", "box"]), radius=scale(rng, -2, 2), rotation=rng.choice(["exact", "fast"]),
+    )  # fmt: skip
+
+
+def itemwise(rng: Draw) -> Any:
+    """So small that every release can be enumerated."""
+    where = space(rng)
+    while where.size > 4:
+        where = space(rng)
+    items, local = rng.randint(1, 3), rng.random() < 0.5
+    accounting = rng.choice(["numerical", "numerical", "closed-form", "composition"])
+    more: dict[str, Any] = {"model": "local"} if local else {"users": rng.randint(1, 2)}
+    if rng.random() < 0.4:
+        more["radius"] = where.diameter * rng.uniform(0.05, 1)
+    return md.ItemwiseRelease(
+        where, alpha=scale(rng, -1, 1.5), items=items, accounting=accounting,
+        delta=0.0 if accounting == "composition" else scale(rng, -4, -0.3), **more,
+    )  # fmt: skip
+
+
+LAWS = ("gaussian", "laplace", "logistic", "flipped_huber", "osgt", "gennorm", "staircase", stats.hypsecant())
+
+
+def bounded_calibration(rng: Draw) -> Any:
+    size = rng.choice([1, 2, 3, 6])
+    notion = rng.choice([pure, approximate, approximate, zcdp])(rng)
+    lossless = ("laplace", "logistic", "staircase")
+    law = rng.choice(lossless if isinstance(notion, md.PureDP) else LAWS)
+    return md.Calibration(law, notion, sensitivity(rng, size), dimension=size, rounds=rng.choice([1, 1, 3]))
+
+
+def bounded_allocation(rng: Draw) -> Any:
+    size, noise = rng.randint(1, 6), rng.choice(["gaussian", "laplace"])
+    notion = pure(rng) if noise == "laplace" else rng.choice([approximate, zcdp])(rng)
+    bounds = sensitivity(rng, size, listed=rng.random() < 0.7)
+    return Bounded(md.NoiseAllocation.of_sensitivity(noise, bounds, size, notion), bounds)
+
+
+def bounded_covariance(rng: Draw) -> Any:
+    size = rng.randint(1, 5)
+    bounds = sensitivity(rng, size, listed=True)
+    if rng.random() < 0.2:
+        bounds = md.Sensitivity(l1=scale(rng, -2, 2), signed=rng.random() < 0.5)
+    return Bounded(md.CorrelatedGaussian.of_sensitivity(bounds, size, approximate(rng)), bounds)
+
+
+def sampled_rounds(rng: Draw) -> Any:
+    law = rng.choice([stats.norm, stats.laplace])
+    count = rng.choice([1, 1, 2]) if law is stats.laplace else rng.choice([1, 5, 1000])
+    term = md.accounting.NoiseTerm(law(scale=scale(rng, -0.5, 1) * count**0.5), 1.0, count)
+    return Rounds((term,), scale(rng, -1.5, 0.7), rng.choice([1, 2, 10, 60]), scale(rng, -3, -0.05))
+
+
+LATER: dict[str, Callable[[random.Random], Any]] = {
+    "NoiseAllocation(mixed)": mixed,
+    "KNorm": k_norm,
+    "MatrixMechanism": matrix_mechanism,
+    "OptimalNoise(dimension)": many_noise,
+    "LeastDivergence": least_divergence,
+    "SphereQuantizer": sphere,
+    "PrivUnit": cap,
+    "SampledCoordinates": sampled,
+    "VectorQuantizer": vector,
+    "ItemwiseRelease(alpha)": itemwise,
+    "Calibration(Sensitivity)": bounded_calibration,
+    "NoiseAllocation(Sensitivity)": bounded_allocation,
+    "CorrelatedGaussian(Sensitivity)": bounded_covariance,
+    "sampled rounds": sampled_rounds,
+}
+
+OFTEN = ("KNorm", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
+         "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
+"""Classes that take milliseconds: drawn three times as often as the others."""

@@ -1,0 +1,27 @@
+"""The independent computation that each of the later kinds of design is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mechdesign as md
+from tests.campaign import bounds_oracles, noise_oracles, vector_oracles
+from tests.campaign.later_draws import Bounded, Rounds
+from tests.campaign.oracles import Faults
+
+LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
+    md.NoiseAllocation: noise_oracles.mixed,
+    md.noise.KNorm: noise_oracles.k_norm,
+    md.MatrixMechanism: noise_oracles.matrix_mechanism,
+    md.OptimalNoise: noise_oracles.many_noise,
+    md.noise.LeastDivergence: noise_oracles.many_noise,
+    md.Calibration: bounds_oracles.bounded_calibration,
+    Bounded: bounds_oracles.bounded,
+    Rounds: bounds_oracles.sampled_rounds,
+    md.SphereQuantizer: vector_oracles.sphere,
+    md.PrivUnit: vector_oracles.cap,
+    md.SampledCoordinates: vector_oracles.sampled,
+    md.VectorQuantizer: vector_oracles.vector,
+    md.ItemwiseRelease: vector_oracles.itemwise,
+}

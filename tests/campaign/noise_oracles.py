@@ -1,0 +1,338 @@
+"""What the later kinds of noise claim, computed a second time: compositions from below, corners listed, closed forms in mpmath."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+import mechdesign as md
+from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
+from tests.campaign.compositions import (
+    Grid,
+    Losses,
+    density_losses,
+    exact_gaussian_delta,
+    laplace_losses,
+    step_of,
+)
+from tests.campaign.oracles import Faults, exactly, over_budget
+
+# A type for each coordinate -------------------------------------------------------------------------------------
+
+
+def mixed(design: Any, result: Any) -> Faults:
+    """The composition from below at the corner and inside; the loss in closed form; both pure types in closed form."""
+    if design.noise != "mixed":
+        return
+    law, epsilon, delta = result.mechanism, design.privacy.epsilon, design.privacy.delta
+    if not np.array_equal(law.sensitivities, design.sensitivities):
+        yield "another profile"
+    rng = drawn(design)
+    for k in range(4):
+        parts = [1.0 if k == 0 else rng.random() for _ in law.scales]
+        ratios = [
+            Fraction(p) * Fraction(v) / Fraction(s)
+            for p, v, s in zip(parts, law.sensitivities.tolist(), law.scales.tolist())
+            if v
+        ]
+        kinds = [kind for kind, v in zip(law.laplace.tolist(), law.sensitivities.tolist()) if v]
+        if any(v and not s for v, s in zip(law.sensitivities.tolist(), law.scales.tolist())):
+            yield "privacy: a coordinate that changes has no noise"
+            return
+        squares = sum((r * r for r, kind in zip(ratios, kinds) if not kind), Fraction(0))
+        laplace = [float(r) for r, kind in zip(ratios, kinds) if kind]
+        found = mixed_delta(laplace, squares, epsilon)
+        if found > delta * CLOSE:
+            yield f"privacy: delta is at least {found!r} of {delta!r} at {'the corner' if k == 0 else 'an inner change'}"
+    yield from mixed_value(design, result)
+
+
+def mixed_delta(laplace: list[float], squares: Fraction, epsilon: float) -> float:
+    """δ from below of Laplace ratios beside Gaussian noise."""
+    if not laplace:
+        return float(exact_gaussian_delta(epsilon, exactly(squares))) if squares else 0.0
+    step = step_of(laplace, epsilon)
+    grid = Grid(step)
+    for ratio in laplace:
+        grid.add(laplace_losses(ratio, step))
+    return grid.delta(epsilon, math.sqrt(squares))
+
+
+def mixed_value(design: Any, result: Any) -> Faults:
+    law, p = result.mechanism, mp.mpf(design.loss)
+    weights = [1.0] * len(law.scales) if design.weights is None else design.weights.tolist()
+    with mp.workdps(40):
+        normal, lap = 2 ** (p / 2) * mp.gamma((p + 1) / 2) / mp.sqrt(mp.pi), mp.gamma(p + 1)
+        units = [lap if kind else normal for kind in law.laplace.tolist()]
+        exact = mp.fsum(w * u * mp.mpf(s) ** p for w, u, s in zip(weights, units, law.scales.tolist()))
+        if not exact * (1 - mp.mpf("1e-12")) <= result.value <= exact * (1 + mp.mpf("1e-9")):
+            yield f"a value of {result.value!r} where it is {mp.nstr(exact, 18)}"
+        pairs = [(mp.mpf(v), mp.mpf(w)) for v, w in zip(design.sensitivities.tolist(), weights) if v]
+        epsilon, delta = mp.mpf(design.privacy.epsilon), mp.mpf(design.privacy.delta)
+        low, high = mp.mpf("1e-9"), mp.mpf(1000)
+        for _ in range(120):
+            middle = mp.sqrt(low * high)
+            low, high = (middle, high) if exact_gaussian_delta(epsilon, middle**2) <= delta else (low, middle)
+        unit = [(v * v / w) ** (1 / (p + 2)) for v, w in pairs]
+        stretch = mp.sqrt(mp.fsum((v / t) ** 2 for (v, _), t in zip(pairs, unit))) / low
+        gaussian = normal * mp.fsum(w * (t * stretch) ** p for (_, w), t in zip(pairs, unit))
+        unit = [(v / w) ** (1 / (p + 1)) for v, w in pairs]
+        total = epsilon - (2 if len(pairs) == 1 else 1) * mp.log1p(-delta)
+        stretch = mp.fsum(v / t for (v, _), t in zip(pairs, unit)) / total
+        laplace = lap * mp.fsum(w * (t * stretch) ** p for (_, w), t in zip(pairs, unit))
+        for name, known in (("Gaussian", gaussian), ("Laplace", laplace)):
+            if result.value > known * (1 + mp.mpf("1e-6")):
+                yield f"a value of {result.value}: {name} noise alone costs {mp.nstr(known, 15)}"
+
+
+# K-norm noise ---------------------------------------------------------------------------------------------------
+
+
+def k_norm_costs(k: int, loss: str, norm: float) -> Any:
+    """Moments of one coordinate at s = 1: r u with r of law Gamma(k + 1), u uniform in the ball."""
+    if loss == "squared":
+        inner = {1.0: mp.mpf(2) / ((k + 1) * (k + 2)), 2.0: mp.mpf(1) / (k + 2), math.inf: mp.mpf(1) / 3}
+        return (k + 1) * (k + 2) * inner[norm]
+    half = mp.mpf(k) / 2
+    inner = {
+        1.0: mp.mpf(1) / (k + 1), math.inf: mp.mpf(1) / 2,
+        2.0: mp.exp(mp.loggamma(half + 1) - mp.loggamma(half + mp.mpf(3) / 2)) / mp.sqrt(mp.pi),
+    }  # fmt: skip
+    return (k + 1) * inner[norm]
+
+
+def k_norm(design: Any, result: Any) -> Faults:
+    """No change that is allowed loses more than ε, in fractions; cost and lower bound in closed form."""
+    law, k, rounds = result.mechanism, design.dimension, design.rounds
+    s = design.sensitivity
+    bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
+    epsilon, scale = Fraction(design.privacy.epsilon), Fraction(law.scale)
+    for v in changes(bounds, k, drawn(design), 12 if k < 100 else 3):
+        sizes = [abs(a) for a in v]
+        if law.norm == 2:
+            broken = rounds**2 * sum(a * a for a in sizes) > (epsilon * scale) ** 2
+        else:
+            broken = rounds * (sum(sizes) if law.norm == 1 else max(sizes)) > epsilon * scale
+        if broken:
+            yield f"privacy: a change of ℓ{law.norm:g} norm loses more than epsilon"
+            break
+    with mp.workdps(40):
+        exact = k_norm_costs(k, design.loss, law.norm) * mp.mpf(law.scale) ** (1 + (design.loss == "squared"))
+        if not exact * (1 - mp.mpf("1e-12")) <= result.value <= exact * (1 + mp.mpf("1e-9")):
+            yield f"a value of {result.value!r} where it is {mp.nstr(exact, 18)}"
+    if result.lower_bound > result.value:
+        yield "a lower bound above the value"
+    if k <= 5:
+        draws = law.sample(20_000, rng=1)
+        errors = draws**2 if design.loss == "squared" else np.abs(draws)
+        mean, spread = errors.mean(), errors.mean(axis=1).std() / math.sqrt(len(errors))
+        if abs(mean - result.value) > 6 * spread:
+            yield f"a value of {result.value} where draws give {mean} ± {spread}"
+
+
+# The matrix mechanism -------------------------------------------------------------------------------------------
+
+
+def queries(part: Any) -> Any:
+    """The matrix of queries along one attribute, row by row."""
+    n = part.size
+    match part.kind:
+        case "identity":
+            return np.eye(n)
+        case "total":
+            return np.ones((1, n))
+        case "prefix":
+            return np.array([[float(j <= i) for j in range(n)] for i in range(n)])
+        case "ranges":
+            pairs = [(i, i + length) for length in range(1, n + 1) for i in range(n - length + 1)]
+            return np.array([[float(a <= j < b) for j in range(n)] for a, b in pairs])
+    return part.matrix
+
+
+def asked(workload: Any) -> Any:
+    blocks = []
+    for block in workload.blocks:
+        matrix = np.ones((1, 1))
+        for part in block:
+            matrix = np.kron(matrix, queries(part))
+        blocks.append(matrix)
+    return np.vstack(blocks)
+
+
+def corner_changes(size: int, changed: int, signed: bool) -> Iterator[tuple[int, ...]]:
+    values = (-1, 0, 1) if signed else (0, 1)
+    for d in itertools.product(values, repeat=size):
+        if 0 < sum(v != 0 for v in d) <= changed:
+            yield d
+
+
+def matrix_costs(answers: Any, strategy: Any) -> tuple[Any, Any]:
+    """The variances of the answers A R⁺ z, and A − A R⁺ R, to sixty digits."""
+    with mp.workdps(60):
+        a, r = mp.matrix(answers.tolist()), mp.matrix(strategy.tolist())
+        factor = a * (r.T * (r * r.T) ** -1)
+        rows = [mp.fsum(factor[i, j] ** 2 for j in range(factor.cols)) for i in range(factor.rows)]
+        return rows, factor * r - a
+
+
+def matrix_mechanism(design: Any, result: Any) -> Faults:
+    """All corners of the changes in fractions, δ to sixty digits; the errors to sixty; strategies nearby."""
+    law, workload, a = result.mechanism, design.workload, Fraction(design.most)
+    answers, strategy = asked(workload), law.strategy
+    if not np.allclose(answers, workload.dense()):
+        yield "the workload is another"
+    exact = [[Fraction(v) for v in row] for row in strategy.tolist()]
+    spent, corners = Fraction(0), list(corner_changes(workload.size, design.changed, design.signed))
+    for d in corners:
+        image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
+        spent = max(spent, a * a * sum(v * v for v in image))
+    yield from over_budget(design.privacy, spent)
+    rows, off = matrix_costs(answers, strategy)
+    largest = design.loss == "largest"
+    value = max(rows) if largest else mp.fsum(rows)
+    if not value * (1 - mp.mpf("1e-11")) <= result.value <= value * (1 + mp.mpf("1e-9")):
+        yield f"a value of {result.value!r} where it is {mp.nstr(value, 18)}"
+    if max(abs(v) for v in off) > 1e-6 * np.abs(answers).max():
+        yield "the answers are biased"
+    if law.streams and (np.triu(strategy, 1).any() or np.triu(answers, 1).any()):
+        yield "a stream that looks ahead"
+    d, rng = np.array(corners, dtype=float), np.random.default_rng(0)
+    budget = float(exactly(spent)) * (1 + 1e-12)  # what the strategy spends: the bound must hold for it
+    budget = max(budget, design.budget)
+    known = [np.eye(workload.size)]
+    known += [
+        (np.eye(len(strategy)) + 10.0**-k * rng.standard_normal((len(strategy),) * 2)) @ strategy
+        for k in range(1, 7)
+    ]
+    for other in known:
+        try:
+            inverse = np.linalg.pinv(other, rcond=1e-13)
+        except np.linalg.LinAlgError:
+            continue
+        scale = float(a) ** 2 * (((d @ other.T) ** 2).sum(axis=1).max()) / budget
+        variances = ((answers @ inverse) ** 2).sum(axis=1) * scale
+        if np.abs(answers @ inverse @ other - answers).max() > 1e-9 * np.abs(answers).max():
+            continue
+        cost = variances.max() if largest else variances.sum()
+        if result.lower_bound > cost * (1 + 1e-7):
+            yield f"a lower bound of {result.lower_bound} above the {cost} of another strategy"
+
+
+# Many coordinates -----------------------------------------------------------------------------------------------
+
+
+def cell_masses(law: Any, limit: int = 30_000) -> Any | None:
+    """Log masses of the cells (a constant off), tails repeated; None where there are too many."""
+    logs = [math.log(w) if w else -math.inf for w in law.weights]
+    if law.spans:
+        if sum(law.spans) > limit:
+            return None
+        logs = [v - math.log(k) for v, k in zip(logs, law.spans) for _ in range(k)]
+    line = np.array(logs)
+    if law.decay:
+        n, fall = law.cells_per_shift, math.log(law.decay)
+        count = min(math.ceil(60 / -fall), limit // n)
+        left = [line[:n] + fall * k for k in range(count, 0, -1)]
+        line = np.concatenate([*left, line, *(line[-n:] + fall * k for k in range(1, count + 1))])
+    return line
+
+
+def cell_losses(law: Any, line: Any, shift: float) -> Losses:
+    """Losses of a cell law at a shift, in cells, whole or not: each cell covers parts of two."""
+    whole, part = int(shift), shift - int(shift)
+    if law.decay:  # what is beyond is no end of the law: its cells are dropped
+        inside = len(line) - whole - 1
+        here, first, second = line[:inside], line[whole : whole + inside], line[whole + 1 :]
+    else:
+        padded = np.append(line, np.full(whole + 1, -np.inf))
+        here, first, second = line, padded[whole : whole + len(line)], padded[whole + 1 :]
+    with np.errstate(invalid="ignore"):
+        masses = np.exp(here - math.log(math.fsum(np.exp(line - line.max()))) - line.max())
+        loss, weight = (
+            np.concatenate([here - first, here - second]),
+            np.concatenate([masses * (1 - part), masses * part]),
+        )
+    kept = weight > 0
+    return loss[kept] - 1e-13, weight[kept] * (1 - 1e-12)
+
+
+def law_losses(law: Any, ratio_of: float) -> Losses:
+    """Losses of a named law at a shift in the query's unit."""
+    shapes, _, scale = law.dist._parse_args(*law.args, **law.kwds)
+    return density_losses(law.dist.name, tuple(map(float, shapes)), ratio_of / float(scale))
+
+
+def many_noise(design: Any, result: Any) -> Faults:
+    """K coordinates at the corner, at one inner shift, and at two different ones; the cost; Laplace and Gaussian noise."""
+    mechanism, k, top = result.mechanism, design.dimension, design.sensitivity
+    if mechanism.dimension != k:
+        yield "another number of coordinates"
+    epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
+    law, rng = mechanism.law, drawn(design)
+    if hasattr(law, "weights"):
+        line = None if law.spike else cell_masses(law)
+        if Fraction(law.width) * law.cells_per_shift < Fraction(top):
+            yield "privacy: made for smaller changes"
+        if line is None:
+            return
+
+        def at(share: float) -> Losses:
+            return cell_losses(law, line, share * top / law.width)
+    else:
+
+        def at(share: float) -> Losses:
+            return law_losses(law, share * top)
+
+    if delta == 0:
+        worst = max(float(np.max(at(share)[0])) for share in (1.0, 0.5, rng.random()))
+        if k * worst > epsilon * (1 + 1e-12):
+            yield f"privacy: {k} coordinates lose {worst} each of {epsilon}"
+    else:
+        low, high = rng.random(), rng.random()
+        some = rng.randint(1, k - 1)
+        for parts in (
+            [(at(1.0), k)],
+            [(at(high), k)],
+            [(at(1.0), some), (at(low), k - some)],
+            [(at(1.0), 1)],
+        ):
+            if (found := composed(parts, epsilon)) > delta * CLOSE:
+                yield f"privacy: delta is at least {found!r} of {delta!r}"
+    yield from many_value(design, result)
+
+
+def many_value(design: Any, result: Any) -> Faults:
+    law, k, top = result.mechanism.law, design.dimension, design.sensitivity
+    epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
+    order = {"absolute": 1, "squared": 2}[design.loss]
+    if hasattr(law, "weights") and not law.decay and not law.spike:
+        ends = list(itertools.accumulate(law.spans or (1,) * len(law.weights)))
+        edges = [Fraction(law.start) + Fraction(law.width) * j for j in [0, *ends]]
+        total = Fraction(0)
+        for w, a, b in zip(law.weights, edges, edges[1:]):
+            pieces = [(a, Fraction(0)), (Fraction(0), b)] if a < 0 < b else [(a, b)]
+            total += sum(w * abs(q ** (order + 1) - p ** (order + 1)) / (order + 1) for p, q in pieces) / (
+                b - a
+            )
+        exact = total / sum(law.weights)
+        if not exact <= Fraction(result.value) <= exact * (1 + Fraction(1, 10**9)):
+            yield f"a value of {result.value!r} where it is {float(exact)!r}"
+    unit = k * top / (epsilon - (math.log1p(-delta) if delta else 0.0))
+    known = unit if order == 1 else 2 * unit**2
+    if delta:
+        low, high = 1e-9, 1000.0
+        for _ in range(60):
+            mu = math.sqrt(low * high)
+            low, high = (mu, high) if exact_gaussian_delta(epsilon, mu * mu) <= delta else (low, mu)
+        sigma = math.sqrt(k) * top / low
+        known = min(known, sigma * math.sqrt(2 / math.pi) if order == 1 else sigma**2)
+    if result.lower_bound is not None and result.lower_bound > known * (1 + 1e-9):
+        yield f"a lower bound of {result.lower_bound} above a known law's {known}"
+    if isinstance(design, md.OptimalNoise) and result.value > known * (1 + 1e-6):
+        yield f"a value of {result.value} where a known law costs {known}"

@@ -1,0 +1,288 @@
+"""What vectors under one budget claim, computed a second time: order statistics by quadrature, caps in mpmath, exact ratios.
+
+Of item-wise releases so small that every outcome can be listed, the hockey-stick divergence itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+from scipy import integrate, optimize, special
+
+import mechdesign as md
+from tests.campaign.oracles import Faults, exactly
+
+DIGITS = 40
+
+
+# Order statistics ---------------------------------------------------------------------------------------------
+
+
+def top_moment(m: int, k: int, power: int) -> float:
+    """E Σ g^power over the k largest of m normals: a normal is among them if fewer than k others are above it."""
+
+    def density(x: float) -> float:
+        among = (
+            special.betainc(m - k, k, special.ndtr(x))
+            if x < 0
+            else special.betaincc(k, m - k, special.ndtr(-x))
+        )
+        return float(m * x**power * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) * among)
+
+    edges = [-13, -6, -3, -1, 0, 1, 2, 3, 4, 5, 6, 8, 13]
+    return math.fsum(
+        integrate.quad(density, a, b, epsabs=1e-14, epsrel=1e-12)[0] for a, b in itertools.pairwise(edges)
+    )
+
+
+def simplex_error(m: Any) -> float:
+    """The worst expected squared error of a rotated simplex, from order statistics and the mean length of normals."""
+    size, k, working = m.outputs, m.near, m.working
+    more, less = (float(v) for v in m.probabilities)
+    with mp.workdps(DIGITS):
+        length = float(
+            mp.sqrt(2) * mp.exp(mp.loggamma(mp.mpf(working + 1) / 2) - mp.loggamma(mp.mpf(working) / 2))
+        )
+        gain = float(exactly(m.probabilities[0] - m.probabilities[1]))
+    wide = size / (size - 1)
+    r = 1 / (gain * math.sqrt(wide) * top_moment(size, k, 1) / length)
+    square = (less * size + (more - less) * wide * (top_moment(size, k, 2) - k / size)) / working
+    return ball_error(m, r, square)
+
+
+def ball_error(m: Any, r: float, square: float) -> float:
+    """Of unit answers stretched by r with E⟨u, y⟩² = square: what the dropped coordinate leaves of r², less ‖x‖²."""
+    if m.inputs == "sphere":
+        return m.radius**2 * (r * r - 1)
+    at_zero = r * r * (1 - square)
+    at_end = r * r * (1 - (1 - square) / (m.working - 1)) - 1
+    return m.radius**2 * max(at_zero, at_end)
+
+
+# Caps ---------------------------------------------------------------------------------------------------------
+
+
+def cap_moments(d: int, w: Any) -> tuple[Any, Any]:
+    """P[u₁ ≥ 1 − 2w] and E[u₁; u₁ ≥ 1 − 2w] of a uniform point of the sphere, of density (1 − u²)^((d − 3)/2)."""
+    half, across = mp.mpf(d - 1) / 2, 4 * w * (1 - w)
+    mass = mp.betainc(half, mp.mpf(1) / 2, 0, across, regularized=True) / 2
+    return mass, across**half / ((d - 1) * mp.beta(half, mp.mpf(1) / 2))
+
+
+def cap_shrinkage(d: int, gain: Any, w: Any) -> Any:
+    mass, mean = cap_moments(d, w)
+    return gain * mean / (gain * mass + 1)
+
+
+def least_cap_error(d: int, epsilon: float) -> Any:
+    """min over t of 1/s² − 1 at e^ε: where t = s, s is largest, and flat, so that half the digits of t are enough."""
+    with mp.workdps(DIGITS + int(epsilon)):
+        gain = mp.expm1(mp.mpf(epsilon))
+        low, high = mp.mpf(-700), mp.log(mp.mpf(1) / 2)
+        for _ in range(70):
+            middle = (low + high) / 2
+            over = cap_shrinkage(d, gain, mp.exp(middle)) > 1 - 2 * mp.exp(middle)
+            low, high = (middle, high) if not over else (low, middle)
+        return 1 / cap_shrinkage(d, gain, mp.exp((low + high) / 2)) ** 2 - 1
+
+
+# Faults -------------------------------------------------------------------------------------------------------
+
+
+def drawn_faults(m: Any, error: float) -> Faults:
+    """Means and errors of draws at a vector of the largest length (of the ball: the worst of that and 0)."""
+    if m.dimension > 70 or not 0.05 < error / m.radius**2 < 1e12:
+        return
+    n, direction = 4000, np.random.default_rng(m.dimension).standard_normal(m.dimension)
+    x = np.tile(direction / np.linalg.norm(direction) * m.radius * (1 - 1e-12), (n, 1))
+    draws = m.sample(x, rng=7)
+    squares = ((draws - x) ** 2).sum(axis=1)
+    stated = float(m.squared_error(m.radius))
+    if abs(squares.mean() - stated) > 6 * squares.std() / math.sqrt(n) + 1e-9 * stated:
+        yield f"an error of {stated} where draws give {squares.mean()} ± {squares.std() / math.sqrt(n)}"
+    if getattr(m, "rotation", "exact") == "exact":
+        along = (draws - x) @ (x[0] / m.radius)
+        if abs(along.mean()) > 6 * along.std() / math.sqrt(n) + 1e-9 * m.radius:
+            yield f"a bias of {along.mean()} ± {along.std() / math.sqrt(n)}"
+
+
+def near(stated: float, exact: Any, room: float = 1e-9) -> bool:
+    """Not below the exact error by more than doubles lose, nor far above it."""
+    return bool(exact * (1 - 1e-11) - 1e-14 <= stated <= exact * (1 + room) + 1e-13)
+
+
+def ratio_kept(ratio: Fraction, epsilon: Fraction) -> bool:
+    with mp.workdps(320):
+        return bool(exactly_long(ratio) <= mp.exp(exactly_long(epsilon)))
+
+
+def exactly_long(value: Fraction) -> Any:
+    return mp.mpf(value.numerator) / value.denominator
+
+
+def sphere(m: Any, result: Any = None) -> Faults:
+    """The ratio of two probabilities, their sum, what is drawn in integers, the error, draws."""
+    more, less = m.probabilities
+    if m.near * more + (m.outputs - m.near) * less != 1 or less <= 0:
+        yield "probabilities that do not sum to 1"
+    if not ratio_kept(more / less, Fraction(m.privacy.epsilon)):
+        yield f"privacy: a ratio of {float(more / less)} at epsilon = {m.privacy.epsilon}"
+    table = m._choice  # integers, what release draws from
+    counts = [table.cumulative[0], table.cumulative[1] - table.cumulative[0]]
+    if not ratio_kept(
+        Fraction(counts[0], m.near) / Fraction(counts[1], m.outputs - m.near), Fraction(m.privacy.epsilon)
+    ):
+        yield "privacy: the integers that are drawn"
+    exact = simplex_error(m)
+    if not near(m.error / m.radius**2, exact / m.radius**2, 1e-7):
+        yield f"an error of {m.error!r} where it is {exact!r}"
+    yield from drawn_faults(m, m.error)
+
+
+def cap(m: Any, result: Any = None) -> Faults:
+    """Shrinkage and second moment to forty digits at its own height, the least error over all heights, draws."""
+    depth = m._depth  # (1 − t)/2
+    with mp.workdps(DIGITS + 2 * int(-math.log10(depth))):
+        gain, d, t = exactly_long(m.power - 1), m.working, 1 - 2 * mp.mpf(depth)
+        if mp.mpf(gain) > mp.expm1(mp.mpf(m.privacy.epsilon)):
+            yield "privacy: more than e^epsilon"
+        mass, mean = cap_moments(d, mp.mpf(depth))
+        s = gain * mean / (gain * mass + 1)
+        square = (gain * (mass + (d - 1) * t * mean) / d + mp.mpf(1) / d) / (gain * mass + 1)
+        exact = (
+            (1 / s**2 - 1)
+            if m.inputs == "sphere"
+            else max((1 - square) / s**2, (1 - (1 - square) / (d - 1)) / s**2 - 1)
+        )
+        stated = mp.mpf(m.error) / mp.mpf(m.radius) ** 2
+        if not exact * (1 - mp.mpf("1e-9")) <= stated <= exact * (1 + mp.mpf("1e-9")):
+            yield f"an error of {m.error!r} where it is {mp.nstr(exact * mp.mpf(m.radius) ** 2, 18)}"
+        bound = md.vectors.design.least_error(m.dimension, m.privacy.epsilon, m.radius)
+        least = least_cap_error(m.dimension, m.privacy.epsilon) * mp.mpf(m.radius) ** 2
+        if bound > least:
+            yield f"a lower bound of {bound!r} above the least error {mp.nstr(least, 18)}"
+    yield from drawn_faults(m, m.error)
+
+
+def sampled(m: Any, result: Any = None) -> Faults:
+    """k times the exact loss of one coordinate; the error at inputs that may be the worst; draws."""
+    law, k, d = m.one.law, m.slots, m.dimension
+    knots = [Fraction(v) for v in law.knots]
+    rows = [law.row(i, end) for i in range(len(knots) - 1) for end in (0, 1)]
+    used = [column for column in zip(*rows) if max(column)]
+    if not all(map(min, used)):
+        yield "privacy: an output that some inputs never give"
+        return
+    ratio = max(max(column) / min(column) for column in used)
+    if not ratio_kept(ratio, Fraction(m.privacy.epsilon) / k):
+        yield f"privacy: a coordinate loses {math.log(float(ratio))} of {m.privacy.epsilon}/{k}"
+    if m.bits is not None and k * m.code_bits > m.bits:
+        yield "more bits than allowed"
+    bins = [Fraction(b) for b in law.bins]
+    t = np.unique(np.concatenate([np.linspace(-1, 1, 2001), np.array(knots, dtype=float)]))
+    t = t[np.abs(t) <= 1]
+    ends = [float(v) for v in knots]
+    first = [float(sum(p * b * b for p, b in zip(row, bins))) for row in rows]
+    moment = np.zeros(len(t))
+    for i, (a, b) in enumerate(itertools.pairwise(ends)):  # where a law jumps, the dearer side
+        inside = (t >= a) & (t <= b)
+        up = (t[inside] - a) / (b - a)
+        moment[inside] = np.maximum(moment[inside], first[2 * i] * (1 - up) + first[2 * i + 1] * up)
+    each = d / k * moment - t**2
+    if m.inputs == "box":
+        known = d * each.max()
+    else:
+        at = dict(zip(t.tolist(), each.tolist()))
+        centre, known = max(each[np.argmin(np.abs(t))], 0.0), 0.0
+        for j in {1, 2, 3, d // 2, d} & set(range(1, d + 1)):
+            level = max(v for v in at if v <= 1 / math.sqrt(j))
+            known = max(known, j * at[level] + (d - j) * centre)
+    if m.error / m.radius**2 < known * (1 - 1e-11):
+        yield f"an error of {m.error!r} where an input has {known * m.radius**2!r}"
+    if m.inputs == "box" and m.error / m.radius**2 > known * (1 + 1e-4) + 1e-12:
+        yield f"an error of {m.error!r} where no input has more than {known * m.radius**2!r}"
+    if d <= 10:
+        n, x = 4000, np.random.default_rng(d).uniform(-1, 1, d) * m.radius / math.sqrt(d)
+        draws = m.sample(np.tile(x, (n, 1)), rng=3)
+        off, room = draws.mean(axis=0) - x, draws.std(axis=0) / math.sqrt(n)
+        if (np.abs(off) > 6 * room + 1e-9 * m.radius).any():
+            yield f"a bias of {off} ± {room}"
+        squares, stated = ((draws - x) ** 2).sum(axis=1), float(m.squared_error(x))
+        if abs(squares.mean() - stated) > 6 * squares.std() / math.sqrt(n) + 1e-9 * stated:
+            yield f"an error of {stated} where draws give {squares.mean()}"
+
+
+def vector(design: Any, result: Any) -> Faults:
+    """The mechanism's own faults; the bound against the cap; the value against one bit of a simplex."""
+    m = result.mechanism
+    yield from (sphere if isinstance(m, md.SphereQuantizer) else sampled)(m)
+    if m.privacy.epsilon > design.privacy.epsilon or m.dimension != design.dimension:
+        yield "another budget or another dimension"
+    if not near(result.value, m.error):
+        yield "another value than the mechanism's error"
+    with mp.workdps(DIGITS):
+        least = least_cap_error(design.dimension, design.epsilon) * mp.mpf(design.radius) ** 2
+        if result.lower_bound > least:
+            yield f"a lower bound of {result.lower_bound!r} above the least error {mp.nstr(least, 18)}"
+    if result.lower_bound > result.value:
+        yield "a lower bound above the value"
+    reach = design.radius * (math.sqrt(design.dimension) if design.inputs == "box" else 1)
+    kind = "sphere" if design.inputs == "sphere" else "ball"
+    one = md.SphereQuantizer(design.dimension, 1, design.privacy, kind, reach)
+    if result.value > simplex_error(one) * (1 + 1e-9):
+        yield f"a value of {result.value} where one bit has {one.error}"
+
+
+# Item-wise releases -------------------------------------------------------------------------------------------
+
+
+def moved(first: tuple[int, ...], second: tuple[int, ...], distances: Any) -> float:
+    """The earth mover's distance of two lists of one length, by assignment."""
+    table = distances[np.ix_(first, second)]
+    rows, columns = optimize.linear_sum_assignment(table)
+    return float(table[rows, columns].sum()) / len(first)
+
+
+def shuffled(table: Any, items: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+    """The law of the counts of reports."""
+    law = {(0,) * table.shape[1]: 1.0}
+    for item in items:
+        after: dict[tuple[int, ...], float] = {}
+        for counts, mass in law.items():
+            for y, p in enumerate(table[item].tolist()):
+                key = (*counts[:y], counts[y] + 1, *counts[y + 1 :])
+                after[key] = after.get(key, 0.0) + mass * p
+        law = after
+    return law
+
+
+def itemwise(design: Any, result: Any) -> Faults:
+    """Every pair of datasets: the divergence of the shuffled reports against e^(α EMD)."""
+    n, m = design.space.size, design.items
+    if n > 4 or m * design.users > 6:
+        return
+    distances, table = design.space.distances, np.array(design.channel.apply(np.eye(n)))
+    sets = list(itertools.combinations_with_replacement(range(n), m))
+    others = (
+        [()]
+        if design.users == 1
+        else list(itertools.combinations_with_replacement(range(n), m * (design.users - 1)))
+    )
+    guarantee = design.guarantee
+    for rest in others:
+        laws = [shuffled(table, (*own, *rest)) for own in sets]
+        vectors = np.array([[law[key] for key in laws[0]] for law in laws])
+        for a, b in itertools.permutations(range(len(sets)), 2):
+            emd = moved(sets[a], sets[b], distances)
+            if design.radius is not None and emd > design.radius:
+                continue
+            epsilon = guarantee.alpha * (emd if design.radius is None else design.radius)
+            found = float(np.maximum(vectors[a] - math.exp(min(epsilon, 700.0)) * vectors[b], 0).sum())
+            if found > guarantee.delta * (1 + 1e-9) + 1e-12:
+                yield f"privacy: delta = {found} of {guarantee.delta} between {sets[a]} and {sets[b]} beside {rest}"
+                return

@@ -1,0 +1,160 @@
+"""Vectors of a box: the bound that corners give, against what densities on corners can do, and signs sent together."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+import mechdesign as md
+from mechdesign.vectors.box_bound import box_error, corner_reach, cubic_excess
+
+
+@pytest.mark.parametrize("t", [-3.0, -0.5, 0.0, 1.0, 4.0, 12.0])
+def test_cubic_excess(t: float) -> None:
+    wanted, _ = integrate.quad(lambda x: x**3 * stats.norm.pdf(x + t), 0, 40, epsabs=0, epsrel=1e-11)
+    assert wanted * (1 - 1e-9) <= cubic_excess(t) <= wanted * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("t", np.linspace(-3, 5, 17))
+def test_signs_stay_below_a_normal_variable(t: float) -> None:
+    """E(Z − t)₊³ for sums of signs: the comparison that the bound rests on."""
+    for u in ([1.0], [0.6, 0.8], [0.5] * 4, [0.9, 0.3, 0.3, 0.1], [8**-0.5] * 8):
+        z = np.array(list(itertools.product([-1, 1], repeat=len(u)))) @ np.array(u)
+        assert (np.maximum(z - t, 0) ** 3).mean() <= cubic_excess(float(t)) * (1 + 1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    epsilon=st.floats(0.05, 12.0),
+    u=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=9).filter(lambda v: max(v) > 0.01),
+)
+def test_no_density_on_corners_leans_further(epsilon: float, u: list[float]) -> None:
+    """The best density within e^ε puts its weight on the corners of largest ⟨u, x⟩: all such sets are tried."""
+    z = np.array(list(itertools.product([-1, 1], repeat=len(u)))) @ (np.array(u) / np.linalg.norm(u))
+    z = np.sort(z)[::-1] / len(z)
+    share, gain = np.arange(1, len(z) + 1) / len(z), math.expm1(epsilon)
+    assert (gain * np.cumsum(z) / (1 + gain * share)).max() <= corner_reach(epsilon) * (1 + 1e-12)
+
+
+def test_corner_reach_grows_and_is_nearly_met() -> None:
+    found = [corner_reach(e) for e in np.linspace(0.01, 100, 400)]
+    assert (np.diff(found) > 0).all()
+    assert corner_reach(math.log(3)) == pytest.approx(0.5)
+    assert corner_reach(math.log(3) + 1e-9) == pytest.approx(0.5, rel=1e-6)
+    for epsilon in (20.0, 80.0, 400.0):  # the tail of the normal law
+        assert 0.8 < corner_reach(epsilon) / math.sqrt(2 * epsilon) < 1
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 4.0, 8.0, 20.0])
+@pytest.mark.parametrize("d", [2, 5, 64, 1000])
+def test_designs_are_above_the_bound(d: int, epsilon: float) -> None:
+    result = md.VectorQuantizer(d, md.PureDP(epsilon), inputs="box", radius=3.0).solve()
+    assert 0 <= result.lower_bound <= result.value
+    assert result.lower_bound >= 9 * box_error(d, epsilon) * (1 - 1e-8)
+    assert result.certificate.verify()
+    if d == 1000 and epsilon <= 8:
+        assert result.value <= 1.2 * result.lower_bound
+    if d == 1000 and epsilon <= 1:
+        assert result.value <= 1.0011 * result.lower_bound  # the term −d
+
+
+def test_a_claimed_bound_above_the_corners_is_refused() -> None:
+    certificate = md.VectorQuantizer(50, md.PureDP(1.0), inputs="box").solve().certificate
+    assert not dataclasses.replace(certificate, lower_bound=certificate.lower_bound * 1.001).verify()
+
+
+# -- signs sent together ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 9.0])
+def test_the_law_of_signs(bits: int, epsilon: float) -> None:
+    """All texts, all answers, in fractions: within the budget, unbiased with the stated stretch, j the best."""
+    made = md.SampledSigns(10, bits, md.PureDP(epsilon))
+    more, less = made.probabilities
+    assert made.near * more + (made.outputs - made.near) * less == 1
+    with mpmath.workdps(60):
+        power = mpmath.exp(mpmath.mpf(epsilon))
+        assert mpmath.mpf((more / less).numerator) / (more / less).denominator <= power
+    places = [bin(v).count("1") for v in range(made.outputs)]
+    mean = sum((more if p <= made.flips else less) * (bits - 2 * p) for p in places) / bits
+    assert mean == made.agreement and sum(p <= made.flips for p in places) == made.near
+    assert made.stretch * float(mean) * bits == pytest.approx(10, rel=1e-14)
+    assert all(made._agreement(j) <= mean for j in range((bits + 1) // 2))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_runs_of_signs(exact: bool) -> None:
+    made = md.SampledSigns(6, 5, md.PureDP(3.0), radius=2.0)
+    x = np.tile([2.0, -2.0, 0.5, 0.0, -1.1, 1.9], (40_000, 1))
+    found = made.release(x) if exact else made.sample(x, rng=1)
+    error = ((found - x) ** 2).sum(axis=1)
+    wanted = float(made.squared_error(x[0]))
+    assert abs(error.mean() - wanted) <= 5 * error.std() / 200
+    assert np.abs(found.mean(axis=0) - x[0]).max() <= 5 * found.std(axis=0).max() / 200
+    assert made.error == pytest.approx(made.squared_error(np.zeros(6))) and made.error > wanted
+
+
+def test_codes_of_signs_follow_their_law() -> None:
+    made = md.SampledSigns(4, 4, md.PureDP(2.5))
+    x = np.tile([1.0, -1.0, 1.0, 1.0], (20_000, 1))  # all coordinates are sent: the text is 0b1101
+    codes = made.codes(x, seed=3)[:, 0]
+    more, less = map(float, made.probabilities)
+    law = [more if bin(v ^ 0b1101).count("1") <= made.flips else less for v in range(16)]
+    assert stats.chisquare(np.bincount(codes, minlength=16), np.array(law) * len(x)).pvalue > 1e-6
+
+
+def test_messages_of_signs() -> None:
+    made = md.SampledSigns(40, 6, md.PureDP(4.0))
+    x = np.linspace(-1, 1, 40)
+    messages = [made.encode(x, seed=7, first=i % 3) for i in range(9)]
+    total, count = made.aggregate(messages, seed=7)
+    assert count == 9
+    assert total == pytest.approx(sum(made.decode(m, seed=7)[0] for m in messages))
+    assert made.decode(made.encode(x)).shape == (1, 40)
+    with pytest.raises(md.DesignError, match="size"):
+        made.encode(x * 2)
+    assert np.abs(made.sample(x * 2, rng=0, clip=True)).max() == made.stretch
+
+
+@pytest.mark.parametrize(
+    "bad", [{"bits": 0}, {"bits": 17}, {"bits": 9}, {"dimension": 1}, {"radius": 0.0}, {"privacy": 1.0}]
+)
+def test_bad_arguments_of_signs(bad: dict[str, Any]) -> None:
+    with pytest.raises(md.DesignError):
+        md.SampledSigns(**{"dimension": 8, "bits": 4, "privacy": md.PureDP(1.0), **bad})
+
+
+def test_signs_together_beat_signs_apart() -> None:
+    """At ε = 4 four signs together have half the error of the best sampled coordinates, within an eighth of the bound."""
+    result = md.VectorQuantizer(1000, md.PureDP(4.0), bits=4, inputs="box").solve()
+    assert isinstance(result.mechanism, md.SampledSigns) and result.certificate.verify()
+    assert result.value < 0.5 * md.SampledCoordinates(1000, 4, md.PureDP(4.0)).error
+    assert result.value < 1.15 * result.lower_bound
+    flat = json.loads(md.vectors.flat_json(result.mechanism))
+    near, other = int(flat["weight_of_all_near"]), int(flat["weight_of_all_others"])
+    assert near * (16 - flat["near"]) <= other * flat["near"] * math.exp(4.0) * (1 + 1e-12)
+
+
+def test_doctored_signs_are_refused() -> None:
+    certificate = md.VectorQuantizer(1000, md.PureDP(4.0), bits=4, inputs="box").solve().certificate
+    for changes in (
+        {"epsilon": 3.9},
+        {"radius": 1.5},
+        {"bits": 3},
+        {"value": certificate.value * 0.99},
+        {"inputs": "sphere"},
+        {"mechanism": md.SampledSigns(1000, 4, md.PureDP(4.1))},
+        {"mechanism": md.SampledSigns(999, 4, md.PureDP(4.0))},
+    ):
+        assert not dataclasses.replace(certificate, **changes).verify()

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from mechdesign.channels.channel_loss import integer_rows, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
+from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, indices, instance, one_of, positive, settle, whole
 from mechdesign.spaces.space import MetricSpace
@@ -339,7 +340,7 @@ class Channel(Response):
         r"""Exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
 
         The factor 2 pays for the rows' different normalisers; `calibrated` measures what they really cost,
-        by bisection on the exact metric loss (β = α where all normalisers agree). Beyond βd = 600 the distance
+        and proves it (β = α where all normalisers agree). Beyond βd = 600 the distance
         counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
         """
         alpha = positive("alpha", alpha, side=DOWN)
@@ -350,16 +351,25 @@ class Channel(Response):
             kernel = np.exp(-np.minimum(beta * distances, _FAR))
             return cls(kernel / kernel.sum(axis=1, keepdims=True), space)
 
-        low, high = alpha / 2 * (1 - 1e-12), alpha
-        best = at(low)
-        for _ in range(40 if calibrated else 0):
-            middle = (low + high) / 2
-            tried = at(middle)
-            if tried.alpha <= alpha:
-                low, best = middle, tried
-            else:
-                high = middle
-        return best
+        least = alpha / 2 * (1 - 1e-12)
+        if calibrated:
+            apart = distances > 0
+
+            def excess(beta: float) -> float:
+                # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
+                near = np.minimum(beta * distances, _FAR)
+                total = np.log(np.exp(-near).sum(axis=1))
+                cost = np.divide(
+                    near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
+                )
+                return float(cost.max()) - alpha
+
+            root = safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least
+            for step in (0.0, *(10.0**-k for k in range(14, 5, -1))):
+                tried = at(root * (1 - step))
+                if root * (1 - step) > least and tried.alpha <= alpha:
+                    return tried
+        return at(least)
 
 
 def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:

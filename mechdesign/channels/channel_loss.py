@@ -70,27 +70,35 @@ def integer_rows(matrix: Array) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
-def _quotients(matrix: Array, sums: Array, x: int) -> Array:
-    """C[x, y] / C[x', y] for all x' and y, with rows relative to their sums; 0/0 counts as 0."""
+def _quotients(matrix: Array, sums: Array, x: int, others: Indices) -> Array:
+    """C[x, y] / C[x', y] for some x' and all y, with rows relative to their sums; 0/0 counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = matrix[x] / matrix
+        ratio = matrix[x] / matrix[others]
         ratio[np.isnan(ratio)] = 0.0
-        return np.asarray(ratio * (sums / sums[x])[:, None])
+        return np.asarray(ratio * (sums[others] / sums[x])[:, None])
 
 
-def _upper(matrix: Array, distances: Array, sums: Array) -> float:
-    worst = 0.0
-    for x in range(len(matrix)):
-        best = _quotients(matrix, sums, x).max(axis=1)
-        best[x] = 1.0
-        above = np.flatnonzero(best > 1.0)
-        if above.size == 0:
-            continue
-        if np.isinf(best[above]).any() or (distances[x, above] == 0).any():
-            return math.inf
-        logs = np.log(best[above]) * (1 + _ROUNDING) + _ROUNDING
-        worst = max(worst, float(np.nextafter((logs / distances[x, above]).max(), np.inf)))
-    return worst
+def _largest_quotients(matrix: Array, sums: Array) -> Array:
+    """The largest of them over y, for every x and x'; 1 where both are the same."""
+    best, ratio, zeros = np.empty((len(matrix), len(matrix))), np.empty_like(matrix), not matrix.all()
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for x, row in enumerate(matrix):
+            np.divide(row, matrix, out=ratio)
+            if zeros:
+                ratio[np.isnan(ratio)] = 0.0
+            best[x] = ratio.max(axis=1) * (sums / sums[x])  # rounding keeps the order: the largest stays so
+    np.fill_diagonal(best, 1.0)
+    return best
+
+
+def _upper(best: Array, distances: Array) -> float:
+    above = best > 1.0
+    if not above.any():
+        return 0.0
+    if np.isinf(best[above]).any() or (distances[above] == 0).any():
+        return math.inf
+    logs = np.log(best[above]) * (1 + _ROUNDING) + _ROUNDING
+    return float(np.nextafter((logs / distances[above]).max(), np.inf))
 
 
 def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]] | None = None) -> float:
@@ -110,18 +118,21 @@ def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]
     0.5493061443340549
     """
     sums = np.array([math.fsum(row.tolist()) for row in matrix])
-    upper = _upper(matrix, distances, sums)
+    best = _largest_quotients(matrix, sums)
+    upper = _upper(best, distances)
     if not 0 < upper < math.inf:
         return upper
     shortest = float(distances[distances > 0].min())
     margin = 4 * _ROUNDING * (upper + 1 / shortest)
+    reach = (upper - 2 * margin) * distances - _ROUNDING
     near: list[tuple[int, int, int]] = []
     with np.errstate(divide="ignore"):
-        for x in range(len(matrix)):
-            reach = (upper - 2 * margin) * distances[x]
-            hits = np.log(_quotients(matrix, sums, x)) >= reach[:, None] - _ROUNDING
-            hits[x] = False
-            near += [(x, other, y) for other, y in np.argwhere(hits).tolist()]
+        close = np.log(best) >= reach
+        np.fill_diagonal(close, False)
+        for x in np.flatnonzero(close.any(axis=1)).tolist():
+            others = np.flatnonzero(close[x])
+            hits = np.log(_quotients(matrix, sums, x, others)) >= reach[x, others, None]
+            near += [(x, int(others[i]), y) for i, y in np.argwhere(hits).tolist()]
             if len(near) > _MANY:
                 return upper
     rows = weights if weights is not None else integer_rows(matrix)

@@ -262,12 +262,14 @@ class BoxSearch:
         return found
 
     def infeasible(self, epsilon: float) -> InfeasibleError:
-        """Say why, and find the smallest feasible ε by bisection within a second."""
+        """Say why, and find the smallest feasible ε by bisection: to a thousandth, and further within a second."""
         patience, least, high = Deadline(min(0.9, max(1e-3, self.deadline.left))), epsilon, 2 * epsilon
         # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
         while not (found := self.best(high) is not None) and not patience.passed and high < 64:
             least, high = high, 2 * high
-        while found and high - least > 1e-6 * high and not patience.passed:
+        while (
+            found and high - least > (1e-3 if patience.passed else 1e-6) * high and not self.deadline.passed
+        ):
             middle = (least + high) / 2
             least, high = (least, middle) if self.best(middle) is not None else (middle, high)
         names = {

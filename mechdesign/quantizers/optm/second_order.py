@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from mechdesign.typing import Array
 
 __all__ = ["polished"]
 
+_ALONE = 20  # unknowns up to which no product is spread over threads anyway
 _SHY = 1e-9  # share of the budget that a second-order solver leaves: about what it errs by
 
 
@@ -65,7 +67,7 @@ def polished(
         options={"maxiter": 200, "ftol": 1e-10},
     )
     try:
-        with one_thread():
+        with nullcontext() if n <= _ALONE else one_thread():
             found = solve()
     except TimeoutError:
         return q, {}

@@ -207,7 +207,9 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
     return first, mass, norm_error, outside
 
 
-def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0) -> tuple[float, Tilt]:
+def composed_delta(
+    parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0
+) -> tuple[float, Tilt]:
     """δ at `epsilon` of the composition: an upper bound when the parts are pessimistic, else a lower one.
 
     Parameters
@@ -218,6 +220,8 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
         ε ≥ 0.
     guess : float
         A first θ.
+    enough : float
+        Where Chernoff's bound of the finite losses is at most this, this stands for their part, and nothing is convolved.
 
     Returns
     -------
@@ -240,6 +244,11 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
     if level < top and infinite < 1:
         tilt = find_tilt(parts, level, guess=guess)
         if tilt.log_mgf > -np.inf:
+            # the logarithms carry relative errors of a few ulps of themselves
+            slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
+            log_chernoff = min(tilt.log_chernoff(level), 700.0)
+            if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
+                return float(min(infinite + enough + extra, 1.0)), tilt
             start, mass, l2_error, outside = convolve(parts, tilt)
             gap = step * (start + np.arange(mass.size)) - level
             positive = gap > 0
@@ -250,8 +259,6 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
             peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
             largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
             value += sign * (rounding + 2 * outside * largest)
-            # the logarithms carried relative errors of a few ulps of themselves
-            slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
-            finite = max(value, 0.0) * math.exp(min(tilt.log_chernoff(level), 700.0)) * slack
+            finite = max(value, 0.0) * math.exp(log_chernoff) * slack
     delta = infinite + finite + sign * extra
     return float(min(max(delta, 0.0), 1.0)), tilt

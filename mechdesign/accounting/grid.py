@@ -167,7 +167,7 @@ def discretise_atoms(
     nearest = np.round(where)
     if pessimistic:
         low = np.where(np.abs(where - nearest) < 1e-9, nearest, np.floor(where))
-        share = np.clip(np.expm1(low * step - loss.values) / math.expm1(-step), 0, 1)
+        share = np.clip(np.expm1(np.minimum(low * step - loss.values, 0)) / math.expm1(-step), 0, 1)
         share = np.where(np.abs(where - nearest) < 1e-9, 0.0, share)
         start = int(low.min())
         index = (low - start).astype(np.int64)

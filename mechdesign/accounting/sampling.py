@@ -114,9 +114,9 @@ def _on_atoms(loss: AtomicLoss, step: float, theta: float) -> float:
     with np.errstate(divide="ignore", under="ignore"):
         weights = np.log(loss.mass) + theta * loss.values
     first, second = (float(loss.values[i]) for i in np.argsort(weights)[-2:])
-    count = math.ceil(abs(first) / step) if first else 0
-    if not count:
+    if abs(first) < step:  # a finer grid would have as many points more
         return step
+    count = math.ceil(abs(first) / step)
     steps = abs(first) / np.arange(count, max(count * 5 // 4, count + 1))
     away = np.abs(second / steps - np.round(second / steps))
     return float(steps[np.argmin(away)])

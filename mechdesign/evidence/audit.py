@@ -88,9 +88,9 @@ def _agreements(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
     for key in ("value", "lower_bound"):
         if key in statement:
             shown, stated = getattr(result, key), statement[key]
-            near = shown is not None and abs(shown - float(stated)) <= _NEAR * max(
-                abs(shown), abs(result.value)
-            )
+            # what is shown must be finite: everything lies within any share of infinity
+            near = shown is not None and math.isfinite(shown) and math.isfinite(result.value)
+            near = near and abs(shown - float(stated)) <= _NEAR * max(abs(shown), abs(result.value))
             yield f"the {key.replace('_', ' ')} shown is the certificate's", PROVED, math.nan, near
     if result.status is Status.OPTIMAL:
         finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)

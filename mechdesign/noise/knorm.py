@@ -148,12 +148,18 @@ class KNormNoise:
     def release(self, x: ArrayLike) -> NoReturn:
         """Refuse: the noise is drawn in floats, whose gaps give answers away.
 
-        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1.
+        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1; for other norms it
+        costs more, and `md.compare` tells what else can be deployed.
         """
         raise DesignError.of(
             "release",
             type(self).__name__,
-            'has no exact sampler: deploy calibrate("laplace", ...), which is this law for norm 1; sample() is for simulation',
+            "has no exact sampler, sample() is for simulation: deploy "
+            + (
+                'calibrate("laplace", ...), which is this law'
+                if self.norm == 1
+                else 'the cheapest of md.compare(...) that has release(); calibrate("laplace", ...) always has'
+            ),
         )
 
     def loss(self, shift: float) -> float:

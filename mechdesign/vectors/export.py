@@ -9,6 +9,7 @@ from typing import Any
 
 from mechdesign.errors import DesignError
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.vector import CoordinateQuantizer
 from mechdesign.vectors.integer_table import IntegerTable
 from mechdesign.vectors.near import NearResponse
 from mechdesign.vectors.sampled import SampledCoordinates
@@ -125,7 +126,7 @@ def flat_json(mechanism: Any) -> str:
 
     Parameters
     ----------
-    mechanism : SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable or Quantizer
+    mechanism : SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer
 
     Examples
     --------
@@ -169,10 +170,18 @@ def flat_json(mechanism: Any) -> str:
             "keep": keep.ravel().tolist(),
             "alias": alias.ravel().tolist(),
         }
+    elif isinstance(mechanism, CoordinateQuantizer):
+        body = {
+            "kind": "coordinate-quantizer",
+            "dimension": mechanism.dimension,
+            "scale": mechanism.scale,
+            "epsilon": mechanism.privacy_loss(),
+            **_rows(mechanism.coordinate),
+        }
     elif isinstance(mechanism, Quantizer):
         body = {"kind": "quantizer", "epsilon": mechanism.privacy_loss(), **_rows(mechanism)}
     else:
-        wanted = "must be a SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable or Quantizer"
+        wanted = "must be a SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer"
         raise DesignError.of("mechanism", mechanism, wanted)
     return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
 

@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import positive, settle
 from mechdesign.quantizers.mechanism.guide import segment_finder
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.table import inside
@@ -111,15 +111,14 @@ class IntegerTable(CodedMechanism):
             value = getattr(self, name)
             if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
                 raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
-            value.setflags(write=False)
+            kept = value.copy()  # whoever gave it may change theirs
+            kept.setflags(write=False)
+            settle(self, **{name: kept})
         rows, columns = 2 * (len(self.knots) - 1), len(self.bins)
-        if (
-            self.knots.ndim != 1
-            or rows < 2
-            or not (np.diff(self.knots) > 0).all()
-            or not np.isfinite(self.knots).all()
-        ):
-            raise DesignError.of("knots", self.knots, "must increase")
+        with np.errstate(over="ignore"):
+            steps = np.diff(self.knots)
+        if self.knots.ndim != 1 or rows < 2 or not ((steps > 1e-290) & (steps < 1e300)).all():
+            raise DesignError.of("knots", self.knots, "must increase, in steps between 1e-290 and 1e300")
         if self.bins.ndim != 1 or not 2 <= columns <= 1 << 16 or not (np.diff(self.bins) > 0).all():
             raise DesignError.of("bins", self.bins, "must be 2 to 65536 numbers that increase")
         good = (

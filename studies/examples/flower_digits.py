@@ -1,27 +1,30 @@
 """Federated learning with Flower: clients encode their updates privately in a few bits, the server decodes and adds up.
 
-    python studies/examples/flower_digits.py [--rounds 30] [--epsilon 8] [--bits 9]
+    python studies/examples/flower_digits.py [--rounds 30] [--epsilon 8] [--bits 9] [--clients 1200] [--loop]
 
 Softmax regression on scikit-learn's digits, spread over simulated clients that hold a few records each. In every round each client
 takes one gradient of all its records, as one vector of 650 numbers clipped at length 1, and sends the code of a
 rotated simplex: two bytes, ε for everything that the client has, per round. A client is asked once: 30 rounds of 40 clients are 1,200 of
 them, so that ε in all is ε in a round.
 
-The clients and the strategy are Flower's own (`flwr.client.NumPyClient`, `flwr.server.strategy.FedAvg`), driven here in one process; in
-a deployment they are handed to a `ClientApp` and a `ServerApp` as they are.
+A `ClientApp` encodes and a `ServerApp` decodes, in Flower's own simulation (`flwr.simulation.run_simulation`, with Ray): clients run in
+processes of their own, and what passes between them are Flower's messages. With `--loop`, or where Ray is absent, the same client and strategy are
+driven one after the other in this process. In a deployment both apps are used as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 import mechdesign as md
 
-CLASSES, FEATURES, CLIENTS = 10, 64, 1200
+CLASSES, FEATURES = 10, 64
 SIZE = CLASSES * (FEATURES + 1)
 
 
@@ -48,11 +51,16 @@ def accuracy(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     return float(((x @ weights.reshape(FEATURES + 1, CLASSES)).argmax(axis=1) == y).mean())
 
 
-def flower(mechanism: md.SphereQuantizer | None, rate: float) -> tuple[type, Any]:
-    """A client that encodes, and a strategy that decodes; without a mechanism both send plain vectors."""
+def split(clients: int, seed: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Records and labels, the first 297 of a random order kept for testing, and each client's numbers of the others."""
+    x, y = data()
+    order = np.random.default_rng(seed).permutation(len(x))
+    return x[order], y[order], np.array_split(np.arange(297, len(x)), clients)
+
+
+def clients_of(mechanism: md.SphereQuantizer | None, clients: int, seed: int) -> Any:
+    """What makes client i: it encodes; without a mechanism it sends a plain vector."""
     from flwr.client import NumPyClient
-    from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
-    from flwr.server.strategy import FedAvg
 
     class PrivateClient(NumPyClient):
         """Holds a few records; what leaves it is a message."""
@@ -70,50 +78,109 @@ def flower(mechanism: md.SphereQuantizer | None, rate: float) -> tuple[type, Any
             message = mechanism.encode(step)
             return [np.frombuffer(message, dtype=np.uint8)], 1, {}
 
+    x, y, parts = split(clients, seed)
+    return lambda i: PrivateClient(x[parts[i]], y[parts[i]])
+
+
+def strategy_of(mechanism: md.SphereQuantizer | None, rate: float, each: int, clients: int, seed: int) -> Any:
+    """A strategy that decodes, and asks every client once."""
+    from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
+    from flwr.server.strategy import FedAvg
+
     class DecodingStrategy(FedAvg):
         """Adds up the estimates of the messages: an unbiased estimate of the mean gradient, and a step along it."""
 
-        weights = np.zeros(SIZE)
+        weights, seen, failed = np.zeros(SIZE), 0, 0
+
+        def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
+            client_manager.wait_for(clients)
+            nodes = sorted(client_manager.all())
+            asked = np.random.default_rng(seed + 1).permutation(len(nodes))
+            now = asked[(server_round - 1) * each : server_round * each]
+            return [(client_manager.all()[nodes[i]], FitIns(parameters, {})) for i in now]
 
         def aggregate_fit(
             self, server_round: int, results: list[Any], failures: list[Any]
         ) -> tuple[Any, dict[str, Any]]:
+            self.failed += len(failures)
             parts = [parameters_to_ndarrays(result.parameters)[0] for _, result in results]
             if mechanism is None:
                 mean = np.mean(parts, axis=0)
             else:
                 total, count = mechanism.aggregate([part.tobytes() for part in parts])
                 mean = total / count
+            self.seen += len(parts)
             self.weights = self.weights - rate * mean
             return ndarrays_to_parameters([self.weights]), {}
 
-    return PrivateClient, DecodingStrategy()
+    return DecodingStrategy(
+        fraction_evaluate=0.0, initial_parameters=ndarrays_to_parameters([np.zeros(SIZE)])
+    )
+
+
+def loop(strategy: Any, make: Any, *, rounds: int, each: int, clients: int) -> None:
+    """The rounds, client after client in this process."""
+    from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+
+    class Everybody:
+        def wait_for(self, count: int) -> None:
+            pass
+
+        def all(self) -> dict[int, int]:
+            return {i: i for i in range(clients)}
+
+    parameters = strategy.initial_parameters
+    for turn in range(1, rounds + 1):
+        results = []
+        for i, ins in strategy.configure_fit(turn, parameters, Everybody()):
+            arrays, examples, metrics = make(i).fit(parameters_to_ndarrays(ins.parameters), {})
+            reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), examples, metrics)
+            results.append((None, reply))
+        parameters, _ = strategy.aggregate_fit(turn, results, [])
+
+
+def simulation(strategy: Any, make: Any, *, rounds: int, clients: int) -> None:
+    """The rounds in Flower's simulation."""
+    from flwr.client import ClientApp
+    from flwr.server import ServerApp, ServerAppComponents, ServerConfig
+    from flwr.simulation import run_simulation
+
+    config = ServerConfig(num_rounds=rounds)
+    run_simulation(
+        server_app=ServerApp(server_fn=lambda context: ServerAppComponents(strategy=strategy, config=config)),
+        client_app=ClientApp(
+            client_fn=lambda context: make(int(context.node_config["partition-id"])).to_client()
+        ),
+        num_supernodes=clients,
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    )
 
 
 def train(
-    mechanism: md.SphereQuantizer | None, *, rounds: int, each: int, rate: float, seed: int = 0
+    mechanism: md.SphereQuantizer | None,
+    *,
+    rounds: int,
+    clients: int,
+    rate: float,
+    seed: int = 0,
+    simulated: bool = False,
 ) -> float:
     """Run the rounds; return the accuracy on records that no client holds."""
-    from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
-
-    x, y = data()
-    order = np.random.default_rng(seed).permutation(len(x))
-    test, held = order[:297], order[297:]
-    kind, strategy = flower(mechanism, rate)
-    clients = [kind(x[part], y[part]) for part in np.array_split(held, CLIENTS)]
-    asked = np.random.default_rng(seed + 1).permutation(CLIENTS)
-    for turn in range(rounds):
-        results = []
-        for i in asked[turn * each : (turn + 1) * each]:  # every client once
-            arrays, examples, metrics = clients[i].fit([strategy.weights], {})
-            reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), examples, metrics)
-            results.append((None, reply))
-        strategy.aggregate_fit(turn + 1, results, [])
-    return accuracy(strategy.weights, x[test], y[test])
+    each = clients // rounds
+    strategy, make = strategy_of(mechanism, rate, each, clients, seed), clients_of(mechanism, clients, seed)
+    if simulated:
+        simulation(strategy, make, rounds=rounds, clients=clients)
+    else:
+        loop(strategy, make, rounds=rounds, each=each, clients=clients)
+    if strategy.failed or strategy.seen != each * rounds:
+        raise RuntimeError(f"{strategy.seen} answers of {each * rounds}, {strategy.failed} failures")
+    x, y, _ = split(clients, seed)
+    return accuracy(strategy.weights, x[:297], y[:297])
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Train with and without privacy, and print what a client sends."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     try:
         import flwr  # noqa: F401
         import sklearn  # noqa: F401
@@ -124,9 +191,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--bits", type=int, default=9)
+    parser.add_argument("--clients", type=int, default=1200)
+    parser.add_argument("--loop", action="store_true", help="one process, without Flower's simulation")
     options = parser.parse_args(arguments)
-    rounds = max(1, min(options.rounds, CLIENTS))
-    each = CLIENTS // rounds
+    clients = max(1, min(options.clients, 1500))
+    rounds = max(1, min(options.rounds, clients))
+    simulated = not options.loop and find_spec("ray") is not None
+    if not simulated and not options.loop:
+        print(
+            "Flower's simulation needs ray (pip install 'flwr[simulation]'): clients run one after the other"
+        )
     design = md.VectorQuantizer(SIZE, md.PureDP(options.epsilon), bits=options.bits, rotation="fast")
     mechanism = md.SphereQuantizer(SIZE, options.bits, md.PureDP(options.epsilon), rotation="fast")
     result = design.solve()
@@ -134,11 +208,14 @@ def main(arguments: list[str] | None = None) -> int:
         f"{SIZE} numbers in {options.bits} bits at ε = {options.epsilon:g}: expected squared error {mechanism.error:.1f}, "
         f"at least {result.lower_bound:.1f} for any number of bits"
     )
-    plain = train(None, rounds=rounds, each=each, rate=20.0)
-    private = train(mechanism, rounds=rounds, each=each, rate=4.0)
+    plain = train(None, rounds=rounds, clients=clients, rate=20.0)
+    private = train(mechanism, rounds=rounds, clients=clients, rate=4.0, simulated=simulated)
     size = len(mechanism.encode(np.zeros(SIZE)))
     print(f"a client sends {size} bytes, header and seed included, instead of {8 * SIZE}")
-    print(f"accuracy after {rounds} rounds of {each} clients: {private:.2f} private, {plain:.2f} not")
+    how = "in Flower's simulation" if simulated else "in one process"
+    print(
+        f"accuracy after {rounds} rounds of {clients // rounds} clients {how}: {private:.2f} private, {plain:.2f} not"
+    )
     return 0
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report
 
 from .data import mnist
@@ -24,6 +25,7 @@ RESNET20 = [432, *[2304] * 6, 4608, *[9216] * 5, 18432, *[36864] * 5, 650]
 """Parameters of its 20 layers: convolutions without bias, and the last, linear one."""
 EXPECTED = {"gaussian": 1.37, "laplace": 1.93}
 RATE, STEPS = 0.02, 5000
+CIFAR, RECORD = "cifar-10-batches-bin/data_batch_1.bin", 3073
 KINDS = ("identical, one clip", "identical", "scale-perturb-rescale", "least variance")
 
 
@@ -190,10 +192,10 @@ def trained(
 
 
 def training(
-    report: Report, name: str, x: np.ndarray, y: np.ndarray, *, trials: int, steps: int, net=small
+    report: Report, name: str, x: np.ndarray, y: np.ndarray, *, trials: int, steps: int, rate=0.05, net=small
 ) -> None:
     """Accuracies of all allocations at (3, 1e-5)."""
-    rate, rows = 0.05, []
+    rows = []
     multiplier = md.calibrate(
         "gaussian", privacy=md.ApproximateDP(3.0, 1e-5), sensitivity=1.0, rounds=steps, sampling_rate=rate
     ).noise_multiplier
@@ -215,12 +217,17 @@ def training(
 
 
 def cifar(report: Report) -> tuple[np.ndarray, np.ndarray] | None:
-    """CIFAR-10's first training batch, where the data folder has the binary version."""
-    path = report.data("cifar-10-batches-bin/data_batch_1.bin")
+    """The first 2,500 images of CIFAR-10, where the data folder has the binary version (the Python version is pickled: not read)."""
+    path = report.data(CIFAR)
     if path is None:
         return None
-    records = np.fromfile(path, dtype=np.uint8).reshape(-1, 3073)
-    return records[:, 1:] / 255.0, records[:, 0].astype(np.int64)
+    numbers = np.fromfile(path, dtype=np.uint8)
+    records = numbers[: numbers.size // RECORD * RECORD].reshape(-1, RECORD)
+    if not numbers.size or numbers.size % RECORD or records[:, 0].max() > 9:
+        raise DesignError(
+            f"{path} is not CIFAR-10's binary version: records of {RECORD} bytes, the first a label of 0 to 9"
+        )
+    return records[:2500, 1:] / 255.0, records[:2500, 0].astype(np.int64)
 
 
 def run(report: Report) -> None:
@@ -240,7 +247,7 @@ def run(report: Report) -> None:
         pooled = images[0].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196)
         training(report, "MNIST-10k", pooled, images[1], trials=8, steps=200)
     if (pictures := cifar(report)) is not None:
-        training(report, "CIFAR-10", *pictures, trials=2, steps=30, net=resnet20)
+        training(report, "CIFAR-10", *pictures, trials=2, steps=25, rate=0.02, net=resnet20)
     report.text(
         "Opacus clips every parameter tensor, biases apart, so that the layers here are the tensors; gradients of single records, "
         "clipping and steps are its own, and a subclass of its per-layer optimizer takes a scale for each tensor. The print's order "

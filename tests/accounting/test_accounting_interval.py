@@ -13,8 +13,10 @@ from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
 from mechdesign.accounting.grid import discretise
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import centred_loss
 from mechdesign.accounting.profile import privacy_profile
+from mechdesign.accounting.sampling import _on_atoms
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian
@@ -266,3 +268,13 @@ def test_sampled_rounds_of_several_terms_are_enclosed(rounds: int, epsilon: floa
     delta = float((final * -np.expm1(np.minimum(epsilon - beyond, 0.0)))[beyond > epsilon].sum())
     assert found.lower <= found.upper
     assert found.lower <= delta * 1.02 and delta <= found.upper * 1.02
+
+
+@pytest.mark.parametrize("near", [1e-9, 0.003, 0.0])
+def test_an_atom_near_zero_does_not_refine_the_grid_without_end(near: float) -> None:
+    """Two Laplace coordinates, 60 rounds sampled at .066 at ε = 3.26: 600 million points, and no memory left."""
+    loss = AtomicLoss(np.array([-1.0, near, 2.0]), np.array([0.1, 0.8, 0.1]))
+    assert _on_atoms(loss, 0.01, 0.0) >= 0.008
+    term = NoiseTerm(stats.laplace(scale=3.129365124040165 / 2**0.5), 1.0, 2)
+    found = delta_interval(term, 3.2602667291772267, rounds=60, sampling=0.0657076031544819)
+    assert found.lower <= 4.9e-9 <= found.upper <= 5.3e-9

@@ -176,7 +176,7 @@ def sampled_rounds(design: Any, result: Any) -> Faults:
         kept = seen | above
         mixed_loss = np.log1p(rate * np.expm1(loss))
         span = float(np.ptp(mixed_loss[kept])) or 1e-12
-        step = max(span / 3000, rounds * span / 40_000)
+        step = max(span / 3000, rounds * span / 12_000)
         remove, add = Grid(step, above=above), Grid(step, above=above)
         remove.add((mixed_loss[kept], mix[kept]), rounds)
         # the other direction's loss rises where this one falls: its largest is at a cell's other end, the next one's

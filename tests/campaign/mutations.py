@@ -34,7 +34,18 @@ from tests.campaign import table
 LIMIT = 10.0  # processor seconds, after which a file is given up
 SLOW = 1.0  # processor seconds that are a fault
 # Where a search looked, which no claim is about; outputs beyond `max_abs` are refused.
-SEARCHED = ("exhaustive", "max_abs", "grid", "levels", "seed", "starts", "input_bits", "symmetric", "axes")
+SEARCHED = (
+    "exhaustive",
+    "max_abs",
+    "grid",
+    "levels",
+    "seed",
+    "starts",
+    "input_bits",
+    "symmetric",
+    "axes",
+    "order",
+)
 SAID = ("design", "mechanism", "value", "lower_bound")
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",

@@ -1,9 +1,11 @@
-"""300 designs of the campaign; ``python -m tests.campaign --designs 10000`` runs it in full."""
+"""360 designs of the campaign; ``python -m tests.campaign --designs 10000`` runs it in full, and with ``--later``."""
 
 from __future__ import annotations
 
 import random
 import types
+from collections.abc import Callable
+from typing import Any
 
 import cheap
 import pytest
@@ -13,6 +15,8 @@ import mechdesign as md
 from tests.campaign import __main__ as campaign
 from tests.campaign import oracles
 from tests.campaign.draws import CLASSES
+from tests.campaign.later_draws import OFTEN
+from tests.campaign.later_oracles import LATER_ORACLES
 
 BATCH = 10
 
@@ -24,6 +28,72 @@ def test_random_designs(first: int) -> None:
     rows = campaign.campaign(range(first, first + BATCH), 3, None, shown.append)
     assert shown == []
     assert sum(row["ended"] == "fine" for row in rows) >= 3  # what is drawn is worth looking at
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", range(0, 60, BATCH))
+def test_random_later_designs(first: int) -> None:
+    """Of the classes that take milliseconds; a nightly run draws them all."""
+    shown: list[str] = []
+    numbers = [n for n in range(300) if campaign.drawn(1, n, later=True)[0] in OFTEN][first : first + BATCH]
+    rows = campaign.campaign(numbers, 1, None, shown.append, later=True)
+    assert shown == []
+    assert sum(row["ended"] == "fine" for row in rows) >= 6
+
+
+def test_every_later_class_has_an_oracle() -> None:
+    drawn = {
+        type(campaign.drawn(1, n, later=True)[1]()) for n in (0, 2, 4, 5, 6, 8, 9, 11, 12, 19, 29, 31, 59, 70)
+    }
+    assert drawn == set(LATER_ORACLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("matrix-mechanism", {"lower_bound": 1e4}),
+        ("matrix-mechanism", {"value": 1.0}),
+        ("mixed-allocation", {"value": 0.5}),
+        ("knorm", {"value": 1.0}),
+        ("vectors", {"value": 30.0}),
+        ("vectors", {"lower_bound": 33.0}),
+        ("vectors-box", {"lower_bound": 50.0}),
+        ("optimal-noise-many", {"lower_bound": 10.0}),
+    ],
+)
+def test_a_false_claim_of_a_later_kind_is_seen(name: str, changes: dict[str, float]) -> None:
+    result = cheap.solved(name)
+    oracle = LATER_ORACLES[type(result.design)]
+    assert next(oracle(result.design, result), None) is None
+    shown = {part: getattr(result, part) for part in ("mechanism", "value", "lower_bound", "status")}
+    assert next(oracle(result.design, types.SimpleNamespace(**{**shown, **changes})), None) is not None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda e: md.NoiseAllocation("mixed", [1.0, 0.1, 0.1, 0.1], md.ApproximateDP(2.0 * e, 1e-3)),
+        lambda e: md.noise.KNorm(3, md.PureDP(e), md.Sensitivity(linf=1, l1=2, l2=1.5)),
+        lambda e: md.MatrixMechanism([[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(e, 1e-6), changed=2, signed=False),
+        lambda e: md.OptimalNoise(md.PureDP(2.0 * e), dimension=2),
+        lambda e: md.noise.LeastDivergence(md.ApproximateDP(1.0 * e, 1e-3), dimension=3),
+        lambda e: md.Calibration("laplace", md.ApproximateDP(e, 1e-3), md.Sensitivity(linf=1, l1=2), dimension=3),
+        lambda e: md.SphereQuantizer(20, 3, md.PureDP(e)),
+        lambda e: md.SampledCoordinates(4, 2, md.PureDP(e)),
+        lambda e: md.ItemwiseRelease(md.MetricSpace.line([0.0, 1.0]), alpha=e, items=3, model="local", accounting="composition"),
+    ],
+)  # fmt: skip
+def test_noise_for_a_larger_budget_is_seen(asked: Callable[[float], Any]) -> None:
+    """The mechanism of a budget that is wider by a twentieth, held against the narrower one."""
+    narrow, wide = asked(1.0), asked(1.05)
+    found = wide.solve() if hasattr(wide, "solve") else wide
+    if not hasattr(wide, "solve"):
+        for name in ("privacy", "alpha"):
+            if hasattr(wide, name):
+                object.__setattr__(wide, name, getattr(narrow, name))
+    oracle = LATER_ORACLES[type(narrow)]
+    faults = [*oracle(narrow if hasattr(wide, "solve") else wide, found)]
+    assert any(fault.startswith("privacy") for fault in faults)
 
 
 def test_every_class_has_an_oracle() -> None:

@@ -174,7 +174,11 @@ def sampled(m: Any, result: Any = None) -> Faults:
     law, k, d = m.one.law, m.slots, m.dimension
     knots = [Fraction(v) for v in law.knots]
     rows = [law.row(i, end) for i in range(len(knots) - 1) for end in (0, 1)]
-    ratio = max(max(column) / min(column) if min(column) else Fraction(10**400) for column in zip(*rows))
+    used = [column for column in zip(*rows) if max(column)]
+    if not all(map(min, used)):
+        yield "privacy: an output that some inputs never give"
+        return
+    ratio = max(max(column) / min(column) for column in used)
     if not ratio_kept(ratio, Fraction(m.privacy.epsilon) / k):
         yield f"privacy: a coordinate loses {math.log(float(ratio))} of {m.privacy.epsilon}/{k}"
     if m.bits is not None and k * m.code_bits > m.bits:

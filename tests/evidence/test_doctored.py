@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,7 +121,13 @@ def bias_allowed(p: Payload, other: Payload) -> bool:
     return False
 
 
-_OTHER_LOSS = {"absolute": "squared", "squared": "absolute", "metric": "squared", "total": "largest"}
+_OTHER_LOSS = {
+    "absolute": "squared",
+    "squared": "absolute",
+    "metric": "squared",
+    "total": "largest",
+    "largest": "total",
+}
 
 
 def loss(p: Payload, other: Payload) -> bool:
@@ -227,6 +234,29 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "matrix-largest": (
+        lambda: md.MatrixMechanism(
+            [[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), changed=2, signed=False, loss="largest"
+        ),
+        {},
+    ),
+    "mixed-gaussian": (
+        lambda: md.NoiseAllocation("mixed", [1.0, 0.5, 0.5, 0.2, 0.2], md.ApproximateDP(1.0, 1e-3), loss=1),
+        {},
+    ),
+    "knorm-several": (
+        lambda: md.noise.KNorm(5, P, md.Sensitivity(linf=1, l1=2.5, l2=1.5), loss="absolute", rounds=2),
+        {},
+    ),
+    "least-divergence": (lambda: md.noise.LeastDivergence(md.ApproximateDP(1.0, 1e-3), dimension=3), {}),
+    "vectors-sphere": (lambda: md.VectorQuantizer(20, P, bits=2, inputs="sphere", radius=2.0), {}),
+    "vectors-sampled": (lambda: md.VectorQuantizer(4, md.PureDP(6.0), inputs="box"), {}),
+    "calibration-several": (
+        lambda: md.Calibration(
+            "laplace", md.ApproximateDP(1.0, 1e-3), md.Sensitivity(each=[1, 2, 0.5], l1=2), dimension=3
+        ),
+        {},
+    ),
 }  # fmt: skip
 
 # The same designs at another budget: what is put in the place of the true parts.
@@ -292,4 +322,45 @@ def test_doctored_files_are_refused(name: str) -> None:
         if found not in ("refused", "failed"):
             accepted.append((doctoring.__name__, found))
     assert tried >= 12
+    assert accepted == []
+
+
+# Designs whose every number is forged, one at a time; of a list the first.
+FORGED = (
+    "matrix-mechanism", "mixed-allocation", "knorm", "optimal-noise-many", "vectors", "vectors-box", "counts-gaussian",
+    "matrix-largest", "mixed-gaussian", "knorm-several", "least-divergence", "vectors-sphere", "vectors-sampled",
+    "calibration-several",
+)  # fmt: skip
+
+
+def forgeries(number: float) -> Iterator[Any]:
+    """A hair more and less, twice, the other sign, what is no finite number, a text."""
+    if type(number) is int:
+        yield from (number + 1, number - 1, 2 * number + 3, -number - 1)
+    else:
+        yield from (number * (1 + 1e-9), number * (1 - 1e-9), 2 * number + (number == 0), -number)
+    yield from ({"$float": "nan"}, {"$float": "inf"}, "1")
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_every_number_that_is_forged_is_seen(name: str) -> None:
+    """Accepted before: a value, or a lower bound, of infinity beside a certificate of a finite one."""
+    text = dumps(solved(name))
+    payload, original = json.loads(text)["payload"], mutations.said(loads(text, kinds=KINDS))
+    seen: Counter[tuple[Any, ...]] = Counter()
+    accepted, tried = [], 0
+    for path in mutations.places(payload):
+        number = mutations.at(payload, path)
+        kind = tuple("*" if type(step) is int else step for step in path)
+        if type(number) not in (int, float) or seen[kind]:
+            continue
+        seen[kind] += 1
+        for forged in forgeries(number):
+            if forged == number:
+                continue
+            tried += 1
+            found = mutations.outcome(cheap.sealed(mutations.put(payload, path, forged)), original)
+            if found not in ("refused", "failed", "same"):
+                accepted.append((path, forged, found))
+    assert tried > 80
     assert accepted == []

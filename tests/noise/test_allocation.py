@@ -182,6 +182,21 @@ def test_groups_share_one_scale_and_match_the_model() -> None:
         assert result.value == pytest.approx(best.fun, rel=1e-8)
 
 
+@settings(max_examples=30)
+@given(
+    st.sampled_from(["gaussian", "laplace"]), st.floats(0.1, 9.0), st.booleans(), st.integers(0, 2**32 - 1)
+)
+def test_every_order_verifies_and_states_its_loss(noise, p, weighted, seed) -> None:
+    """Whatever the power: the value that follows from the formula is the sum, the bound is what the certificate finds."""
+    rng = np.random.default_rng(seed)
+    lam = np.exp(rng.uniform(-12, 5, rng.integers(1, 200)))
+    weights = np.exp(rng.uniform(-9, 9, len(lam))) if weighted else None
+    design = NoiseAllocation(noise, lam, ApproximateDP(0.7, 1e-5), loss=p, weights=weights)
+    result = design.solve()
+    assert result.value == pytest.approx(design.cost_of(result.scales), rel=1e-13)
+    assert result.lower_bound <= result.value * (1 + 1e-15) and result.certificate.verify()
+
+
 def test_scs_agrees_to_its_tolerance() -> None:
     design = NoiseAllocation(noise="gaussian", sensitivities=I20, privacy=PRIVACY)
     assert design.solve("scs").value == pytest.approx(design.solve().value, rel=1e-6)

@@ -114,3 +114,10 @@ def test_bad_input(bad, word):
     with pytest.raises(md.DesignError) as caught:
         md.calibrate(asked.pop("noise"), **asked)
     assert word in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["gennorm", "logistic"])
+def test_epsilon_at_the_delta_asked_for_is_the_epsilon_asked_for(family):
+    found = md.calibrate(family, privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0, dimension=8)
+    assert found.delta(1.0) <= 1e-6
+    assert found.epsilon(1e-6) <= 1.0 < found.epsilon(0.9 * found.delta(1.0))

@@ -143,6 +143,45 @@ def test_c_refuses_what_is_outside(library: Any) -> None:
     assert codes.tolist()[:4] == [-1] * 4 and codes[4] >= 0 and back[:4].tolist() == [0.0] * 4
 
 
+def wide(outputs: int) -> Any:
+    """A table of many outputs, its counts drawn."""
+    weights = np.random.default_rng(outputs).integers(1, 1000, (4, outputs)).tolist()
+    counts = np.array([rounded_counts([Fraction(w, sum(row)) for w in row]) for row in weights])
+    return md.vectors.IntegerTable(np.array([-1.0, 0.3, 1.0]), counts, np.linspace(-2, 2, outputs))
+
+
+def test_c_under_sanitizers(tmp_path: Path) -> None:
+    """Many widths, odd ones too, all ends, knots and numbers that are none, the extreme words: no undefined behaviour."""
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler with sanitizers")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]
+    flags += ["-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
+    (tmp_path / "none.c").write_text("int main(void) { return 0; }\n")
+    if subprocess.run([compiler, *flags, "none.c"], cwd=tmp_path, capture_output=True).returncode:
+        pytest.skip("no sanitizers")
+    tables = {**TABLES, **{f"w{m}": wide(m) for m in (3, 5, 17, 257, 4096)}}
+    lines, body = ["#include <math.h>", "#include <stdio.h>"], []
+    words = "{0, 1, 0xffffffffffffffffULL, 0xffffffffULL, 0x100000000ULL}"
+    for name, table in tables.items():
+        (tmp_path / f"{name}.h").write_text(md.vectors.c_header(table, name=name))
+        lines.append(f'#include "{name}.h"')
+        inside = [*table.knots, *np.nextafter(table.knots[:-1], math.inf), table.knots.mean()]
+        outside = "NAN, INFINITY, -INFINITY, 1e308, -1e308"
+        body.append(
+            f"{{ const double in[] = {{{', '.join(float(v).hex() for v in inside)}}}, out[] = {{{outside}}};"
+            f" const uint64_t w[] = {words}; unsigned i, j; for (j = 0; j < 5; j++) {{"
+            f" for (i = 0; i < {len(inside)}; i++) {{ const int c = {name}_encode(in[i], w[j]);"
+            f" if (c < 0 || c >= {len(table.bins)} || {name}_decode(c) < {name}_bins[0]) return 1; }}"
+            f" for (i = 0; i < 5; i++) if ({name}_encode(out[i], w[j]) != -1) return 2; }}"
+            f" if ({name}_decode(-1) != 0.0 || {name}_decode(2147483647) != 0.0) return 3; }}"
+        )
+    source = "\n".join([*lines, "int main(void) {", *body, "return 0; }"])
+    (tmp_path / "all.c").write_text(source + "\n")
+    subprocess.run([compiler, *flags, "all.c", "-o", "all", "-lm"], cwd=tmp_path, check=True)
+    assert subprocess.run([str(tmp_path / "all")], capture_output=True).returncode == 0
+
+
 def test_scalars_as_messages() -> None:
     table = TABLES["optimum"]
     x = np.linspace(-1, 1, 5001)
@@ -167,6 +206,8 @@ def test_tables_that_are_refused() -> None:
         {"knots": table.knots[::-1].copy()},
         {"bins": table.bins[:-1]},
         {"bins": [1, 2]},
+        {"knots": table.knots * 1.7e308},
+        {"knots": np.arange(len(table.knots)) * 5e-324},
     ):
         fields = {"knots": table.knots, "counts": table.counts, "bins": table.bins, **changes}
         with pytest.raises(md.DesignError):
@@ -187,6 +228,7 @@ def test_tables_that_are_refused() -> None:
         md.SampledCoordinates(9, 3, md.PureDP(1.0)),
         TABLES["two"],
         MADE["rqm"](),
+        md.CoordinateQuantizer(MADE["two"](), 3, 0.5),
     ],
 )
 def test_flat_json_is_flat(mechanism: Any) -> None:

@@ -27,7 +27,7 @@ from mechdesign.typing import Array, Indices
 __all__ = ["PrivacyRows", "graph_stretch", "greedy_spanner", "privacy_rows", "spread_multipliers"]
 
 _STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
-_SEED = 1.05  # stretch of the spanner whose rows come first where there are very many
+_SEED = 1.2  # stretch of the spanner whose rows come first where there are very many
 
 
 def graph_stretch(distances: Array, edges: Indices) -> float:

@@ -257,7 +257,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         else:
             found, report = solve_model(self.problem, solver, deadline, options)
         scales = self.spread(found.scales)
-        value, lower_bound = self.cost_of(scales), self.loss_of_groups(found.lower_bound)
+        value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
+        lower_bound = self.loss_of_groups(found.lower_bound)
         return AllocationResult(
             design=self,
             mechanism=IndependentNoise(self.noise, scales, self.sensitivities),

@@ -38,8 +38,13 @@ def power(x: Array, exponent: float, out: Array | None = None) -> Array:
         out = np.empty_like(x)
     if exponent == 0.5:
         return np.sqrt(x, out=out)
+    if exponent == 0.25:
+        return np.sqrt(np.sqrt(x, out=out), out=out)
     if exponent == 1 / 3:
         return np.cbrt(x, out=out)
+    if exponent == 2 / 3:
+        np.cbrt(x, out=out)
+        return np.multiply(out, out, out=out)
     if exponent == 1:
         np.copyto(out, x)
         return out
@@ -53,6 +58,9 @@ def power(x: Array, exponent: float, out: Array | None = None) -> Array:
         return np.multiply(out, out, out=out)
     return np.power(x, exponent, out=out)
 
+
+_QUICK = (0.5, 1 / 3, 1, 2)  # powers cheaper than a division
+_SUMMED = (*_QUICK, 3, 4)  # powers cheap enough to sum a second time
 
 _BLOCK = 1 << 15
 """Coordinates per block: two blocks fit the second-level cache, and fresh pages cost more than arithmetic."""
@@ -86,6 +94,8 @@ class Allocated:
     scales: Array
     lower_bound: float
     multiplier: float
+    loss: float | None = None
+    """Σ W s^p where it followed from the formula, to rounding; None where it is to be summed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +134,18 @@ class Separable:
         """
         p, m = self.order, self.spend
         scales = power(self.sensitivity, m / (p + m))
-        if self.weight is None:
+        if self.weight is not None:
+            scales /= power(self.weight, 1 / (p + m))
+        if self.weight is None and p in _QUICK:
             total = blocked_sum(len(scales), lambda k, work: power(scales[k], p, out=work))
         else:
-            scales /= power(self.weight, 1 / (p + m))
             total = self._spent(scales)
         # 2e-14: on the safe side of `spent` at once.
         factor = (total / self.budget) ** (1 / m)
         scales *= factor * (1 + 2e-14)
         with np.errstate(over="ignore"):
             loss = float(total * np.float64(factor) ** p)
-        if not (math.isfinite(loss) and np.isfinite(scales).all()):
+        if not (math.isfinite(loss) and scales.max() < math.inf):
             raise DesignError.of(
                 "sensitivities",
                 (float(self.sensitivity.min()), float(self.sensitivity.max())),
@@ -184,8 +195,12 @@ class Separable:
         """Return the optimal scales: a formula without limits, one root with them."""
         if self.lower is None and self.upper is None:
             scales, total = self.unlimited()
-            bound = total * (1 - (8 * self.order + 64) * 2.0**-53)  # the formula, rounded down
-            return Allocated(self.made_safe(scales), bound, self.order * total / (self.spend * self.budget))
+            # The formula, rounded down; for large orders to what `lower_bound` finds of it.
+            coarse = _SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
+            bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
+            safe = self.made_safe(scales)
+            loss = None if safe is not scales or self.order in _SUMMED else total * (1 + 2e-14) ** self.order
+            return Allocated(safe, bound, self.order * total / (self.spend * self.budget), loss)
         y = self.multiplier()
         return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)
 

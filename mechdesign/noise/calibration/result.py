@@ -87,12 +87,19 @@ class CalibrationResult(Result):
             found = np.array(each).reshape(values.shape)[()]
         else:
             found = self.noise.privacy_profile(epsilon)
-        if self.certificate is None or not isinstance(self.design.privacy, PureDP | ApproximateDP):
+        if (proved := self._proved) is None:
             return found
-        proved = self.certificate.upper if getattr(self.design.privacy, "delta", 0.0) else 0.0
-        return np.where(
-            np.asarray(epsilon, dtype=float) >= self.design.privacy.epsilon, np.minimum(found, proved), found
-        )[()]
+        return np.where(np.asarray(epsilon, dtype=float) >= proved[0], np.minimum(found, proved[1]), found)[
+            ()
+        ]
+
+    @property
+    def _proved(self) -> tuple[float, float] | None:
+        """The (ε, δ) of the certificate."""
+        privacy = self.design.privacy
+        if self.certificate is None or not isinstance(privacy, PureDP | ApproximateDP):
+            return None
+        return privacy.epsilon, self.certificate.upper if getattr(privacy, "delta", 0.0) else 0.0
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""
@@ -100,7 +107,9 @@ class CalibrationResult(Result):
 
     def epsilon(self, delta: float, **options: Any) -> float:
         """The least ε certified at `delta` for all rounds, rounded up; ``inf`` if there is none."""
-        return self.noise.epsilon(delta, **{**self._repeated, **options})
+        found = self.noise.epsilon(delta, **{**self._repeated, **options})
+        proved = self._proved
+        return found if proved is None or delta < proved[1] else min(found, proved[0])
 
     @property
     def _repeated(self) -> dict[str, Any]:

@@ -138,7 +138,8 @@ class ManyNoiseCertificate(Certificate):
             rows += self._cells(self.mechanism)
         else:
             rows += self._named(self.mechanism)
-        rows.append(self._bounded())
+        if self.bound is not None or self.lower_bound > 0:
+            rows.append(self._bounded())
         return check_table(rows)
 
     def _cells(self, noise: CellProduct) -> list[Check]:

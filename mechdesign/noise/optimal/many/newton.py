@@ -169,7 +169,10 @@ class Descent:
                 break
             scale = self.cost(phi)
             held = scale + weight * barrier.value(phi)
-            step = self._stepper(phi, barrier, weight)
+            try:
+                step = self._stepper(phi, barrier, weight)
+            except np.linalg.LinAlgError:  # the privacy constraint no longer moves: δ next to 1
+                break
             accepted = None
             for tries in range(10):  # noqa: B007
                 direction = np.clip(step(damping), -_LONGEST, _LONGEST)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -30,6 +31,7 @@ __all__ = ["Tilt", "composed_delta", "convolve", "find_tilt"]
 
 _UNIT = 2.0**-53
 _OUTSIDE = 1e-16
+_VANISHED = -100.0  # log of a product of transforms that counts as none
 """Tilted probability allowed outside the convolution window, each side."""
 
 Part = tuple[GridLoss, int]
@@ -166,8 +168,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
     eta = 16 * _UNIT * math.log2(max(n, 2))
     log_abs = np.zeros(n // 2 + 1)
     log_abs_up = np.zeros_like(log_abs)
-    product = np.ones(n // 2 + 1, dtype=complex)
-    power_error = np.full(n // 2 + 1, 8.0)
+    transforms = []
     for grid, count in parts:
         with np.errstate(divide="ignore"):
             weights = np.log(grid.mass) + tilt.theta * grid.points
@@ -181,14 +182,23 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
         with np.errstate(divide="ignore"):
             log_abs += count * np.log(size)
             log_abs_up += count * np.log(size + each)
-            if count == 1:
-                product *= x
-            else:
-                product *= x**count
-                power_error += count * (np.abs(np.log(np.maximum(size, 1e-300))) + np.abs(np.angle(x)))
+        transforms.append((x, size, count))
+    # where the product vanishes, as of many coordinates it nearly everywhere does, 0 stands for it, with an error of all of it
+    kept = log_abs_up > _VANISHED
+    some: Any = slice(None) if kept.all() else kept
+    power = np.ones(int(np.count_nonzero(kept)), dtype=complex)
+    power_error = np.full(power.size, 8.0)
+    for x, size, count in transforms:
+        part = x[some]
+        power *= part if count == 1 else part**count
+        if count > 1:
+            power_error += count * (np.abs(np.log(np.maximum(size[some], 1e-300))) + np.abs(np.angle(part)))
+    product = np.zeros(n // 2 + 1, dtype=complex)
+    product[some] = power
     # Entry-wise: |X + e|^c - |X|^c at most (|X| + e)^c - |X|^c, plus the rounding of the power itself.
     up = np.exp(log_abs_up)
-    product_error = up - np.exp(log_abs) + _UNIT * power_error * up
+    product_error = up.copy()
+    product_error[some] += _UNIT * power_error * up[some] - np.exp(log_abs[some])
     mass = fft.irfft(product, n)
     norm_error = math.sqrt(2 / n) * _norm(product_error)
     norm_error += eta * math.sqrt(2 / n) * _norm(up)
@@ -197,7 +207,9 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
     return first, mass, norm_error, outside
 
 
-def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0) -> tuple[float, Tilt]:
+def composed_delta(
+    parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0
+) -> tuple[float, Tilt]:
     """δ at `epsilon` of the composition: an upper bound when the parts are pessimistic, else a lower one.
 
     Parameters
@@ -208,6 +220,8 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
         ε ≥ 0.
     guess : float
         A first θ.
+    enough : float
+        Where Chernoff's bound of the finite losses is at most this, this stands for their part, and nothing is convolved.
 
     Returns
     -------
@@ -230,6 +244,11 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
     if level < top and infinite < 1:
         tilt = find_tilt(parts, level, guess=guess)
         if tilt.log_mgf > -np.inf:
+            # the logarithms carry relative errors of a few ulps of themselves
+            slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
+            log_chernoff = min(tilt.log_chernoff(level), 700.0)
+            if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
+                return float(min(infinite + enough + extra, 1.0)), tilt
             start, mass, l2_error, outside = convolve(parts, tilt)
             gap = step * (start + np.arange(mass.size)) - level
             positive = gap > 0
@@ -240,8 +259,6 @@ def composed_delta(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0)
             peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
             largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
             value += sign * (rounding + 2 * outside * largest)
-            # the logarithms carried relative errors of a few ulps of themselves
-            slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
-            finite = max(value, 0.0) * math.exp(min(tilt.log_chernoff(level), 700.0)) * slack
+            finite = max(value, 0.0) * math.exp(log_chernoff) * slack
     delta = infinite + finite + sign * extra
     return float(min(max(delta, 0.0), 1.0)), tilt

@@ -11,7 +11,7 @@ import numpy as np
 from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.choose.answers import check_answer, check_same_privacy
 from mechdesign.choose.candidates import checked_question, solved
-from mechdesign.choose.questions import LocalReport, MetricReport, Question
+from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
@@ -24,7 +24,7 @@ from mechdesign.problem.checks import one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.typing import Array
 
-__all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "least_epsilon"]
+__all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "error_of", "least_epsilon"]
 
 MEASURES = ("standard_deviation", "absolute_error", "half_width")
 _CELLS = 2001
@@ -189,6 +189,17 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
         raise DesignError.of("mechanism", type(result).__name__, "has no errors in the units of an answer")
     absolute = law.expected_loss("absolute") if hasattr(law, "expected_loss") else result.absolute_error  # type: ignore[attr-defined]
     return Accuracy(float(law.std()), float(absolute), half_width(law))
+
+
+def error_of(result: Result, question: Question) -> float:
+    """The question's loss: of one coordinate, on average, or of a report."""
+    if isinstance(question, LocalReport):
+        return float(result.mechanism.expected_loss(question.prior, question.loss))
+    if isinstance(result, AllocationResult | MixedAllocationResult | CorrelatedGaussianResult) and isinstance(
+        question, NumericQuery
+    ):
+        return result.value / question.dimension
+    return result.value
 
 
 def _of_normal(deviations: Array) -> Accuracy:

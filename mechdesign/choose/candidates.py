@@ -27,7 +27,9 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.result import CalibrationResult
+from mechdesign.noise.correlated.corners import count_of
 from mechdesign.noise.correlated.counts import CountsGaussian
+from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.knorm_design import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
@@ -211,18 +213,27 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         raise DesignError.of("rounds", q.rounds, "correlated noise is for one round, not sampled")
     if q.loss != "squared":
         raise DesignError.of("loss", q.loss, "correlated noise is chosen by its variance: squared")
-    if s.each is not None or s.l1 is not None or s.l2 is not None or s.linf is None:
-        raise DesignError.of(
-            "sensitivity",
-            str(s),
-            "correlated noise is compared for at most c numbers that change by at most a each; for a list of changes solve "
-            "CorrelatedGaussian, for queries on counts MatrixMechanism",
-        )
     if q.dimension > _CORRELATED:
         raise DesignError.of(
             "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
         )
-    return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=_left(deadline))
+    if s.each is None and s.l1 is None and s.l2 is None:
+        return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=_left(deadline))
+    if (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
+        entries = q.dimension * count_of(int(np.count_nonzero(s.each)), listed, signed=s.signed)
+        if entries > _LISTED:
+            raise DesignError.of(
+                "sensitivity",
+                str(s),
+                f"has a list of corners of {entries:.3g} entries, more than the {_LISTED} compared: where nothing says how many "
+                "change, allocated gaussian noise is the optimum; else solve CorrelatedGaussian.of_sensitivity",
+            )
+    elif s.l2 is not None and s.l1 is None and s.each is None and s.changed is None and s.linf is None:
+        raise DesignError.of(
+            "l2", s.l2, "is a ball: independent gaussian noise is the optimum, no covariance does better"
+        )
+    design = CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
+    return design.solve(time_limit=_left(deadline, _SECONDS))
 
 
 def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
@@ -239,6 +250,8 @@ _SECONDS = 3.0
 """For optimal noise, where no time limit is shorter."""
 _CELLS = (16, 32)
 _CORRELATED = 700
+_LISTED = 200_000
+"""Entries of a list of changes: milliseconds, and a file of a few megabytes."""
 _WHOLE = "the numbers are whole"
 _NOISE: dict[str, Candidate] = {
     "optimal noise": Candidate(_optimal_noise, last=True),

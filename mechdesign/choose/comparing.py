@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.choose.accuracies import Accuracy, accuracy_of
+from mechdesign.choose.accuracies import Accuracy, accuracy_of, error_of
 from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
 from mechdesign.choose.candidates import candidates, check_privacy, fewest, solved
 from mechdesign.choose.comparison import COLUMNS, Comparison
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result
-from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
-from mechdesign.noise.allocation.result import AllocationResult
-from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.problem.words import guarantee
@@ -219,7 +216,7 @@ def _measured(
     known = candidates(question).get(name)
     return {
         "mechanism": name,
-        "error": _error(result, question),
+        "error": error_of(result, question),
         "standard deviation": found.standard_deviation,
         "mean absolute error": found.absolute_error,
         "95% half-width": found.half_width,
@@ -230,17 +227,6 @@ def _measured(
         "note": "; ".join(result.notes),
         "result": result,
     }
-
-
-def _error(result: Result, question: Question) -> float:
-    """The question's loss: of one coordinate, on average, or of a report."""
-    if isinstance(question, LocalReport):
-        return float(result.mechanism.expected_loss(question.prior, question.loss))
-    if isinstance(result, AllocationResult | MixedAllocationResult | CorrelatedGaussianResult) and isinstance(
-        question, NumericQuery
-    ):
-        return result.value / question.dimension
-    return result.value
 
 
 def _privacy_claim(result: Result, privacy: Any) -> str:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.choose.accuracies import Accuracy, accuracy_of
+from mechdesign.choose.accuracies import Accuracy, accuracy_of, error_of
+from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
 from mechdesign.choose.questions import NumericQuery, Question
 from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.problem.checks import instance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +60,10 @@ class Comparison(Handed):
     least: float | None = None
     least_name: str = ""
 
+    def __post_init__(self) -> None:
+        for name, result in instance("results", self.results, dict).items():
+            instance(f"results[{name!r}]", result, Result)
+
     def __getitem__(self, name: str) -> Result:
         if name not in self.results:
             refused = dict(zip(self.table["mechanism"], self.table["note"])).get(name)
@@ -69,6 +77,36 @@ class Comparison(Handed):
     def names(self) -> list[str]:
         """Mechanisms that apply, best first."""
         return [name for name in self.table["mechanism"] if name in self.results]
+
+    @property
+    def members(self) -> dict[str, Result]:
+        """The results by name."""
+        return self.results
+
+    def agreements(self) -> list[Check]:
+        """Whether each result answers the question at its privacy, and the table shows the result's own errors."""
+        rows: list[Check] = []
+        shown_errors = dict(zip(self.table["mechanism"], self.table["error"]))
+        for name, result in self.results.items():
+            try:
+                check_same_privacy(name, result, self.privacy)
+                check_answer(name, result, self.question)
+                check_loss(name, result, self.question)
+                reason = ""
+            except DesignError as error:
+                reason = f" ({error})"
+            rows.append(
+                (f"{name}: answers the question at its privacy{reason}", PROVED, math.nan, not reason)
+            )
+            least = error_of(result, self.question)
+            near = abs(shown_errors.get(name, math.inf) - least) <= 1e-9 * least
+            rows.append((f"{name}: the table shows its error", PROVED, math.nan, near))
+        whole = set(self.table.loc[self.table["error"].notna(), "mechanism"]) == set(self.results)
+        ordered = bool(self.table["error"].dropna().is_monotonic_increasing)
+        rows.append(
+            ("every mechanism that the table ranks has a result", PROVED, math.nan, whole and ordered)
+        )
+        return rows
 
     @property
     def best(self) -> Result:

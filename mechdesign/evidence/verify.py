@@ -726,10 +726,11 @@ def lattice_bound(stated, loss, delta, growth, sensitivity):
     plus, minus = ([0] * (2 * reach + 1) for _ in range(2))
     # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
     largest = max([1.0, *map(sum, psi), *stated["totals"]])
-    scale = 2 ** max(8, 55 - math.ceil(math.log2(largest * max(1, len(psi)))))
+    bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(psi))))
+    scale = Fraction(2) ** bits
     for s, given, cap in zip(stated["shifts"], psi, stated["totals"]):
-        whole = [max(math.floor(p * scale), 0) for p in given]
-        spent += max([math.ceil(cap * scale), *whole])
+        whole = [max(math.floor(math.ldexp(p, bits)), 0) for p in given]
+        spent += max([math.ceil(math.ldexp(cap, bits)), *whole])
         if abs(s) > n or len(whole) != 2 * half + 1:
             raise Refused("shifts beyond the sensitivity")
         for i, p in enumerate(whole, start=n + 1):
@@ -743,7 +744,7 @@ def lattice_bound(stated, loss, delta, growth, sensitivity):
 
     gains = (a - growth * b if a or b else 0 for a, b in zip(plus, minus))
     least = min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach))
-    return least - delta * Fraction(spent, scale)
+    return least - delta * spent / scale
 
 
 # Allocations -------------------------------------------------------------------------------------------------------

@@ -297,7 +297,8 @@ def generator(rng: Any) -> np.random.Generator:
 def instance(name: str, value: Any, *kinds: type[T]) -> T:
     """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
     if not isinstance(value, kinds):
-        raise DesignError.of(name, value, f"must be a {' or a '.join(kind.__name__ for kind in kinds)}")
+        wanted = [f"a{'n' * (kind.__name__[0] in 'AEIO')} {kind.__name__}" for kind in kinds]
+        raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
     return value
 
 

@@ -24,6 +24,7 @@ L2 = Annotated[float | None, typer.Option("--l2", help="The largest Euclidean no
 Size = Annotated[int, typer.Option("--dimension", "-k", help="How many numbers the query returns.")]
 Loss = Annotated[str, typer.Option(help='What is minimised: "squared" or "absolute".')]
 Rounds = Annotated[int, typer.Option(help="How often the query is answered.")]
+Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds for each search.")]
 Rate = Annotated[float, typer.Option(help="Share of the records that a round samples (Poisson).")]
 
 
@@ -110,6 +111,7 @@ def calibrate(
     loss: Loss = "squared",
     rounds: Rounds = 1,
     sampling_rate: Rate = 1.0,
+    time_limit: Limit = None,
     out: Out = None,
     report: Page = None,
 ) -> None:
@@ -126,7 +128,7 @@ def calibrate(
         rounds=rounds,
         sampling_rate=sampling_rate,
     )
-    _handed(design.solve(), out, report)
+    _handed(design.solve(time_limit=time_limit), out, report)
 
 
 def compare(
@@ -154,9 +156,7 @@ def compare(
     loss: Annotated[str | None, typer.Option(help='What is ranked by: "squared" or "absolute".')] = None,
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.")] = 1,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Seconds for the search of each mechanism.")
-    ] = None,
+    time_limit: Limit = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,
     report: Page = None,

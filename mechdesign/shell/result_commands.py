@@ -41,15 +41,33 @@ def _import(modules: list[str]) -> None:
             ) from None
 
 
-def _result(path: Path, modules: list[str] | None) -> Any:
+def _held(path: Path, modules: list[str] | None) -> tuple[Any, dict[str, Any]]:
+    """What a file holds, and the results in it by name: one, "" , or those of a comparison or of a frontier."""
     from mechdesign.evidence.results import Result
     from mechdesign.files import load
 
     _import(modules or [])
     loaded = load(path)
-    if not isinstance(loaded, Result):
-        raise DesignError(f"{path}: holds a {type(loaded).__name__}, not a result")
-    return loaded
+    if isinstance(loaded, Result):
+        return loaded, {"": loaded}
+    kind = type(loaded).__name__
+    if not hasattr(loaded, "agreements"):
+        raise DesignError(f"{path}: holds a {kind}, not a result")
+    if not loaded.members:
+        raise DesignError(
+            f"{path}: holds a {kind} without its results, as older versions wrote it: make it again and save it"
+        )
+    return loaded, loaded.members
+
+
+def _not_held(loaded: Any) -> list[str]:
+    """What a comparison or a frontier says of its results that does not hold."""
+    rows = loaded.agreements() if hasattr(loaded, "agreements") else []
+    return [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
+
+
+def _named(name: str) -> str:
+    return f"{name}: " if name else ""
 
 
 def audit(
@@ -58,30 +76,45 @@ def audit(
     csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
     modules: Modules = None,
 ) -> None:
-    """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss."""
+    """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss.
+
+    Of a comparison or a frontier, every result in it.
+    """
+    import pandas as pd
+
     from mechdesign.evidence.audit import audited, counted, tightest
     from mechdesign.shell.show import show
 
     if csv is not None:
         _beside(csv, result, "csv")
-    loaded = _result(result, modules)
-    claims, table, summary = audited(loaded, str(result))
-    typer.echo(summary)
+    loaded, members = _held(result, modules)
+    amiss, tables, counts = _not_held(loaded), [], []
+    for name, member in members.items():
+        claims, table, summary = audited(member, str(result))
+        typer.echo(f"{_named(name)}{summary}")
+        tables.append(table if member is loaded else table.assign(result=name))
+        least = tightest(table, rows).itertuples(index=False)
+        show(
+            table.columns,
+            least,
+            f"{_named(name)}least slack of {len(table)} constraints, the tightest of each family first",
+        )
+        show(claims.columns, claims.itertuples(index=False), f"{_named(name)}claim by claim")
+        amiss += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
+        # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
+        definition = table[~table["family"].astype(str).str.startswith("model:")]
+        over = definition[~(definition["slack"] >= -1e-9)]
+        amiss += [
+            f"violated: {_named(name)}{r.family} {r.index}, slack {r.slack:.3g}"
+            for r in over.head(1).itertuples(index=False)
+        ]
+        counts.append(f"{_named(name)}every constraint of the definition holds; {counted(claims)}")
     if csv is not None:
-        table.to_csv(csv, index=False)
-    least = tightest(table, rows).itertuples(index=False)
-    show(table.columns, least, f"least slack of {len(table)} constraints, the tightest of each family first")
-    show(claims.columns, claims.itertuples(index=False), "claim by claim")
-    amiss = [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
-    # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
-    definition = table[~table["family"].astype(str).str.startswith("model:")]
-    over = definition[~(definition["slack"] >= -1e-9)]
-    amiss += [
-        f"violated: {r.family} {r.index}, slack {r.slack:.3g}" for r in over.head(1).itertuples(index=False)
-    ]
+        pd.concat(tables).to_csv(csv, index=False)
     if amiss:
         raise DesignError(f"{result}: {'; '.join(amiss)}")
-    typer.echo(f"every constraint of the definition holds; {counted(claims)}")
+    for line in counts:
+        typer.echo(line)
 
 
 def _beside(target: Path, result: Path, name: str) -> None:
@@ -97,34 +130,56 @@ def verify(result: File, modules: Modules = None) -> None:
 
     The two were written apart from each other and share no code. The stand-alone one is a single file that needs
     Python's standard library only (mechdesign/evidence/verify.py); a kind of result that it does not cover is
-    checked by the package alone, and the answer says so.
+    checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
+    its table shows them.
     """
-    from mechdesign.evidence import verify as alone
     from mechdesign.evidence.audit import audited, counted
+    from mechdesign.evidence.serialize import dumps
     from mechdesign.shell.show import show
 
-    loaded = _result(result, modules)
-    claims, _, _ = audited(loaded, str(result))
-    try:
-        account = alone.verify(result.read_text(encoding="utf-8"))
-    except alone.NotCovered as error:
-        rows, said = [], f"not covered ({error})"
-    except alone.Refused as error:
-        rows, said = [("the file can be read", "proved", False)], f"refused ({error})"
-    else:
-        rows, said = account.rows, account.summary()
-    if rows:
-        show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
-    show(
-        ("claim", "how", "holds"), claims[["claim", "how", "holds"]].itertuples(index=False), "by the package"
-    )
-    failed = [f"does not hold: {claim}" for claim, _, holds in rows if not holds]
-    failed += [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]
+    loaded, members = _held(result, modules)
+    failed, counts, by = _not_held(loaded), [], []
+    for name, member in members.items():
+        claims, _, _ = audited(member, str(result))
+        text = result.read_text(encoding="utf-8") if member is loaded else dumps(member)
+        rows, said = _alone(text)
+        if member is loaded:
+            if rows:
+                show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
+            shown = claims[["claim", "how", "holds"]].itertuples(index=False)
+            show(("claim", "how", "holds"), shown, "by the package")
+        failed += [f"does not hold: {_named(name)}{claim}" for claim, _, holds in rows if not holds]
+        failed += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
+        counts += [
+            f"{_named(name)}stand-alone verifier: {said}",
+            f"{_named(name)}package: {counted(claims)}",
+        ]
+        by.append("two programs" if rows else "the package alone")
     if failed:
         raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
-    typer.echo(f"stand-alone verifier: {said}")
-    typer.echo(f"package: {counted(claims)}")
-    typer.echo(f"verified by {'two programs' if rows else 'the package alone'}: {result}")
+    for line in counts:
+        typer.echo(line)
+    if len(by) == 1:
+        typer.echo(f"verified by {by[0]}: {result}")
+        return
+    both = by.count("two programs")
+    typer.echo(
+        f"verified, and as its table shows them: {len(by)} results of {result}, "
+        f"{both} by two programs, {len(by) - both} by the package alone"
+    )
+
+
+def _alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
+    """The claims that the stand-alone verifier checked, and its summary."""
+    from mechdesign.evidence import verify as alone
+
+    try:
+        account = alone.verify(text)
+    except alone.NotCovered as error:
+        return [], f"not covered ({error})"
+    except alone.Refused as error:
+        return [("the file can be read", "proved", False)], f"refused ({error})"
+    return account.rows, account.summary()
 
 
 def report(
@@ -139,9 +194,12 @@ def report(
 
     target = result.with_suffix(".html") if out is None and result.name else out or result
     _beside(target, result, "out")
-    loaded = _result(result, modules)
-    claims, _, _ = audited(loaded, str(result))  # refuses a file whose parts do not fit together
+    loaded, members = _held(result, modules)
+    failed = _not_held(loaded)
+    for name, member in members.items():
+        claims, _, _ = audited(member, str(result))  # refuses a file whose parts do not fit together
+        failed += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
     loaded.report(target)
     typer.echo(f"written to {target}")
-    if failed := [f"does not hold: {claim}" for claim in claims["claim"][~claims["holds"]]]:
+    if failed:
         raise DesignError(f"{result}: {'; '.join(failed)}")

@@ -14,6 +14,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
+from mechdesign.vectors.ball import LARGEST_EPSILON
 from mechdesign.vectors.box_bound import box_error
 from mechdesign.vectors.cap import cap_error
 from mechdesign.vectors.sampled import SampledCoordinates
@@ -88,14 +89,16 @@ class VectorCertificate(Certificate):
         nearly = isinstance(m, SphereQuantizer) and m.rotation != "exact"
         own = _sampled_checks(m) if isinstance(m, SampledCoordinates) else _near_checks(m)
         spare = self.epsilon - m.privacy.epsilon
-        known = self.inputs in ("ball", "sphere", "box") and self.radius > 0 and self.dimension == m.dimension
+        known = (
+            self.inputs in ("ball", "sphere", "box")
+            and self.rotation in ("exact", "fast")
+            and self.dimension == m.dimension
+            and 0 < self.epsilon <= LARGEST_EPSILON
+            and 1e-100 <= self.radius <= 1e100
+        )
         needed = m.slots * m.code_bits
         room = self.value * (1 + _ROUNDING) - m.error
-        least = (
-            least_error(self.dimension, self.epsilon, self.inputs, self.radius)
-            if known and self.epsilon <= 500
-            else math.nan
-        )
+        least = least_error(self.dimension, self.epsilon, self.inputs, self.radius) if known else math.nan
         below = least * (1 + 2 * _ROUNDING) - self.lower_bound
         return check_table(
             [

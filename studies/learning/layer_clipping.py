@@ -16,7 +16,6 @@ import pandas as pd
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report
 
 from .data import mnist
@@ -224,7 +223,7 @@ def cifar(report: Report) -> tuple[np.ndarray, np.ndarray] | None:
     numbers = np.fromfile(path, dtype=np.uint8)
     records = numbers[: numbers.size // RECORD * RECORD].reshape(-1, RECORD)
     if not numbers.size or numbers.size % RECORD or records[:, 0].max() > 9:
-        raise DesignError(
+        raise md.DesignError(
             f"{path} is not CIFAR-10's binary version: records of {RECORD} bytes, the first a label of 0 to 9"
         )
     return records[:2500, 1:] / 255.0, records[:2500, 0].astype(np.int64)

@@ -268,17 +268,41 @@ def law_losses(law: Any, ratio_of: float) -> Losses:
     return density_losses(law.dist.name, tuple(map(float, shapes)), ratio_of / float(scale))
 
 
+def steepest(law: Any) -> float:
+    """The largest log-ratio of two densities up to a shift apart: between runs of equal height, tails by one repetition."""
+    n, ends = law.cells_per_shift, list(itertools.accumulate(law.spans or (1,) * len(law.weights)))
+    runs = [(e - v, e, math.log(w) - math.log(v) if w else -math.inf)
+            for w, v, e in zip(law.weights, law.spans or (1,) * len(law.weights), ends)]  # fmt: skip
+    if law.decay:
+        fall = math.log(law.decay)
+        left = [(a - n, b - n, h + fall) for a, b, h in runs if b <= n]
+        right = [(a + n, b + n, h + fall) for a, b, h in runs if a >= ends[-1] - n]
+        runs = [*left, *runs, *right]
+    starts, stops, heights = map(np.array, zip(*runs))
+    worst = 0.0
+    for a, b, h in runs:
+        seen = heights[(stops > a - n) & (starts < b + n)]
+        worst = max(worst, h - float(seen.min()))
+    return worst
+
+
 def many_noise(design: Any, result: Any) -> Faults:
-    """K coordinates at the corner, at one inner shift, and at two different ones; the cost; Laplace and Gaussian noise."""
-    mechanism, k, top = result.mechanism, design.dimension, design.sensitivity
-    if mechanism.dimension != k:
+    """Coordinates at the corner, at one inner shift, and at two different ones; the cost; Laplace and Gaussian noise."""
+    mechanism, top = result.mechanism, design.sensitivity
+    k = getattr(design, "changed", None) or design.dimension
+    if mechanism.dimension != design.dimension:
         yield "another number of coordinates"
+    yield from many_value(design, result, k)
     epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
     law, rng = mechanism.law, drawn(design)
     if hasattr(law, "weights"):
-        line = None if law.spike else cell_masses(law)
         if Fraction(law.width) * law.cells_per_shift < Fraction(top):
             yield "privacy: made for smaller changes"
+        if delta == 0:
+            if k * steepest(law) > epsilon * (1 + 1e-12):
+                yield f"privacy: {k} coordinates lose {steepest(law)} each of {epsilon}"
+            return
+        line = None if law.spike else cell_masses(law)
         if line is None:
             return
 
@@ -295,7 +319,7 @@ def many_noise(design: Any, result: Any) -> Faults:
             yield f"privacy: {k} coordinates lose {worst} each of {epsilon}"
     else:
         low, high = rng.random(), rng.random()
-        some = rng.randint(1, k - 1)
+        some = rng.randint(1, max(k - 1, 1))
         for parts in (
             [(at(1.0), k)],
             [(at(high), k)],
@@ -304,11 +328,10 @@ def many_noise(design: Any, result: Any) -> Faults:
         ):
             if (found := composed(parts, epsilon)) > delta * CLOSE:
                 yield f"privacy: delta is at least {found!r} of {delta!r}"
-    yield from many_value(design, result)
 
 
-def many_value(design: Any, result: Any) -> Faults:
-    law, k, top = result.mechanism.law, design.dimension, design.sensitivity
+def many_value(design: Any, result: Any, k: int) -> Faults:
+    law, top = result.mechanism.law, design.sensitivity
     epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
     order = {"absolute": 1, "squared": 2}[design.loss]
     if hasattr(law, "weights") and not law.decay and not law.spike:

@@ -57,7 +57,7 @@ def test_every_later_class_has_an_oracle() -> None:
         ("knorm", {"value": 1.0}),
         ("vectors", {"value": 30.0}),
         ("vectors", {"lower_bound": 33.0}),
-        ("vectors-box", {"lower_bound": 50.0}),
+        ("vectors-box", {"lower_bound": 1200.0}),
         ("optimal-noise-many", {"lower_bound": 10.0}),
     ],
 )

@@ -15,6 +15,8 @@ import numpy as np
 from scipy import integrate, optimize, special
 
 import mechdesign as md
+from mechdesign.vectors.box_bound import corner_reach
+from mechdesign.vectors.certificate import least_error
 from tests.campaign.oracles import Faults, exactly
 
 DIGITS = 40
@@ -162,7 +164,7 @@ def cap(m: Any, result: Any = None) -> Faults:
         stated = mp.mpf(m.error) / mp.mpf(m.radius) ** 2
         if not exact * (1 - mp.mpf("1e-9")) <= stated <= exact * (1 + mp.mpf("1e-9")):
             yield f"an error of {m.error!r} where it is {mp.nstr(exact * mp.mpf(m.radius) ** 2, 18)}"
-        bound = md.vectors.design.least_error(m.dimension, m.privacy.epsilon, m.radius)
+        bound = least_error(m.dimension, m.privacy.epsilon, m.inputs, m.radius)
         least = least_cap_error(m.dimension, m.privacy.epsilon) * mp.mpf(m.radius) ** 2
         if bound > least:
             yield f"a lower bound of {bound!r} above the least error {mp.nstr(least, 18)}"
@@ -217,20 +219,78 @@ def sampled(m: Any, result: Any = None) -> Faults:
             yield f"an error of {stated} where draws give {squares.mean()}"
 
 
+def signs(m: Any) -> Faults:
+    """Texts listed: their probabilities, the agreement of a sign with its answer, the error that follows."""
+    b, (more, less) = m.bits, m.probabilities
+    if m.near * more + (m.outputs - m.near) * less != 1 or less <= 0:
+        yield "probabilities that do not sum to 1"
+    if not ratio_kept(more / less, Fraction(m.privacy.epsilon)):
+        yield f"privacy: a ratio of {float(more / less)} at epsilon = {m.privacy.epsilon}"
+    apart = sorted(bin(v).count("1") for v in range(m.outputs))
+    agreement = sum((more if i < m.near else less) * (b - 2 * v) for i, v in enumerate(apart)) / b
+    exact = m.dimension**2 / (b * agreement**2)
+    if not near(m.error / m.radius**2, float(exact)):
+        yield f"an error of {m.error!r} where it is {float(exact)!r}"
+
+
+def reach_is_proved(epsilon: float, s: float) -> bool:
+    """Whether (e^ε − 1) E(Z − s)₊ ≤ s for every ⟨u, X⟩ = Z: by two points, by moments, or by cubes of normal variables."""
+    gain = math.expm1(epsilon)
+    least = (1 - s) / 2 if s <= 0.5 else math.inf
+    for p in np.linspace(2, 4, 81):
+        moment = 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
+        least = min(least, moment / 2 * (p - 1) ** (p - 1) / (p**p * s ** (p - 1)))
+    x = np.linspace(-9, 40, 49_001)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+
+    def by_cubes(t: float) -> float:
+        return math.log(4 / 27 * float(density @ np.maximum(x - t, 0) ** 3) / (s - t) ** 2)
+
+    ends = (max(-2.0, s - 3), s - 1e-3)
+    least = min(least, math.exp(optimize.minimize_scalar(by_cubes, bounds=ends, method="bounded").fun))
+    return gain * least <= s * (1 + 1e-3)
+
+
+def farthest_mean(d: int, epsilon: float) -> float:
+    """The length of the mean of a uniform corner given the worst answer, from below: half-spaces, one after the other."""
+    corners = np.array(list(itertools.product([-1.0, 1.0], repeat=d)))
+    best = 0.0
+    for start in range(8):
+        u = np.random.default_rng(start).standard_normal(d) if start else np.eye(d)[0]
+        for _ in range(20):
+            order = np.argsort(-(corners @ u))
+            sums = np.cumsum(corners[order], axis=0)  # the whole sums to 0
+            count = np.arange(1, len(corners) + 1)[:, None]
+            means = math.expm1(epsilon) * sums / (math.expm1(epsilon) * count + len(corners))
+            lengths = np.linalg.norm(means, axis=1)
+            best, u = max(best, float(lengths.max())), means[np.argmax(lengths)]
+    return best
+
+
 def vector(design: Any, result: Any) -> Faults:
-    """The mechanism's own faults; the bound against the cap; the value against one bit of a simplex."""
+    """The mechanism's own faults; the bound against the cap, or against a box's corners; the value against one bit of a simplex."""
     m = result.mechanism
-    yield from (sphere if isinstance(m, md.SphereQuantizer) else sampled)(m)
+    own = {md.SphereQuantizer: sphere, md.SampledCoordinates: sampled}.get(type(m), signs)
+    yield from own(m)
     if m.privacy.epsilon > design.privacy.epsilon or m.dimension != design.dimension:
         yield "another budget or another dimension"
-    if not near(result.value, m.error):
+    if not near(result.value / design.radius**2, m.error / design.radius**2):
         yield "another value than the mechanism's error"
+    unclipped = least_error(design.dimension, design.epsilon, design.inputs, design.radius)
     with mp.workdps(DIGITS):
         least = least_cap_error(design.dimension, design.epsilon) * mp.mpf(design.radius) ** 2
-        if result.lower_bound > least:
+        if design.inputs == "box":
+            s = corner_reach(design.epsilon)
+            if not reach_is_proved(design.epsilon, s) or (
+                design.dimension <= 10 and farthest_mean(design.dimension, design.epsilon) > s * (1 + 1e-12)
+            ):
+                yield f"an answer moves the mean of corners by more than {s}"
+            each = min(s**2 / design.dimension, math.tanh(design.epsilon / 2) ** 2)
+            least = max(least, mp.mpf(design.radius) ** 2 * design.dimension * (1 / each - 1))
+        if max(result.lower_bound, unclipped) > least:
             yield f"a lower bound of {result.lower_bound!r} above the least error {mp.nstr(least, 18)}"
-    if result.lower_bound > result.value:
-        yield "a lower bound above the value"
+    if unclipped > result.value * (1 + 1e-9):
+        yield f"a lower bound of {unclipped} above the value"
     reach = design.radius * (math.sqrt(design.dimension) if design.inputs == "box" else 1)
     kind = "sphere" if design.inputs == "sphere" else "ball"
     one = md.SphereQuantizer(design.dimension, 1, design.privacy, kind, reach)

@@ -122,6 +122,48 @@ def test_optimal_noise_says_what_it_cannot_do(question, privacy, reason):
         md.compare(question, privacy, mechanisms=["optimal noise"])
 
 
+@pytest.mark.parametrize(
+    ("sensitivity", "dimension"),
+    [
+        (md.Sensitivity(each=[1, 2, 3]), 3),
+        (md.Sensitivity(each=[1, 2, 3, 0], changed=2), 4),
+        (md.Sensitivity(each=[1, 2, 3], signed=False), 3),
+        (md.Sensitivity(l1=2), 6),
+    ],
+    ids=str,
+)
+def test_correlated_noise_answers_where_the_changes_can_be_listed(sensitivity, dimension):
+    query = md.NumericQuery(dimension, sensitivity)
+    found = md.compare(query, PRIVACY, mechanisms=["correlated gaussian", "gaussian"])
+    assert found.names[0] == "correlated gaussian"
+    assert found.best.certificate.verify() and found.best.checks()["holds"].all()
+    # no change of the set spends more than the budget: at random points of it
+    result, rng = found.best, np.random.default_rng(0)
+    inverse = np.linalg.pinv(result.covariance)  # a number that never changes gets no noise
+    bounds = np.array(sensitivity.each or [2.0] * dimension)
+    for _ in range(200):
+        change = rng.uniform(0 if not sensitivity.signed else -1, 1, dimension) * bounds
+        if sensitivity.changed:
+            change[rng.permutation(dimension)[sensitivity.changed :]] = 0
+        if sensitivity.l1:
+            change *= sensitivity.l1 / max(np.abs(change).sum(), sensitivity.l1)
+        assert change @ inverse @ change <= result.design.budget * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "dimension", "reason"),
+    [
+        (md.Sensitivity(l2=1), 3, "independent gaussian noise is the optimum"),
+        (md.Sensitivity(each=range(1, 31)), 30, "allocated gaussian noise is the optimum"),
+        (md.Sensitivity(each=[1, 2, 3], l2=2), 3, "no list of corners"),
+        (md.Sensitivity(linf=1), 701, "more than 700"),
+    ],
+)
+def test_correlated_noise_says_why_not(sensitivity, dimension, reason):
+    with pytest.raises(md.InfeasibleError, match=reason):
+        md.compare(md.NumericQuery(dimension, sensitivity), PRIVACY, mechanisms=["correlated gaussian"])
+
+
 def test_one_number_has_a_proved_least():
     found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["laplace", "staircase", "optimal noise"])
     assert found.least == found["optimal noise"].lower_bound

@@ -70,7 +70,7 @@ KINDS: dict[str, str] = {
     "erm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
     "frequency-estimate": "channel:any, space:@metric-space?, project:flag",
     "frequency-fit": "estimate:arr, histogram:arr, error_bound:num, space:@metric-space, reports:count, standard_errors:arr",
-    "frontier": "design:any, over:text, table:table",
+    "frontier": "design:any, over:text, table:table, results:any",
     "grid": "axes:items",
     "hadamard-response": "items:count, epsilon:pos",
     "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null",

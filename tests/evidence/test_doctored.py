@@ -327,7 +327,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 
 # Designs whose every number is forged, one at a time; of a list the first.
 FORGED = (
-    "matrix-mechanism", "mixed-allocation", "knorm", "optimal-noise-many", "vectors", "vectors-box", "counts-gaussian",
+    "matrix-mechanism", "mixed-allocation", "knorm", "vectors", "vectors-box", "counts-gaussian",
     "matrix-largest", "mixed-gaussian", "knorm-several", "least-divergence", "vectors-sphere", "vectors-sampled",
     "calibration-several",
 )  # fmt: skip

@@ -287,7 +287,7 @@ GOOD = {"noise": "gaussian", "sensitivities": [1.0, 2.0], "privacy": PRIVACY}
         ({"noise": "cauchy"}, "noise"),
         ({"privacy": PureDP(1.0)}, "Laplace noise is"),
         ({"privacy": ApproximateDP(1.0, 0.0)}, "Laplace noise is"),
-        ({"privacy": MetricDP(1.0), "noise": "laplace"}, "PureDP or ApproximateDP"),
+        ({"privacy": MetricDP(1.0), "noise": "laplace"}, "PureDP or an ApproximateDP"),
         ({"loss": 0}, "order p"),
         ({"loss": "absolute"}, "order p"),
         ({"weights": [1, 0]}, "weights"),

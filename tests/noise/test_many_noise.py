@@ -21,10 +21,11 @@ from mechdesign.noise.optimal.many.certificate import enclosed_spent
 from mechdesign.noise.optimal.many.composed import Composed
 from mechdesign.noise.optimal.many.divergence import Divergence
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss, log_concave, many_interval
-from mechdesign.noise.optimal.many.newton import Concave
+from mechdesign.noise.optimal.many.newton import Concave, Descent
 from mechdesign.noise.optimal.many.question import ManyQuestion
 from mechdesign.noise.optimal.many.search import composed_share
 from mechdesign.problem.losses import Loss
+from mechdesign.solvers import deadline as deadline_module
 from mechdesign.solvers.deadline import Deadline
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])
@@ -186,6 +187,46 @@ def test_few_coordinates_compose_the_optimum_of_one() -> None:
     assert found.value < 0.97 * staircase.variance
     assert enclosed_spent(found.noise, privacy).how == "proved"
     assert enclosed_spent(found.noise, privacy).upper <= privacy.delta
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_descent_stays_within_doubles() -> None:
+    """Where δ drowns in the rounding of its transforms, a step divided by it: "invalid value encountered in matmul"."""
+    problem, x = Composed(5, 6.0, 120), np.arange(121) / 4
+    phi = -6.0 * x - 1e-3 * x**2
+    descent = Descent(problem, 4, x**2 + 0.01, math.log(1e-12), Deadline(None))
+    for start in (phi, 30 * phi, 1e-3 * phi, np.where(x > 20, -np.inf, phi), np.full(121, np.nan)):
+        begun = descent.restored(start)
+        assert begun is None or abs(problem.log_delta(begun, 4) - descent.level) < 1e-2
+        done = None if begun is None else descent.run(begun, Concave.around(begun), most=4)
+        assert done is None or np.isfinite(done).all()
+
+
+class Clock:
+    """Every look at it takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize("limit", [2.0, 12.0, 40.0])
+def test_whatever_the_limit_the_answer_is_the_best_so_far_or_an_error(
+    limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that jumps at every look: steps are cut short wherever they ask."""
+    monkeypatch.setattr(deadline_module, "time", Clock())
+    design = md.OptimalNoise(md.ApproximateDP(4.0, 1e-2), loss="squared", dimension=3)
+    try:
+        result = design.solve(time_limit=limit, cells=2)
+    except md.SolverError as problem:
+        assert "time" in str(problem) and limit < 40
+        return
+    assert result.status == "limit" and result.certificate.verify()
+    assert 0 <= (result.lower_bound or 0.0) <= result.value == result.tried()["value"].min()
 
 
 def test_few_of_many_are_as_private_as_the_few() -> None:

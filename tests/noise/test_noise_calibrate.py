@@ -330,3 +330,13 @@ def test_staircases_at_extremes(epsilon: float, delta: float, most: float) -> No
     """δ never makes the staircase worse than the pure one, and no shape is too private to be answered."""
     result = calibrate("staircase", privacy=ApproximateDP(epsilon, delta), sensitivity=1.0, loss="absolute")
     assert result.absolute_error <= most and result.certificate.verify()
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, variance", [(0.1, 0.9, 0.0669), (5.0, 0.75, 0.01045), (2.0, 0.5, 0.18197)]
+)
+def test_a_staircase_is_steep_where_delta_is_large(epsilon: float, delta: float, variance: float) -> None:
+    """At (0.1, 0.9) the pure law was the answer, of variance 200: a shape that needs no scale ended the search."""
+    result = calibrate("staircase", privacy=ApproximateDP(epsilon, delta), sensitivity=1.0)
+    assert result.variance <= variance
+    assert result.noise.delta_interval(epsilon).upper <= delta and result.certificate.verify()

@@ -15,6 +15,7 @@ from scipy import optimize
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence import verify
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.files import load
 from mechdesign.noise.optimal.costs import average_costs, lower_costs
@@ -333,6 +334,18 @@ def test_scaling_with_the_sensitivity() -> None:
     b = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), sensitivity=1000.0).solve(cells=8)
     assert b.value == pytest.approx(1000 * a.value, rel=1e-6)
     assert b.lower_bound == pytest.approx(1000 * a.lower_bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("sensitivity", [1e-12, 1e12, 1e60])
+def test_the_sensitivity_is_only_a_unit(sensitivity, tmp_path) -> None:
+    """Squared losses of 1e24 overflowed the integers of the multipliers: the bound was nonsense."""
+    a = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), loss="squared").solve(cells=5)
+    b = OptimalNoise(privacy=ApproximateDP(1.0, 0.1), sensitivity=sensitivity, loss="squared").solve(cells=5)
+    assert b.value == pytest.approx(sensitivity**2 * a.value, rel=1e-6)
+    assert b.lower_bound == pytest.approx(sensitivity**2 * a.lower_bound, rel=1e-6)
+    assert b.certificate.verify()
+    b.save(tmp_path / "r.json")
+    assert verify.main([str(tmp_path / "r.json")]) == 0
 
 
 def test_giving_up_is_said() -> None:

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from commands import ended
 
@@ -245,3 +247,63 @@ def test_a_study_has_a_page(tmp_path: Path) -> None:
     assert "report.html" not in str(
         run_study(Study("tiny", "Tiny", "A paper", body), tmp_path)
     )  # it runs again
+
+
+def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    def run(*words: object) -> tuple[int, str, str]:
+        return ended([str(w) for w in words], capsys, monkeypatch)
+
+    design = md.MetricChannel(md.MetricSpace.grid(2, 2), 1.0)
+    front = md.frontier(design, "alpha", [0.5, 1.0])
+    front.save(tmp_path / "frontier.json")
+    found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["laplace", "staircase", "gaussian"])
+    found.save(tmp_path / "compared.json")
+    for name, members in (("frontier", ["alpha = 0.5", "alpha = 1"]), ("compared", ["laplace", "staircase"])):
+        code, out, err = run("verify", tmp_path / f"{name}.json")
+        assert code == 0, err
+        assert "2 results" in out and all(f"{m}: package: " in out for m in members)
+        code, out, err = run("audit", tmp_path / f"{name}.json", "--csv", tmp_path / "all.csv")
+        assert code == 0, err
+        assert set(members) == set(pd.read_csv(tmp_path / "all.csv")["result"])
+        assert run("report", tmp_path / f"{name}.json", "-o", tmp_path / "page.html")[0] == 0
+        assert len((tmp_path / "page.html").read_text()) < 500_000
+    # a table that shows more than its results, or results of another point
+    better = front.table.assign(value=front.table["value"] / 2)
+    swapped = front.results[::-1]
+    cheaper = found.table.assign(error=found.table["error"] / 2)
+    for false, claim in (
+        (replace(front, table=better), "the table shows its value"),
+        (replace(front, results=swapped), "of the design at this point"),
+        (replace(found, table=cheaper), "the table shows its error"),
+        (replace(found, privacy=md.PureDP(0.5)), "answers the question"),
+        (replace(found, results={"laplace": found["laplace"]}), "ranks has a result"),
+    ):
+        false.save(tmp_path / "false.json")
+        for command in ("verify", "audit", "report"):
+            code, out, err = run(command, tmp_path / "false.json")
+            assert code == 1 and claim in err, (command, claim, err)
+            assert err.count("\n") == 1
+    replace(front, results=()).save(tmp_path / "old.json")
+    code, out, err = run("verify", tmp_path / "old.json")
+    assert code == 1 and "make it again" in err
+
+
+def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> None:
+    def run(*words: object) -> tuple[int, str, str]:
+        return ended([str(w) for w in words], capsys, monkeypatch)
+
+    asked = ("--epsilon", "1", "--delta", "1e-6", "-s", "1", "-k", "4", "--time-limit")
+    code, _, err = run("calibrate", "logistic", *asked, "1e-9")
+    assert code == 1 and "in time" in err and err.count("\n") == 1
+    code, _, err = run("calibrate", "logistic", *asked, "0")
+    assert code == 1 and "time_limit" in err
+    # a member that is known without a search is better than none
+    assert run("calibrate", "gennorm", *asked, "1e-9", "-o", tmp_path / "r.json")[0] == 0
+    late = md.load(tmp_path / "r.json")
+    assert late.status == "limit" and late.certificate.verify()
+    again = md.calibrate(
+        "gennorm", privacy=md.ApproximateDP(1, 1e-6), sensitivity=1.0, dimension=4, time_limit=1e-9
+    )
+    assert again.value == late.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -273,3 +274,26 @@ def test_discrete_gaussian_bound() -> None:
     root = math.sqrt(3.0 / (3 * each))
     epsilon = min(math.sqrt(root**2 + 4.5 * tau), root + 3 * tau)
     assert many._divergences(3 * each, 3.0) == pytest.approx(0.5 * epsilon**2 * ORDERS)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.01, 1 / 3, math.log(3), 2.5, 40.0, 500.0])
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_the_largest_likelihood_ratio_is_within_the_budget(d: int, epsilon: float) -> None:
+    """Every mechanism that is released, between any two inputs, in rational numbers against e^ε to sixty digits."""
+    privacy = md.PureDP(epsilon)
+    ratios = []
+    for made in (
+        *(md.SphereQuantizer(d, b, privacy) for b in (1, 2) if 2**b <= d + 2),
+        *(md.SampledSigns(d, b, privacy) for b in range(1, d + 1)),
+    ):
+        more, less = made.probabilities
+        ratios.append(more / less)
+    for k in range(1, d + 1):
+        made = md.SampledCoordinates(d, None if k == d else k, privacy, count=k)
+        rows = [made.one.law.row(j, end) for j in range(len(made.one.law.knots) - 1) for end in (0, 1)]
+        worst = max(max(column) / min(column) for column in zip(*rows))
+        ratios.append(worst**k)  # an output's probability is affine between knots
+    with mpmath.workdps(250):
+        power = mpmath.exp(mpmath.mpf(epsilon))
+        for ratio in ratios:
+            assert 1 < mpmath.mpf(ratio.numerator) / ratio.denominator <= power

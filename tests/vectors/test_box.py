@@ -150,6 +150,13 @@ def test_doctored_signs_are_refused() -> None:
     certificate = md.VectorQuantizer(1000, md.PureDP(4.0), bits=4, inputs="box").solve().certificate
     for changes in (
         {"epsilon": 3.9},
+        {"epsilon": 0.0},
+        {"epsilon": -1.0},
+        {"epsilon": math.nan},
+        {"epsilon": 1e308},
+        {"radius": 1e308},
+        {"radius": math.nan},
+        {"rotation": "x"},
         {"radius": 1.5},
         {"bits": 3},
         {"value": certificate.value * 0.99},

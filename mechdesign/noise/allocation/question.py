@@ -14,7 +14,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
 from mechdesign.noise.vector_noise import absolute_moment
-from mechdesign.problem.checks import array, number
+from mechdesign.problem.checks import array, instance, number
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.typing import Array, Indices
 
@@ -51,6 +51,7 @@ class AllocationQuestion:
     def budget(self) -> float:
         r""":math:`\mu_0^2` (Gaussian), the total ε (Laplace), rounded down, or δ (a mix)."""
         privacy = self.privacy
+        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
         if self.noise == "mixed":
             if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
                 raise DesignError.of(
@@ -157,11 +158,14 @@ class AllocationQuestion:
         least, worst = float(parts.sum()), int(np.argmax(parts))
         group = worst if self.needs is None else int(self.needs[worst])
         epsilon = self._smallest_epsilon(least)
+        digits = 6 if f"{least:.6g}" != f"{self.budget:.6g}" else 17
         raise InfeasibleError(
             f"the upper limits force a budget of {'μ²' if self.noise == 'gaussian' else 'a total ε'} of at least "
-            f"{least:.6g}, and {self.budget:.6g} is allowed; {'coordinate' if self.groups is None else 'group'} "
+            f"{least:.{digits}g}, and {self.budget:.{digits}g} is allowed; {'coordinate' if self.groups is None else 'group'} "
             f"{group} takes most of it (upper = {problem.upper[worst]:.6g})"
-            + ("" if epsilon is None else f"; with these limits the smallest epsilon is {epsilon:.6g}"),
+            + (
+                "" if epsilon is None else f"; with these limits the smallest epsilon is {epsilon:.{digits}g}"
+            ),
             smallest_epsilon=epsilon,
             least=least,
         )

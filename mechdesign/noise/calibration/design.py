@@ -236,8 +236,12 @@ def calibrate(
     accounting: str = "exact",
     rounds: int = 1,
     sampling_rate: float = 1.0,
+    time_limit: float | None = None,
 ) -> CalibrationResult:
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
+
+    Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
+    ``"limit"``), or `SolverError` raised where none was found.
 
     Examples
     --------
@@ -245,6 +249,6 @@ def calibrate(
     >>> round(noise.variance, 6), round(noise.epsilon(0.0), 6)
     (2.0, 1.0)
     """
-    return Calibration(
-        noise, privacy, sensitivity, dimension, loss, accounting, rounds, sampling_rate
-    ).solve()
+    return Calibration(noise, privacy, sensitivity, dimension, loss, accounting, rounds, sampling_rate).solve(
+        time_limit=time_limit
+    )

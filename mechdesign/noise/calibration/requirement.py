@@ -197,7 +197,7 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
     return Requirement(
         query,
         delta,
-        (lambda: closed) if closed else (lambda: _Planned(epsilon, query)),
+        (lambda: closed) if closed else (lambda: _Planned(epsilon, delta, query)),
         closed or exact,
         closed or (exact if lone else refined),
         min(sigma, k * query.rounds * sensitivity / epsilon),
@@ -264,8 +264,9 @@ class _Planned:
     from a full plan made once and again only when shape or scale have changed by more than some percent.
     """
 
-    def __init__(self, epsilon: float, query: Query) -> None:
+    def __init__(self, epsilon: float, delta: float, query: Query) -> None:
         self._epsilon, self._query = epsilon, query
+        self._nothing = 1e-18 * delta  # beside δ no double sees it, and finding out more takes seconds
         self._plans: dict[int, tuple[GridPlan, np.ndarray]] = {}
 
     def __call__(self, law: Any) -> float:
@@ -283,6 +284,6 @@ class _Planned:
             plan, at = plan_grid(terms, self._epsilon, 0.01), kind
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
-        value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta)
+        value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta, enough=self._nothing)
         self._plans[which] = replace(plan, theta=tilt.theta), at
         return value

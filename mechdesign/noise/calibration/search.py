@@ -151,9 +151,7 @@ def scale_for(
         u, f = new, g
     # Not a smooth crossing: bracket it.
     least = math.log(requirement.query.top / _STEEPEST)
-    if (
-        requirement.query.dimension == 1 and u > least and excess(least) <= 0
-    ):  # no step is too steep for this shape
+    if requirement.query.dimension == 1 and excess(least) <= 0:  # no step is too steep for this shape
         return math.exp(least), slope
     low, high = (
         _away(excess, u, -1, "every scale of this law meets"),

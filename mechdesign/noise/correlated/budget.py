@@ -6,7 +6,8 @@ from typing import Any
 
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
-from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.checks import instance
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 __all__ = ["gaussian_budget"]
 
@@ -19,6 +20,7 @@ def gaussian_budget(privacy: Any) -> float:
     >>> gaussian_budget(ZeroConcentratedDP(0.5))
     1.0
     """
+    instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
     if isinstance(privacy, ZeroConcentratedDP):
         return 2 * privacy.rho
     if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:

@@ -206,7 +206,9 @@ class Workload:
             raise DesignError.of("shape", shape, "must be a list of sizes, one an attribute") from None
         if not sizes or (order is None) == (kept is None):
             raise DesignError.of(
-                "order", order, "or kept must be given, and a shape of at least one attribute"
+                "order, kept",
+                (order, kept),
+                "one of them must be given, not both, and a shape of at least one attribute",
             )
         if kept is None:
             chosen = list(combinations(range(len(sizes)), whole("order", order, 0, len(sizes))))

@@ -68,8 +68,9 @@ def weak_duality(
     length = count - 2 * (shift + 1)
     pad = shift + 1
     largest = max([m.psi.sum() for m in multipliers] + [m.total for m in multipliers] + [1.0])
-    bits = max(8, 55 - math.ceil(math.log2(largest * max(1, len(multipliers)))))
-    scale = 1 << bits
+    # sums stay below 2⁶³: where costs are huge, the unit is more than 1
+    bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(multipliers))))
+    scale = 2.0**bits
     plus = np.zeros(count, dtype=np.int64)
     minus = np.zeros(count, dtype=np.int64)
     budget = 0
@@ -81,12 +82,12 @@ def weak_duality(
     if mirrored:  # the average of a dual point and its mirror image
         plus, minus, scale = plus + plus[::-1], minus + minus[::-1], 2 * scale
         budget *= 2
-    growth = exp_upper(epsilon)
+    growth, unit = exp_upper(epsilon), 1 / Fraction(scale)
     up, down = growth.numerator, growth.denominator
-    whole = scale * down
+    whole, part = unit.denominator * down, unit.numerator * costs.denominator
     level = min(
-        c * whole + (a * down - b * up) * costs.denominator
+        c * whole + (a * down - b * up) * part
         for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
     )
-    found = Fraction(level, whole * costs.denominator) - Fraction(delta) * Fraction(budget, scale)
+    found = Fraction(level, whole * costs.denominator) - Fraction(delta) * budget * unit
     return max(found, Fraction(min(costs.numerators), costs.denominator))

@@ -252,7 +252,8 @@ class OptimalQuantizer(Design):
             The outputs cannot be unbiased at this ε.
         """
         check_feasible(self.problem, self.privacy.epsilon, self.frame)
-        floors = self.problem.centre if gap is None else best_floors(self.problem, gap).floors
+        wanted = None if gap is None else wanted_gap(gap, gap)
+        floors = self.problem.centre if wanted is None else best_floors(self.problem, wanted).floors
         return float_mechanism(self, floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:

@@ -7,8 +7,10 @@ columns of their own; every other design is solved with one of its numbers, or i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +18,12 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.account import versions
+from mechdesign.evidence.audit import same
+from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.design import Design, wanted_gap
@@ -54,11 +59,41 @@ class Frontier(Handed):
         A row per point: the axis, value, lower_bound, gap, certified, seconds; of optimal quantizers absolute and squared
         error, number of outputs and exact ε (rounded up) too. Points that are infeasible have NaN values and say why in
         `note`.
+    results : tuple of Result or None
+        What was solved, point by point; None where a point is infeasible.
     """
 
     design: Any
     over: str
     table: pd.DataFrame
+    results: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        for result in instance("results", self.results, tuple):
+            instance("results", result, Result, NoneType)
+        if self.results and len(self.results) != len(self.table):
+            raise DesignError.of("results", len(self.results), f"must be one a point: {len(self.table)}")
+
+    @property
+    def members(self) -> dict[str, Result]:
+        """The results by the name of their point."""
+        names = (f"{self.over} = {x:.12g}" for x in self.table[self.over])
+        return {name: result for name, result in zip(names, self.results) if result is not None}
+
+    def agreements(self) -> list[Check]:
+        """Whether each point's result is of the design at that point, and its numbers those of the table."""
+        rows: list[Check] = []
+        for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows()):
+            fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
+            rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
+            bound = math.nan if result.lower_bound is None else result.lower_bound
+            shown = same([row["value"], row["lower_bound"]], [result.value, bound])
+            rows.append((f"{name}: the table shows its value and bound", PROVED, math.nan, shown))
+        whole = len(self.results) == len(self.table) and len(self.members) == len(self._solved())
+        return [*rows, ("every point that the table shows solved has a result", PROVED, math.nan, whole)]
+
+    def _solved(self) -> pd.DataFrame:
+        return self.table[self.table["value"].notna()]
 
     def to_frame(self) -> pd.DataFrame:
         """The table."""
@@ -69,7 +104,7 @@ class Frontier(Handed):
         from mechdesign.plotting import COLOURS, figure, plain, sized
 
         fig, axis = figure(**sized(options, 5.2, 3.6))
-        table = self.table[self.table["value"].notna()]
+        table = self._solved()
         x = "squared" if self.over == "max_mse" else self.over
         axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
         if table["lower_bound"].notna().any():
@@ -96,7 +131,7 @@ class Frontier(Handed):
         return f"{kind} {loss_words(self.design.loss)}"
 
     def _page(self) -> dict[str, Any]:
-        solved = self.table[self.table["value"].notna()]
+        solved = self._solved()
         question = (
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
             "what a mechanism that can be deployed reaches and, where a lower bound is proved, what none can beat."
@@ -181,12 +216,14 @@ def frontier(
     points = _default(design, over, gap) if values is None else array("values", values).tolist()
     if min(points) <= 0:
         raise DesignError.of("values", values, "must be positive numbers")
-    rows = []
+    rows, results = [], []
     with progress_bar(f"frontier over {over}", len(points)) as step:
         for value in points:
-            rows.append(_point(_at(design, over, value), over, value, gap, verify))
+            row, result = _point(_at(design, over, value), over, value, gap, verify)
+            rows.append(row)
+            results.append(result)
             step()
-    return Frontier(design, over, pd.DataFrame(rows))
+    return Frontier(design, over, pd.DataFrame(rows), tuple(results))
 
 
 def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Frontier:
@@ -197,23 +234,33 @@ def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Fr
     if values is None:
         raise DesignError.of("values", values, f"must be the values of {name} to solve at")
     points = array("values", values).tolist()
-    rows = []
+    rows, results = [], []
     with progress_bar(f"frontier over {name}", len(points)) as step:
         for value in points:
-            number = int(value) if value == int(value) and name in _whole(design) else value
-            part = {name: number} if name in own else {"privacy": replace(held, **{name: number})}  # type: ignore[type-var]
-            rows.append({name: value, **_any_point(replace(design, **part), gap)})  # type: ignore[type-var]
+            row, result = _any_point(_varied(design, name, value), gap)
+            rows.append({name: value, **row})
+            results.append(result)
             step()
-    return Frontier(design, name, pd.DataFrame(rows))
+    return Frontier(design, name, pd.DataFrame(rows), tuple(results))
 
 
-def _any_point(design: Design, gap: float | None) -> dict[str, Any]:
+def _varied(design: Any, over: str, value: float) -> Any:
+    """The design with one number of its own, or of its privacy, at this value."""
+    if isinstance(design, OptimalQuantizer):
+        return _at(design, over, value)
+    number = int(value) if value == int(value) and over in _whole(design) else value
+    if over in _numbers(design):
+        return replace(design, **{over: number})
+    return replace(design, privacy=replace(design.privacy, **{over: number}))
+
+
+def _any_point(design: Design, gap: float | None) -> tuple[dict[str, Any], Result | None]:
     try:
         result = design.solve(gap=gap)
     except InfeasibleError as error:
         blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
-        return {**blank, "certified": False, "note": error.reason}
-    return {
+        return {**blank, "certified": False, "note": error.reason}, None
+    row = {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
@@ -221,6 +268,7 @@ def _any_point(design: Design, gap: float | None) -> dict[str, Any]:
         "certified": result.certificate is not None and result.certificate.verify(),
         "note": "; ".join(result.notes),
     }
+    return row, result
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
@@ -263,19 +311,20 @@ def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
     return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
 
 
-def _point(design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool) -> dict[str, Any]:
+def _point(
+    design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool
+) -> tuple[dict[str, Any], Result | None]:
     row: dict[str, Any] = {over: value}
     try:
         result: OptimalQuantizerResult = design.solve(gap=gap)
     except InfeasibleError as error:
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
-        return {**row, **numbers, "outputs": 0, "certified": False, "note": error.reason}
+        return {**row, **numbers, "outputs": 0, "certified": False, "note": error.reason}, None
     mechanism = result.mechanism
     certified = mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:
         certified = result.certify().verify()
-    return {
-        **row,
+    row |= {
         "value": result.value,
         "lower_bound": result.lower_bound,
         "gap": result.gap,
@@ -287,3 +336,4 @@ def _point(design: OptimalQuantizer, over: str, value: float, gap: float, verify
         "certified": certified,
         "note": "; ".join(result.notes),
     }
+    return row, result

@@ -12,6 +12,7 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
@@ -51,6 +52,8 @@ def enclosed_spent(noise: CellProduct, privacy: PureDP | ApproximateDP) -> Delta
         upper = getattr(privacy, "delta", 0.0)
         lower = noise.delta_interval(privacy.epsilon).lower if upper else 0.0
         return DeltaInterval(min(lower, upper), upper, PROVED)
+    if isinstance(privacy, PureDP):  # each would have to keep ε/c: what it misses by, composed plainly
+        return DeltaInterval(0.0, min(round_up(share), 1.0), PROVED)
     return noise.delta_interval(privacy.epsilon)
 
 

@@ -132,6 +132,8 @@ class Descent:
     def restored(self, phi: Array, level: float | None = None) -> Array | None:
         """Bring log δ to its level by φ → (1 + τ)φ, from the safe side to 1e-8; None where that fails."""
         level, copies = self.level if level is None else level, self.problem.copies
+        if not np.isfinite(phi).all():
+            return None
         phi = _normalised(phi, copies)
         shape = phi - float((copies * np.exp(phi)) @ phi)
 
@@ -150,10 +152,14 @@ class Descent:
             low, at_low = high, at_high
             high, step = high + step, 4 * step
             at_high = miss(high)
-        if not (at_low <= 0 < at_high < math.inf):
+        # -∞ where δ is lost in the rounding of the transforms: no place to look for a root from
+        if not (-math.inf < at_low <= 0 < at_high < math.inf):
             return None
         u = low if at_low > -1e-8 else float(optimize.brentq(miss, low, high, xtol=1e-12, maxiter=60))
-        if miss(u) > 1e-8:
+        missed = miss(u)
+        if not abs(missed) < 1e-3:  # a jump, no root
+            return None
+        if missed > 1e-8:
             u -= 1e-11
         return _normalised(math.exp(u) * shape, copies)
 
@@ -208,6 +214,10 @@ class Descent:
         rows = np.stack([first, mass])
         pulled = gradient + weight * barred
         metric = diagonal + weight * np.abs(np.diag(curved))
+        if not all(
+            np.isfinite(v).all() for v in (rows, second, pulled, curved)
+        ):  # beyond doubles: no step from here
+            return lambda _: np.zeros(size)
         price, ticket = np.linalg.solve((rows / metric) @ rows.T, (rows / metric) @ -pulled)
         price = max(price, 1e-6 * scale)
         lagrangian = price * second + weight * curved
@@ -223,7 +233,8 @@ class Descent:
             damped = system.copy()
             damped[np.arange(size), np.arange(size)] += damping
             try:
-                return root * np.linalg.solve(damped, right)[:-2]
+                found: Array = root * np.linalg.solve(damped, right)[:-2]
+                return found if np.isfinite(found).all() else np.zeros(size)
             except np.linalg.LinAlgError:
                 return np.zeros(size)
 

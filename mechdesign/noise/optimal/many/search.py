@@ -146,15 +146,18 @@ def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
 
 
 def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
-    """Laws that were calibrated elsewhere: those that are private, evaluated here once more."""
-    found = []
-    for name, law in starts.items():
-        noise = q.named(law)
+    """Laws that were calibrated elsewhere, cheapest first: from the first that is private, evaluated here once more."""
+    laws = {name: q.named(law) for name, law in starts.items()}
+    found = sorted(
+        (Candidate(name, noise, cost_of(noise, q.loss)) for name, noise in laws.items()), key=_value
+    )
+    while found:
+        noise = laws[found[0].name]
         try:
             CalibrationCertificate.of(noise, q.privacy, "exact", "squared", noise.variance)
+            break
         except MechdesignError:
-            continue
-        found.append(Candidate(name, noise, cost_of(noise, q.loss)))
+            del found[0]
     return [c for c in found if math.isfinite(c.value)]
 
 

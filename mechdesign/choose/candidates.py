@@ -246,7 +246,7 @@ def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     )
 
 
-_SECONDS = 3.0
+_SECONDS = 2.0
 """For optimal noise, where no time limit is shorter."""
 _CELLS = (16, 32)
 _CORRELATED = 700

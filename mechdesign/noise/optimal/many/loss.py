@@ -14,6 +14,7 @@ rounding errors added, lie above it.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -22,25 +23,17 @@ from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.grid import discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.law import AtomicLoss
+from mechdesign.evidence.certificate import PROVED
+from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.many.pieces import Pieces, pieces
 from mechdesign.typing import Array
 
 __all__ = ["composed_upper", "dominating_loss", "many_interval"]
 
-_TAIL = 1e-40  # mass of geometric tails beyond which all loss counts as infinite
 _POINTS = 4096
+_PAIRS = 3 * 10**8  # pieces times shifts: beyond, the plain composition of exact sums must do
 _MOST = 2**20  # grid points of one coordinate
-
-
-def _masses(law: CellNoise) -> Array:
-    masses = np.array([float(w / law.total) for w in law.weights])
-    if not law.decay:
-        return masses
-    n, r = law.cells_per_shift, float(law.decay)
-    periods = min(math.ceil(math.log(_TAIL) / math.log(r)) + 1, 1_000_000 // n)
-    powers = r ** np.arange(1, periods + 1)
-    left, right = np.outer(powers[::-1], masses[:n]).ravel(), np.outer(powers, masses[-n:]).ravel()
-    return np.concatenate([left, masses, right])
 
 
 def log_concave(law: CellNoise) -> bool:
@@ -59,44 +52,39 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
 
     Masses are rounded upwards: they may sum to a hair more than one.
     """
-    p, n = _masses(law), law.cells_per_shift
-    spike = float(law.spike / law.total)
-    beyond = 1e-15 * len(p)  # relative rounding of the sums
-    if log_concave(law):
-        infinite = float(p[-n:].sum())
-        a, b = p[:-n], p[n:]
-        seen = (a > 0) & (b > 0)
-        lost = float(a[(a > 0) & (b == 0)].sum())
-        values = np.log(a[seen]) - np.log(b[seen]) + 1e-15
-        return AtomicLoss(values, a[seen] * (1 + 1e-14), (infinite + lost) * (1 + beyond))
-    return _envelope(p, n, spike)
+    held = pieces(law)
+    rounding = 1e-15 * len(held.heights)  # relative, of the sums
+    if not law.spans and log_concave(law):
+        a, b, lost = held.moved(law.cells_per_shift)
+        return AtomicLoss(np.log(a) - np.log(b) + 1e-15, a * (1 + 1e-14), lost * (1 + rounding))
+    if len(held.shifts) * len(held.heights) > _PAIRS:
+        return AtomicLoss(np.zeros(1), np.zeros(1), 1.0)
+    return _envelope(held, float(law.spike / law.total))
 
 
-def _curve(p: Array, k: int, levels: Array) -> tuple[Array, float]:
+def _curve(held: Pieces, k: int, levels: Array) -> tuple[Array, float]:
     """D_k at e^levels, rounded up, and its limit: the mass whose partner has none."""
-    a, b = p[:-k], p[k:]
-    seen = (a > 0) & (b > 0)
-    infinite = float(p[-k:].sum() + a[(a > 0) & (b == 0)].sum())
-    a, b = a[seen], b[seen]
+    a, b, infinite = held.moved(k)
     ratio = np.log(a) - np.log(b)
     order = np.argsort(ratio)
     above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
     i = np.searchsorted(ratio[order], levels, side="right")
     # cells within rounding of the level are on either side of it: they add next to nothing, which the slack covers
-    slack = (2e-16 * len(p) + 1e-15) * (above[i] + np.exp(levels) * below[i])
+    slack = (2e-16 * len(a) + 1e-15) * (above[i] + np.exp(levels) * below[i])
     value = np.maximum(above[i] - np.exp(levels) * below[i], 0.0) + slack + infinite
     return value * (1 + 1e-15), infinite
 
 
-def _envelope(p: Array, n: int, spike: float) -> AtomicLoss:
+def _envelope(held: Pieces, spike: float) -> AtomicLoss:
     """Connect the dots of max_k D_k."""
-    a, b = p[:-n], p[n:]
-    seen = (a > 0) & (b > 0)
-    ratios = np.log(a[seen]) - np.log(b[seen]) if seen.any() else np.zeros(1)
-    largest = [
-        np.abs(np.log(x[y > 0]) - np.log(y[y > 0])).max(initial=0.0)
-        for x, y in ((p[:-k][p[:-k] > 0], p[k:][p[:-k] > 0]) for k in range(1, n + 1))
-    ]
+
+    def ratios_of(k: int) -> Array:
+        a, b, _ = held.moved(k)
+        return np.log(a) - np.log(b)
+
+    ratios = ratios_of(held.shifts[-1])
+    ratios = ratios if ratios.size else np.zeros(1)
+    largest = [np.abs(ratios_of(k)).max(initial=0.0) for k in held.shifts]
     top = max(*largest, 1e-3) * (1 + 1e-12) + 1e-12
     levels = np.union1d(np.linspace(-top, top, _POINTS), ratios)
     # points closer than rounding allows slopes to be told apart are one, the upper
@@ -104,8 +92,8 @@ def _envelope(p: Array, n: int, spike: float) -> AtomicLoss:
     levels = levels[keep]
     height = np.zeros(levels.size)
     infinite = 0.0
-    for k in range(1, n + 1):
-        value, lost = _curve(p, k, levels)
+    for k in held.shifts:
+        value, lost = _curve(held, k, levels)
         height, infinite = np.maximum(height, value), max(infinite, lost)
     height[-1] = infinite = max(infinite, height[-1])
     hull = _lower_hull(np.exp(levels), height)
@@ -178,15 +166,20 @@ def many_interval(law: CellNoise, count: int, epsilon: float, *, fine: float = 1
 
     The lower end is that of all coordinates shifted by n cells.
     """
-    loss = dominating_loss(law)
-    upper = composed_upper(loss, count, epsilon, fine=fine)
-    p, n = _masses(law), law.cells_per_shift
-    a, b = p[:-n], p[n:]
-    seen = (a > 0) & (b > 0)
-    infinite = float(p[-n:].sum()) * (1 - 1e-12) if not law.decay else 0.0
-    if not seen.any():
+    if count == 1:
+        sums = law.hockey_stick(epsilon)
+        return DeltaInterval(round_down(sums[law.cells_per_shift]), round_up(max(sums.values())), PROVED)
+    # Tails of a pure law: each coordinate within its share of ε spends nothing.
+    plain = min(round_up(count * law.exact_delta(Fraction(epsilon) / count)), 1.0) if law.decay else 1.0
+    if plain == 0:
+        return DeltaInterval(0.0, 0.0, PROVED)
+    upper = min(composed_upper(dominating_loss(law), count, epsilon, fine=fine), plain)
+    held = pieces(law)
+    a, b, lost = held.moved(law.cells_per_shift)
+    infinite = max(lost - held.beyond, 0.0) * (1 - 1e-12) if not law.decay else 0.0
+    if not a.size:
         return DeltaInterval(min(-math.expm1(count * math.log1p(-min(infinite, 1 - 1e-16))), upper), upper)
-    below = AtomicLoss(np.log(a[seen]) - np.log(b[seen]), a[seen], infinite)
+    below = AtomicLoss(np.log(a) - np.log(b), a, infinite)
     spread = float(np.ptp(below.values)) or float(np.abs(below.values).max()) or 1.0
     step = _aligned(epsilon / count, spread / 20_000)
     grid = discretise_atoms(below, step, pessimistic=False, theta=1.0)

@@ -110,8 +110,13 @@ class Comparison(Handed):
 
     @property
     def best(self) -> Result:
-        """The result of least error."""
-        return self.results[self.names[0]]
+        """The result of least error that can be deployed; what is for simulation only (K-norm noise) is passed over."""
+        return self.results[self._best_name]
+
+    @property
+    def _best_name(self) -> str:
+        ready = (name for name in self.names if getattr(self.results[name].mechanism, "deployable", True))
+        return next(ready, self.names[0])
 
     @property
     def accuracy(self) -> dict[str, Accuracy]:
@@ -145,7 +150,7 @@ class Comparison(Handed):
         """Draw the error of each mechanism over the reference."""
         shown_rows = self.to_frame().iloc[::-1]
         fig, axis = figure(**sized(options, 6.0, 0.9 + 0.28 * len(shown_rows)))
-        best = self.names[0]
+        best = self._best_name
         colours = [COLOURS[2] if name == best else COLOURS[0] for name in shown_rows["mechanism"]]
         ratios = shown_rows["ratio"].to_numpy(dtype=float)
         axis.barh([plain(name) for name in shown_rows["mechanism"]], ratios, color=colours)
@@ -166,9 +171,9 @@ class Comparison(Handed):
         return page(**self._page())
 
     def _page(self) -> dict[str, Any]:
-        best, name = self.best, self.names[0]
+        best, name = self.best, self._best_name
         frame = self.to_frame()
-        first = frame.iloc[0]
+        first = frame[frame["mechanism"] == name].iloc[0]
         unit = "a coordinate's" if isinstance(self.question, NumericQuery) else "the"
         sections = [
             Section(
@@ -189,7 +194,8 @@ class Comparison(Handed):
             sections.append(Section("Mechanisms that do not apply", table=reasons))
         sections += [replace(part, title=f"{name}: {part.title}") for part in best.sections()]
         return {
-            "title": f"{_sentence(name)} is best of {len(self.results)}",
+            "title": f"{_sentence(name)} is best of {len(self.results)}"
+            + ("" if name == self.names[0] else " that can be deployed"),
             "subtitle": f"{self.question}; {self.privacy}",
             "kind": "mechdesign comparison",
             "facts": [

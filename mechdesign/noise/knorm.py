@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,6 +93,9 @@ class KNormNoise:
     dimension: int
     scale: float
     norm: float = 1.0
+
+    deployable: ClassVar[bool] = False
+    """Whether there is an exact `release`."""
 
     def __post_init__(self) -> None:
         dimension, scale = whole("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)

@@ -436,3 +436,12 @@ def test_every_candidate_has_a_name_of_its_own():
     for question in (COUNTS, md.LocalReport(), md.MetricReport(md.MetricSpace.grid(2, 2))):
         assert len(candidates(question)) >= 6
     assert json.dumps(list(candidates(COUNTS)))
+
+
+def test_the_best_of_a_comparison_can_be_released():
+    found = md.compare(
+        md.NumericQuery(dimension=4), md.PureDP(1.0), mechanisms=["k-norm", "laplace"], progress=False
+    )
+    assert found.names == ["k-norm", "laplace"] and found.best is found["laplace"]
+    assert found.best.mechanism.release(np.zeros(4)).shape == (4,)
+    assert "Laplace is best of 2 that can be deployed" in found.to_html()

@@ -121,9 +121,9 @@ def test_comparisons_try_them():
         mechanisms=["laplace", "k-norm", "correlated gaussian"],
         progress=False,
     )
-    assert box.best.mechanism.norm == np.inf and box["laplace"].value / box["k-norm"].value == pytest.approx(
-        200 / 44
-    )
+    assert box["k-norm"].mechanism.norm == np.inf and box["laplace"].value / box[
+        "k-norm"
+    ].value == pytest.approx(200 / 44)
     assert "delta" in box.table.set_index("mechanism")["note"]["correlated gaussian"]
     each = md.NumericQuery(3, S(each=[1.0, 0.2, 0.2]))
     found = md.compare(
@@ -133,7 +133,7 @@ def test_comparisons_try_them():
         progress=False,
     )
     assert found["allocated mixed"].value <= found["allocated gaussian"].value * (1 + 1e-9)
-    assert "CorrelatedGaussian" in found.table.set_index("mechanism")["note"]["correlated gaussian"]
+    assert found["correlated gaussian"].value <= found["allocated gaussian"].value * (1 + 1e-6)
 
 
 def test_refusals_say_what_to_do():

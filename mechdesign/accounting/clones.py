@@ -111,18 +111,9 @@ def geometric(epsilon: float, k: int) -> float:
 def smallest_level(failure: Callable[[float], float], delta: float) -> float | None:
     """The least level s in [1e-7, 50] found with failure(s) ≤ δ (evaluated there); None when there is none."""
     levels = [float(s) for s in np.geomspace(1e-7, 50.0, 32)]
-    fits = [False] * len(levels)
-
-    def fitting(i: int) -> bool:
-        fits[i] = failure(levels[i]) <= delta
-        return fits[i]
-
-    # Where the failure falls as the level rises, halving finds the first; else whatever fits.
-    first = _first(fitting, len(levels) - 1)
-    if not (fits[first] or fitting(first)):
-        first = next((i for i in range(len(levels)) if fitting(i)), -1)
-    if first <= 0:
-        return None if first else levels[0]
+    first = next((i for i, s in enumerate(levels) if failure(s) <= delta), None)
+    if first is None or first == 0:
+        return None if first is None else levels[0]
     low, high = levels[first - 1], levels[first]
     return safe_root(lambda s: excess(failure(s), delta), low, high, xtol=1e-12 * high, rtol=1e-12)
 

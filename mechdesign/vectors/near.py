@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.typing import Indices
+from mechdesign.vectors.coded import CodedMechanism
 
 __all__ = ["NearResponse"]
 
 
-class NearResponse(ABC):
+class NearResponse(CodedMechanism):
     """A place in an order of all codes that puts the near ones first, whichever they are: that is what is private."""
 
     @property
@@ -22,10 +23,21 @@ class NearResponse(ABC):
     def power(self) -> Fraction:
         """E, the rational lower bound of e^ε that every probability is made of."""
 
+    bits: int
+    """b, of a code."""
+
     @property
-    @abstractmethod
     def outputs(self) -> int:
-        """M, the number of codes."""
+        """M = 2^b, the number of codes."""
+        return 1 << self.bits
+
+    @property
+    def levels(self) -> int:
+        return self.outputs
+
+    @property
+    def slots(self) -> int:
+        return 1
 
     @property
     @abstractmethod

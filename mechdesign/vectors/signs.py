@@ -27,7 +27,6 @@ from mechdesign.problem.checks import generator, settle, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e, scaled_vectors
-from mechdesign.vectors.coded import CodedMechanism
 from mechdesign.vectors.near import NearResponse
 from mechdesign.vectors.randomness import checked_key, fresh_seed, shared_subsets
 
@@ -38,7 +37,7 @@ LARGEST_BITS = 16
 
 @serializable("sampled-signs")
 @dataclass(frozen=True)
-class SampledSigns(NearResponse, CodedMechanism):
+class SampledSigns(NearResponse):
     """The signs of a few coordinates, together under one budget.
 
     Parameters
@@ -89,19 +88,6 @@ class SampledSigns(NearResponse, CodedMechanism):
     def power(self) -> Fraction:
         """E, the rational lower bound of e^ε that every probability is made of."""
         return power_of_e(self.privacy.epsilon)
-
-    @property
-    def outputs(self) -> int:
-        """2^b, the number of texts."""
-        return 1 << self.bits
-
-    @property
-    def levels(self) -> int:
-        return self.outputs
-
-    @property
-    def slots(self) -> int:
-        return 1
 
     def _agreement(self, flips: int) -> Fraction:
         b, rows = self.bits, range(flips + 1)

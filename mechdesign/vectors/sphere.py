@@ -27,7 +27,6 @@ from mechdesign.problem.checks import generator, one_of, settle, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.ball import VectorMechanism
-from mechdesign.vectors.coded import CodedMechanism
 from mechdesign.vectors.near import NearResponse
 from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
 from mechdesign.vectors.randomness import checked_key, fresh_seed
@@ -42,7 +41,7 @@ _PART = 1 << 22  # numbers held at a time
 
 @serializable("sphere-quantizer")
 @dataclass(frozen=True)
-class SphereQuantizer(VectorMechanism, NearResponse, CodedMechanism):
+class SphereQuantizer(VectorMechanism, NearResponse):
     """A vector of any length in b bits under one budget.
 
     Parameters
@@ -85,19 +84,6 @@ class SphereQuantizer(VectorMechanism, NearResponse, CodedMechanism):
         _ = self._turn
 
     # -- the law --------------------------------------------------------------------------------------
-
-    @property
-    def outputs(self) -> int:
-        """M, the number of vertices."""
-        return 1 << self.bits
-
-    @property
-    def levels(self) -> int:
-        return self.outputs
-
-    @property
-    def slots(self) -> int:
-        return 1
 
     @cached_property
     def near(self) -> int:

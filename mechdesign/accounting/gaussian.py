@@ -26,11 +26,12 @@ from mechdesign.accounting.arguments import levels
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array
 
-__all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_room"]
+__all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _HALF = 0.5
+_LEAST_SQUARE = 1e-280
 _CLOSE = 1.0
 """Below this μ the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])."""
 _SAFETY = 4e-14
@@ -261,3 +262,23 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
     mu = mu * (1 - _SAFETY)
     out = mu.reshape(shape)
     return float(out) if out.ndim == 0 else out
+
+
+def gaussian_square(epsilon: float, delta: float) -> float:
+    r"""Return :math:`\mu_0^2`, what Gaussian noise may spend, rounded down.
+
+    Raises
+    ------
+    DesignError
+        As `gaussian_mu`, and where the square is too small for doubles.
+
+    Examples
+    --------
+    >>> round(1 / gaussian_square(0.3, 1e-6), 2)
+    168.8
+    """
+    square = float(gaussian_mu(epsilon, delta) ** 2 * (1 - 1e-15))
+    if square < _LEAST_SQUARE:
+        allowed = "leave Gaussian noise less to spend than doubles hold; ask for a larger delta"
+        raise DesignError.of("epsilon, delta", (epsilon, delta), allowed)
+    return square

@@ -54,3 +54,11 @@ def test_what_cannot_be_computed_is_refused_at_once(noise, changes, named):
     asked = {"sensitivities": [1.0, 2.0], "privacy": md.ApproximateDP(1.0, 1e-6), **changes}
     with pytest.raises(DesignError, match=named if noise != "mixed" else "."):
         md.NoiseAllocation(noise, **asked)
+
+
+def test_a_budget_below_what_doubles_hold_is_refused():
+    privacy = md.ApproximateDP(1e-300, 1e-300)
+    with pytest.raises(DesignError, match="larger delta"):
+        md.NoiseAllocation("gaussian", [1.0, 2.0], privacy)
+    with pytest.raises(DesignError, match="larger delta"):
+        md.MatrixMechanism(md.Workload.prefix_sums(3), privacy).solve()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
+from mechdesign.accounting.gaussian import gaussian_profile, gaussian_square
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
@@ -71,7 +71,7 @@ class AllocationQuestion:
                     'Gaussian noise is never private at delta = 0; Laplace noise is (noise="laplace"), and so are '
                     "staircase, discrete Laplace and logistic noise, and OptimalNoise in one dimension",
                 )
-            return gaussian_mu(privacy.epsilon, privacy.delta) ** 2 * _DOWN
+            return gaussian_square(privacy.epsilon, privacy.delta)
         if not isinstance(privacy, PureDP | ApproximateDP):
             raise DesignError.of("privacy", privacy, "Laplace noise takes PureDP or ApproximateDP")
         extra = self._for_delta

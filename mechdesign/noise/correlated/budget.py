@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.accounting.gaussian import gaussian_square
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -29,4 +29,4 @@ def gaussian_budget(privacy: Any) -> float:
             privacy,
             "Gaussian noise needs delta > 0; for delta = 0 use NoiseAllocation(noise='laplace')",
         )
-    return gaussian_mu(privacy.epsilon, privacy.delta) ** 2 * (1 - 1e-15)
+    return gaussian_square(privacy.epsilon, privacy.delta)

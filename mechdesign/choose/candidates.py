@@ -112,12 +112,6 @@ def solved(
     return known[name].solve(question, privacy, Deadline.of(deadline), *further)
 
 
-def _left(deadline: Deadline, most: float = math.inf) -> float | None:
-    """Seconds for a solve: what is left, at most so many; None where nothing limits it."""
-    seconds = min(most, max(deadline.left, 1e-3))
-    return seconds if math.isfinite(seconds) else None
-
-
 def _best(designs: Iterable[Any], deadline: Deadline, **options: Any) -> Result:
     """The best of several designs; of those that were solved by the deadline, where it comes first."""
     found: list[Result] = []
@@ -125,7 +119,7 @@ def _best(designs: Iterable[Any], deadline: Deadline, **options: Any) -> Result:
         if found and deadline.passed:
             break
         try:
-            found.append(design.solve(time_limit=_left(deadline), **options))
+            found.append(design.solve(time_limit=deadline.limit(), **options))
         except SolverError:
             if not (found and deadline.passed):
                 raise
@@ -144,7 +138,7 @@ def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
         design = Calibration(
             family, privacy, q.sensitivity, q.dimension, q.loss, "exact", q.rounds, q.sampling_rate
         )
-        return design.solve(time_limit=_left(deadline))
+        return design.solve(time_limit=deadline.limit())
 
     return solve
 
@@ -167,9 +161,9 @@ def _optimal_noise(
     design = OptimalNoise(privacy, q.bounds, q.loss, q.dimension)
     starts = None if others is None else _densities(others)
     if design.dimension > 1:
-        return design.solve(gap=5e-3, time_limit=_left(deadline, _SECONDS), starts=starts)
-    tries: list[dict[str, Any]] = [{"gap": 5e-3, "time_limit": _left(deadline, _SECONDS)}]
-    tries += [{"cells": cells, "time_limit": _left(deadline, 1.0)} for cells in _CELLS]
+        return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
+    tries: list[dict[str, Any]] = [{"gap": 5e-3, "time_limit": deadline.limit(most=_SECONDS)}]
+    tries += [{"cells": cells, "time_limit": deadline.limit(most=1.0)} for cells in _CELLS]
     found: list[Result] = []
     for options in tries:
         # coarse lattices are quick where they are any good
@@ -199,7 +193,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
             )
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
-        limit = _left(deadline, 3.0 if noise == "mixed" else math.inf)
+        limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)
         return NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1).solve(
             time_limit=limit
         )
@@ -218,7 +212,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
             "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
         )
     if s.each is None and s.l1 is None and s.l2 is None:
-        return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=_left(deadline))
+        return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
     if (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
         entries = q.dimension * count_of(int(np.count_nonzero(s.each)), listed, signed=s.signed)
         if entries > _LISTED:
@@ -233,7 +227,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
             "l2", s.l2, "is a ball: independent gaussian noise is the optimum, no covariance does better"
         )
     design = CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
-    return design.solve(time_limit=_left(deadline, _SECONDS))
+    return design.solve(time_limit=deadline.limit(most=_SECONDS))
 
 
 def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
@@ -242,7 +236,7 @@ def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve(
-        time_limit=_left(deadline)
+        time_limit=deadline.limit()
     )
 
 
@@ -280,7 +274,7 @@ def _reach(q: LocalReport, privacy: PureDP) -> float:
 def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     bins = BinSearch(q.outputs, _reach(q, privacy), starts=1)
     return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(
-        gap=1e-4, time_limit=_left(deadline)
+        gap=1e-4, time_limit=deadline.limit()
     )
 
 
@@ -302,7 +296,7 @@ def _even(q: LocalReport, privacy: PureDP) -> list[Any]:
 def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     outputs = _even(q, privacy)[1:3]
     if q.bits <= 3:  # up to here seconds; with more outputs their places matter less
-        third = Deadline(deadline.left / 3) if deadline.finite and not deadline.passed else deadline
+        third = deadline.part(1 / 3)
         # OPTM's programs minimise a callable's absolute bound, whose integrals are closed forms
         asked = q if q.loss.function is None else replace(q, loss="absolute")
         try:
@@ -328,7 +322,7 @@ def _family(kind: Any) -> Callable[[LocalReport, PureDP, Deadline], Result]:
 
 def _mvu(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return MVU(q.outputs, privacy, q.input_range, prior=q.prior, loss=q.loss).solve(
-        starts=1, time_limit=_left(deadline)
+        starts=1, time_limit=deadline.limit()
     )
 
 
@@ -386,7 +380,7 @@ def _kary(space: Any, alpha: float) -> Any:
 
 _CHANNELS: dict[str, Candidate] = {
     "optimal channel": Candidate(
-        lambda q, privacy, deadline: _design(q, privacy).solve(time_limit=_left(deadline))
+        lambda q, privacy, deadline: _design(q, privacy).solve(time_limit=deadline.limit())
     ),
     "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
     "exponential, calibrated": Candidate(_published(Channel.exponential)),

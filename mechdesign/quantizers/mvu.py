@@ -247,8 +247,7 @@ class MVU(Design):
         """The best P for an alphabet."""
         # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
         if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
-            limit = max(deadline.left, 1e-3) if deadline.finite else None
-            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=limit)
+            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
             rows = optimum.mechanism.probabilities(self.inputs)
             return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
         model = self.model(alphabet, epsilon=epsilon)

@@ -89,7 +89,7 @@ class AlphabetSearch:
         about_zero = replace(self, input_range=(-self.half, self.half))
         search = BinSearch(self.m, self.reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
         design = about_zero.as_optimum(search, self.epsilon)
-        found = design.solve(gap=1e-6, time_limit=_left(deadline))
+        found = design.solve(gap=1e-6, time_limit=deadline.limit())
         return self.centre + found.bins, max(1, found.iterations)
 
     def best_spread(self, deadline: Deadline) -> tuple[Array, int]:
@@ -101,7 +101,7 @@ class AlphabetSearch:
             if deadline.passed:
                 return math.inf
             design = few.as_optimum(few.spread(reach), self.epsilon)
-            found.append((design.solve(gap=1e-5, time_limit=_left(deadline)).value, reach))
+            found.append((design.solve(gap=1e-5, time_limit=deadline.limit()).value, reach))
             return found[-1][0]
 
         bounds, options = (self.least * (1 + 1e-9), self.reach), {"xatol": 1e-3 * self.half}
@@ -173,8 +173,3 @@ class AlphabetSearch:
         pairs = self.m // 2
         right = [np.linspace(a, b, pairs) if pairs > 1 else np.array([b]) for a, b in _SPANS[:count]]
         return [np.diff(np.concatenate([[0.0], reach * r])) for r in right]
-
-
-def _left(deadline: Deadline) -> float | None:
-    """What is left of a deadline, as a time limit."""
-    return max(deadline.left, 1e-3) if deadline.finite else None

@@ -53,6 +53,18 @@ class Deadline:
         """Whether it is over."""
         return self.left <= 0.0
 
+    def limit(self, *, most: float = math.inf, least: float = 1e-3) -> float | None:
+        """Seconds left as the ``time_limit`` of a step, within ``least`` and ``most``; None where nothing limits it.
+
+        Never 0, which is no limit: a step that starts late finds out by its own clock.
+        """
+        seconds = max(min(most, self.left), least)
+        return seconds if math.isfinite(seconds) else None
+
+    def part(self, share: float) -> Deadline:
+        """A share of what is left, as a deadline of its own."""
+        return Deadline(max(share * self.left, 1e-3)) if self.finite else self
+
     @property
     def finite(self) -> bool:
         """Whether there is a limit at all."""

@@ -168,7 +168,7 @@ def solve(
                 continue
             if deadline.passed:
                 break
-            given = {**given, "time_limit": max(deadline.left, 1e-9)}
+            given = {**given, "time_limit": deadline.limit()}
         answer = backend.solve(model, **given)
         if answer.status is Status.OPTIMAL:
             return answer.tagged(requested=solver, fallbacks=tuple(failures))

@@ -74,11 +74,10 @@ class SolveSequence:
             for loose in ({}, _LOOSE):
                 if self.deadline.passed:
                     break
-                seconds = self.deadline.left if self.deadline.finite else None
                 answer, self._basis = backend.solve_from(
                     model,
                     basis,
-                    time_limit=seconds,
+                    time_limit=self.deadline.limit(),
                     compiled=self._compiled,
                     **{**limit, **loose, **self.options},
                 )

@@ -84,7 +84,7 @@ def solve_model(
         # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
     if deadline.finite:
-        options = {**options, "time_limit": max(deadline.left, 1e-9)}
+        options = {**options, "time_limit": deadline.limit()}
     try:
         solution = solvers.solve(built.model, solver, fallback=False, **options)
     except SolverError:

@@ -237,8 +237,7 @@ class CorrelatedGaussian(Design):
         if solver == "clarabel":
             # Closer than this it stalls; the bounds tell how much is left.
             options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
-        limit = max(deadline.left, 1e-9) if deadline.finite else None
-        solution = solvers.solve(self.model(), solver, time_limit=limit, **options)
+        solution = solvers.solve(self.model(), solver, time_limit=deadline.limit(), **options)
         x, stretch, directions = self._stretched
         values, basis = np.linalg.eigh(solution.primal["covariance"])
         weights = np.zeros(len(x))

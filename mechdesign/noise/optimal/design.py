@@ -253,7 +253,7 @@ class OptimalNoise(Design):
     def _one(self, privacy: Any, loss: Any, gap: float | None, time_limit: float | None) -> Any:
         """The optimum of one coordinate under another requirement."""
         one = OptimalNoise(privacy, self.sensitivity, loss)
-        return one.solve(gap=gap, time_limit=None if time_limit == math.inf else time_limit)
+        return one.solve(gap=gap, time_limit=time_limit)
 
     def _question(self, gap: float | None, cells: int | None, grid: str) -> Question:
         return Question(

@@ -146,8 +146,9 @@ class Sweep:
         """Objective values (N,) and solutions (N, width) for all boxes, from a cold start; NaN where infeasible."""
         if self._compiled is None:
             self._compiled = CompiledLP(self.model)
-            limit = {"time_limit": self._deadline.left} if self._deadline.finite else {}
-            self._session = HighsSession(self._compiled, self._compiled.point(), **limit)
+            self._session = HighsSession(
+                self._compiled, self._compiled.point(), time_limit=self._deadline.left
+            )
         compiled = self._compiled
         points = np.ones((compiled.point().size, len(boxes[0])))
         for name, value in program.parameters(epsilon, *boxes).items():
@@ -263,7 +264,7 @@ class BoxSearch:
 
     def infeasible(self, epsilon: float) -> InfeasibleError:
         """Say why, and find the smallest feasible ε by bisection: to a thousandth, and further within a second."""
-        patience, least, high = Deadline(min(0.9, max(1e-3, self.deadline.left))), epsilon, 2 * epsilon
+        patience, least, high = Deadline(self.deadline.limit(most=0.9)), epsilon, 2 * epsilon
         # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
         while not (found := self.best(high) is not None) and not patience.passed and high < 64:
             least, high = high, 2 * high

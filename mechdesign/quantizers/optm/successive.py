@@ -159,7 +159,7 @@ class Successive:
             No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
         """
         # Half of the time for descending, what is left for getting inside.
-        half = Deadline(self.deadline.left / 2) if self.deadline.finite else self.deadline
+        half = self.deadline.part(0.5)
         descents = (self._descend(q, epsilon, half) for q in self._starts(epsilon, half))
         found = [p for p in descents if p is not None]
         if not found:
@@ -209,7 +209,7 @@ class Successive:
             return design.solve(
                 gap=self.gap,
                 certify=self.certify,
-                time_limit=max(deadline.left, 1e-3) if deadline.finite else None,
+                time_limit=deadline.limit(),
             )
 
         if self._unhurried(epsilon):

@@ -102,7 +102,7 @@ def candidates(
     """
     found = _named(question, deadline) if starts is None else started(question, starts)
     smooth = [c for c in found if c.name not in _ROUGH]
-    half = Deadline(max(_FREE * deadline.left, 1e-3)) if deadline.finite else deadline
+    half = deadline.part(_FREE)
     free = _free(question, min(smooth, key=_value), half) if smooth else None
     pure = staircase_law(
         question.privacy.epsilon / question.dimension, question.sensitivity, loss=question.judged
@@ -137,7 +137,7 @@ def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
             break
         try:
             result = Calibration(name, q.privacy, q.sensitivity, q.dimension, loss=q.judged).solve(
-                certify=False, time_limit=None if not deadline.finite else max(deadline.left, 1e-3)
+                certify=False, time_limit=deadline.limit()
             )
         except MechdesignError:
             continue  # this family cannot meet the requirement, or not in time

@@ -54,7 +54,7 @@ def solve_many(
 
     def narrow(epsilon: Fraction, delta: float, left: Deadline) -> Any:
         privacy = ApproximateDP(round_down(epsilon), delta)
-        return one(privacy, loss, 1e-3, min(_SHARE_SECONDS, left.left))
+        return one(privacy, loss, 1e-3, left.limit(most=_SHARE_SECONDS))
 
     found, cut = candidates(question, narrow, deadline, starts)
     bound = _averaged_bound(design, one, deadline) if certify else None
@@ -119,7 +119,7 @@ def finished(
 def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
     """The proved optimum of one coordinate under the averaged loss, coarse; None where none was found in time."""
     try:
-        seconds = min(_BOUND_SECONDS, max(deadline.left, _LEAST_SECONDS))
+        seconds = deadline.limit(most=_BOUND_SECONDS, least=_LEAST_SECONDS)
         return one(design.privacy, averaged(design.loss, design.moved), 0.1, seconds).certificate
     except MechdesignError:
         return None
@@ -188,7 +188,7 @@ def _shared(
     if design.moved > 1:
         share = Fraction(design.privacy.epsilon) / design.moved
         down, up = PureDP(round_down(share)), PureDP(round_up(share))
-    best = one(down, design.loss, gap, None if not deadline.finite else deadline.left)
+    best = one(down, design.loss, gap, deadline.limit())
     found = started(question, starts)
     if best.law.symmetric:
         found.append(Candidate("pure", question.product(best.law), best.value))
@@ -196,7 +196,7 @@ def _shared(
     if not certify or up == down:
         proof = best
     else:
-        proof = one(up, design.loss, gap, None if not deadline.finite else max(deadline.left, 0.1))
+        proof = one(up, design.loss, gap, deadline.limit(least=0.1))
     return finished(
         design,
         found,

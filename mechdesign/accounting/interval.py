@@ -43,6 +43,8 @@ __all__ = [
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
 _FLOOR = 1e-300
+_MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
+"""How far an end may come out elsewhere, relative: closed forms are rounded once, sums in doubles at each step."""
 _NORMAL = {"norm": (), "gennorm": (2.0,)}
 
 
@@ -77,6 +79,12 @@ class DeltaInterval:
 
     def __contains__(self, delta: float) -> bool:
         return self.lower <= delta <= self.upper
+
+    def vouched(self, fresh: DeltaInterval, most: float) -> bool:
+        """Whether what is stated claims no more than what was computed anew: at least as wide, no better checked, ≤ `most`."""
+        around = self.lower <= fresh.lower * (1 + _MACHINES[RECOMPUTED])
+        around = around and fresh.upper <= self.upper * (1 + _MACHINES[fresh.how])
+        return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import amplified
-from mechdesign.problem.checks import instance, one_of, positive, probability, whole
+from mechdesign.problem.checks import instance, one_of, positive, share, whole
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
 __all__ = ["CalibrationCertificate"]
@@ -57,6 +57,12 @@ class CalibrationCertificate(Certificate):
     def __post_init__(self) -> None:
         one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp"))
         one_of("loss", self.loss, ("squared", "absolute"))
+        instance("noise", self.noise, AdditiveNoise)
+        instance("privacy", self.privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        instance("spent", self.spent, DeltaInterval)
+        positive("value", self.value)
+        whole("rounds", self.rounds, 1)
+        share("sampling_rate", self.sampling_rate)
 
     @classmethod
     def of(
@@ -79,11 +85,6 @@ class CalibrationCertificate(Certificate):
         SolverError
             It is over the budget, or two evaluations contradict each other.
         """
-        instance("noise", noise, AdditiveNoise)
-        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-        positive("value", value)
-        whole("rounds", rounds, 1)
-        probability("sampling_rate", sampling_rate)
         blank = cls(noise, privacy, accounting, loss, value, DeltaInterval(0.0, 0.0), rounds, sampling_rate)
         found = replace(blank, spent=_spent(blank))
         if not found._checked(found.spent)["holds"].all():
@@ -136,10 +137,10 @@ class CalibrationCertificate(Certificate):
 
     def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
         margin = self.budget - spent.upper
-        agree = spent.lower <= self.upper and self.lower <= spent.upper
+        agree = self.spent.vouched(spent, self.budget)
         rows = [
             (f"{self.privacy} is kept", spent.how, margin, margin >= 0),
-            ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.lower, agree),
+            ("the enclosure stored is that of the law", RECOMPUTED, self.upper - spent.upper, agree),
         ]
         shift = self.noise.worst_cases.single if self.rounds == 1 and self.sampling_rate == 1 else None
         normal = self.noise.dimension > 1 and is_gaussian(self.noise.law)

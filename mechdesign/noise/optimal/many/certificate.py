@@ -11,7 +11,7 @@ import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import CLAIMED, FORM, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
@@ -45,8 +45,21 @@ def averaged(loss: Any, dimension: int) -> Loss:
     return Loss(given.absolute, given.squared * dimension, given.function)
 
 
-def enclosed_spent(noise: CellProduct, privacy: PureDP | ApproximateDP) -> DeltaInterval:
+def named_evidence(noise: AdditiveNoise, privacy: PureDP | ApproximateDP) -> CalibrationCertificate:
+    """Evaluate a named law, apart from the search."""
+    return CalibrationCertificate.of(noise, privacy, "exact", "squared", noise.variance)
+
+
+def delta_spent(evidence: CalibrationCertificate) -> DeltaInterval:
+    """What a named law spends of δ: nothing under pure privacy, whose evidence encloses the largest loss."""
+    spent = evidence.spent
+    return spent if getattr(evidence.privacy, "delta", 0.0) else DeltaInterval(0.0, 0.0, spent.how)
+
+
+def enclosed_spent(noise: CellProduct | AdditiveNoise, privacy: PureDP | ApproximateDP) -> DeltaInterval:
     """Enclose δ(ε): by exact sums where each of the c coordinates that move keeps its share (ε/c, δ/c), else in doubles."""
+    if isinstance(noise, AdditiveNoise):
+        return delta_spent(named_evidence(noise, privacy))
     share = noise.moved * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.moved)
     if share <= Fraction(getattr(privacy, "delta", 0.0)):
         upper = getattr(privacy, "delta", 0.0)
@@ -148,7 +161,6 @@ class ManyNoiseCertificate(Certificate):
     def _cells(self, noise: CellProduct) -> list[Check]:
         spent = enclosed_spent(noise, self.privacy)
         margin = self.delta - spent.upper
-        agree = spent.lower <= self.spent.upper and self.spent.lower <= spent.upper
         reach = Fraction(noise.law.width) * noise.law.cells_per_shift - Fraction(self.sensitivity)
         together = noise.moved - self.moved
         dearer = Fraction(self.value) - law_cost(noise.law, Loss.of(self.loss))
@@ -156,7 +168,7 @@ class ManyNoiseCertificate(Certificate):
         return [
             (f"{self.privacy} is kept by {noise.moved} coordinates", spent.how, margin, margin >= 0),
             ("as many coordinates change", PROVED, float(together), together >= 0),
-            ("the enclosure stored is that of the law", RECOMPUTED, spent.upper - self.spent.lower, agree),
+            self._stated(spent),
             ("shifts up to the sensitivity", PROVED, float(reach), reach >= 0),
             ("value", exact, float(dearer), dearer >= 0),
         ]
@@ -167,11 +179,18 @@ class ManyNoiseCertificate(Certificate):
         reach, together = size - self.sensitivity, count - self.moved
         covers = reach >= 0 and together >= 0 and held.allows(((self.sensitivity, self.moved),))
         rows: list[Check] = [("changes up to the sensitivity", PROVED, min(reach, float(together)), covers)]
-        spent = CalibrationCertificate.of(noise, self.privacy, "exact", "squared", noise.variance)
-        rows += [tuple(row) for row in spent.checks().itertuples(index=False)]  # type: ignore[misc]
+        evidence = named_evidence(noise, self.privacy)
+        rows += [tuple(row) for row in evidence.checks().itertuples(index=False)]  # type: ignore[misc]
+        rows = [row for row in rows if row[0] not in FORM]  # of the evidence made here, not of what is stored
+        rows.append(self._stated(delta_spent(evidence)))
         error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
         rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
         return rows
+
+    def _stated(self, spent: DeltaInterval) -> Check:
+        """Whether the enclosure stored claims no more than the one computed anew."""
+        holds = self.spent.vouched(spent, self.delta)
+        return ("the enclosure stored is that of the law", RECOMPUTED, self.spent.upper - spent.upper, holds)
 
     def _bounded(self) -> Check:
         claim = "lower bound"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import MechdesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_down, round_up
@@ -127,12 +126,7 @@ def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
 
 def _certificate(design: Any, candidate: Candidate, bound: Any) -> ManyNoiseCertificate:
     noise = candidate.noise
-    if isinstance(noise, CellProduct):
-        spent = enclosed_spent(noise, design.privacy)
-    else:
-        spent = noise.delta_interval(design.privacy.epsilon)
-        delta = getattr(design.privacy, "delta", 0.0)
-        spent = DeltaInterval(min(spent.lower, delta), min(spent.upper, delta), spent.how)
+    spent = enclosed_spent(noise, design.privacy)
     lower = 0.0 if bound is None else max(round_down(bound.lower_bound), 0.0)
     certificate = ManyNoiseCertificate(
         design.privacy,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import pandas as pd
+
+from mechdesign.errors import MechdesignError, MissingExtra, ResultFormatError
 
 __all__ = [
     "ABOUT_FILE",
@@ -19,6 +24,9 @@ __all__ = [
     "Certificate",
     "Check",
     "check_table",
+    "checked_anyhow",
+    "fitting",
+    "unfit",
 ]
 
 PROVED = "proved"
@@ -26,8 +34,10 @@ RECOMPUTED = "recomputed"
 CLAIMED = "claimed"
 CHECK_COLUMNS = ["claim", "how", "margin", "holds"]
 ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
+FIT = "its parts fit together"
 FORM = frozenset(
     {
+        FIT,
         "knots and outputs increase",
         "rows sum to 1",
         "no probability is negative",
@@ -49,12 +59,58 @@ def check_table(checks: Sequence[Check]) -> pd.DataFrame:
     return pd.DataFrame(checks, columns=CHECK_COLUMNS)
 
 
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Say that parts do not fit together where computing with them fails: a file was changed."""
+    try:
+        yield
+    except MechdesignError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ResultFormatError("the result's parts do not fit together") from error
+
+
+def checked_anyhow(checks: Callable[[Any], pd.DataFrame]) -> Callable[[Any], pd.DataFrame]:
+    """Make a failed check of what cannot be checked, so that a table is returned whatever a file says."""
+
+    @wraps(checks)
+    def checked(self: Any) -> pd.DataFrame:
+        try:
+            with fitting():
+                return checks(self)
+        except MissingExtra:
+            raise
+        except MechdesignError as error:
+            return unfit(error)
+
+    return checked
+
+
+def unfit(error: MechdesignError) -> pd.DataFrame:
+    """The one check of parts that cannot be computed with."""
+    reason = " ".join(str(error).split())[:200]
+    return check_table([(f"{FIT} ({reason})", PROVED, math.nan, False)])
+
+
 class Certificate(ABC):
     """Evidence that anyone can check: a statement in exact numbers, a law, and multipliers.
 
     Verification recomputes every claim from these three, in exact or outward-rounded arithmetic, and takes nothing
     from a solver.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "checks" in vars(cls):
+            cls.checks = checked_anyhow(cls.checks)  # type: ignore[method-assign]
 
     @property
     @abstractmethod

@@ -56,7 +56,7 @@ def _claims(result: Any) -> pd.DataFrame:
     certificate = result.certificate
     statement = {} if certificate is None else certificate.statement
     made = [] if certificate is None else [*certificate.checks().itertuples(index=False, name=None)]
-    agreed = [*_agreements(result, statement)]
+    agreed = [*_agreements(result, statement), *result.beside()]
     uncovered = [*_uncovered(result, statement)]
     table = check_table([*made, *agreed, *uncovered])
     about_file = (

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import MechdesignError, MissingExtra, ResultFormatError
@@ -19,12 +20,14 @@ __all__ = [
     "CHECK_COLUMNS",
     "CLAIMED",
     "FORM",
+    "OWN_WORDS",
     "PROVED",
     "RECOMPUTED",
     "Certificate",
     "Check",
     "check_table",
     "checked_anyhow",
+    "close",
     "fitting",
     "unfit",
 ]
@@ -49,6 +52,9 @@ FORM = frozenset(
     }
 )
 """Checks of certificates that say nothing of privacy, error or optimality: that a law is one, and is the one shown."""
+
+OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
+"""What nothing in a comparison or a frontier shows."""
 
 Check = tuple[str, str, float, bool]
 """A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""
@@ -98,6 +104,25 @@ def unfit(error: MechdesignError) -> pd.DataFrame:
     """The one check of parts that cannot be computed with."""
     reason = " ".join(str(error).split())[:200]
     return check_table([(f"{FIT} ({reason})", PROVED, math.nan, False)])
+
+
+def close(stated: Any, fresh: Any) -> bool:
+    """Whether a cell of a table is the one computed anew: the same word, or the same number to 1e-9 (or none, twice).
+
+    Examples
+    --------
+    >>> close(1.0, 1.0 + 1e-12), close(math.nan, None), close("proved", "recomputed")
+    (True, True, False)
+    """
+    stated, fresh = (v.item() if isinstance(v, np.generic) else v for v in (stated, fresh))
+    if isinstance(fresh, (str, bool)):
+        return bool(stated == fresh)
+    if isinstance(stated, (str, bool)):
+        return False
+    stated, fresh = (math.nan if v is None else float(v) for v in (stated, fresh))
+    if math.isnan(stated) or math.isnan(fresh):
+        return math.isnan(stated) and math.isnan(fresh)
+    return abs(stated - fresh) <= 1e-9 * abs(fresh)
 
 
 class Certificate(ABC):

@@ -8,6 +8,7 @@ import re
 import sys
 from fractions import Fraction
 from functools import cache
+from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Any
 
@@ -67,7 +68,7 @@ def check_members(made: Any) -> None:
 @cache
 def _allowed(cls: type, name: str, declared: str) -> tuple[tuple[type, ...], str] | None:
     """The types of a declaration, and their words; None where it says more than types, or types that are not at hand."""
-    owner = next(c for c in cls.__mro__ if name in c.__dict__.get("__annotations__", {}))
+    owner = next(c for c in cls.__mro__ if name in get_annotations(c))
     space = vars(sys.modules[owner.__module__])
     kinds: list[type] = []
     words: list[str] = []

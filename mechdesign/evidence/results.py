@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import CLAIMED, Certificate, fitting
+from mechdesign.evidence.certificate import CLAIMED, Certificate, Check, fitting
 from mechdesign.evidence.deferred import deferred, known
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
@@ -131,6 +131,9 @@ class Result(Handed):
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
     duals: pd.DataFrame | None = deferred()
+
+    tried_words: ClassVar[str] = "Stated by the search, not checked."
+    """What a page says of `tried`."""
 
     def __post_init__(self) -> None:
         parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
@@ -255,6 +258,10 @@ class Result(Handed):
     def tried(self) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
         return pd.DataFrame()
+
+    def beside(self) -> Iterable[Check]:
+        """Checks of what stands beside the evidence: a table of what was tried, where there is one that a page shows."""
+        return ()
 
     def plot(self, **options: Any) -> Figure:
         table = self.audit().groupby("family", sort=False)["slack"].min()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError
 from mechdesign.evidence.account import versions
 from mechdesign.evidence.audit import same
-from mechdesign.evidence.certificate import PROVED, Check
+from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section
@@ -41,6 +41,7 @@ __all__ = ["Frontier", "frontier"]
 
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
+_COMMON = ["value", "lower_bound", "gap", "seconds", "certified", "note"]
 AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
 
 
@@ -81,16 +82,32 @@ class Frontier(Handed):
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
     def agreements(self) -> list[Check]:
-        """Whether each point's result is of the design at that point, and its numbers those of the table."""
+        """Whether each point's result is of the design at that point, and the table shows what follows from the result.
+
+        Every cell but seconds and notes is computed anew; these are the file's own words.
+        """
         rows: list[Check] = []
-        for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows()):
-            fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
+        columns = _COMMON if not self._quantizers else COLUMNS
+        whole = len(self.results) == len(self.table) and list(self.table) == [self.over, *columns]
+        whole = whole and [r is not None for r in self.results] == [*self.table["value"].notna()]
+        for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
+            try:
+                with fitting():
+                    fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
+                    fresh = (_quantizer_row if self._quantizers else _row)(result)
+            except MechdesignError:
+                fits, fresh = False, {}
             rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
-            bound = math.nan if result.lower_bound is None else result.lower_bound
-            shown = same([row["value"], row["lower_bound"]], [result.value, bound])
-            rows.append((f"{name}: the table shows its value and bound", PROVED, math.nan, shown))
-        whole = len(self.results) == len(self.table) and len(self.members) == len(self._solved())
-        return [*rows, ("every point that the table shows solved has a result", PROVED, math.nan, whole)]
+            rows += [
+                (f"{name}: the table shows its {key}", RECOMPUTED, math.nan, close(row[key], found))
+                for key, found in fresh.items()
+                if key not in ("seconds", "note")
+            ]
+        if whole:
+            blank = self.table[self.table["value"].isna()].drop(columns=[self.over, "seconds", "note"])
+            whole = bool((blank.isna() | (blank == 0)).all(axis=None))
+        rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
+        return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
 
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]
@@ -260,7 +277,11 @@ def _any_point(design: Design, gap: float | None) -> tuple[dict[str, Any], Resul
     except InfeasibleError as error:
         blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
         return {**blank, "certified": False, "note": error.reason}, None
-    row = {
+    return _row(result), result
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
@@ -268,7 +289,6 @@ def _any_point(design: Design, gap: float | None) -> tuple[dict[str, Any], Resul
         "certified": result.certificate is not None and result.certificate.verify(),
         "note": "; ".join(result.notes),
     }
-    return row, result
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
@@ -329,20 +349,23 @@ def _point(
     except InfeasibleError as error:
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
         return {**row, **numbers, "outputs": 0, "certified": False, "note": error.reason}, None
-    mechanism = result.mechanism
+    return row | _quantizer_row(result, verify), result
+
+
+def _quantizer_row(result: OptimalQuantizerResult, verify: bool = True) -> dict[str, Any]:
+    mechanism, prior = result.mechanism, result.design.prior
     certified = mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:
         certified = result.certify().verify()
-    row |= {
+    return {
         "value": result.value,
         "lower_bound": result.lower_bound,
         "gap": result.gap,
-        "absolute": mechanism.expected_loss(design.prior, "absolute"),
-        "squared": mechanism.expected_loss(design.prior, "squared"),
+        "absolute": mechanism.expected_loss(prior, "absolute"),
+        "squared": mechanism.expected_loss(prior, "squared"),
         "epsilon_upper": mechanism.privacy_loss(),
         "seconds": result.seconds,
         "outputs": len(result.bins),
         "certified": certified,
         "note": "; ".join(result.notes),
     }
-    return row, result

@@ -366,7 +366,7 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     except ResultFormatError as error:
         reason = str(error)
     except Exception as error:  # constructors are handed whatever the file says
-        reason = f"malformed content ({type(error).__name__}: {error!s:.300})"
+        reason = f"malformed content ({error!s:.300})"
     raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
 
 

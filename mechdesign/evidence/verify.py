@@ -106,16 +106,15 @@ def plain(node):
         return node
     if "$kind" in node:
         return {"": node["$kind"], **{key: plain(child) for key, child in node["fields"].items()}}
+    numbers = flat(node["$array"]) if node.get("dtype") not in (None, "bool") else node.get("args", [])[:2]
+    keys = [json.dumps(key) for key, _ in node.get("$items", [])]
+    if bool in map(type, numbers) or len({*keys}) < len(keys):
+        raise Refused("true or false among numbers, or a key that stands twice")
     if "$law" in node:
-        named = {key: plain(child) for key, child in node["kwds"]["$items"]}
-        return {"": "law", "name": node["$law"], "args": plain(node["args"]), **named}
-    for tag, meant in (("$fraction", Fraction), ("$float", float)):
-        if tag in node:
-            return meant(node[tag])
-    for tag in ("$array", "$tuple", "$table", "$items", "$callable"):
-        if tag in node:
-            return plain(node[tag])
-    return None
+        return {**dict(plain(node["kwds"])), "": "law", "name": node["$law"], "args": plain(node["args"])}
+    known = {"$fraction": Fraction, "$float": float}
+    known |= dict.fromkeys(("$array", "$tuple", "$table", "$items", "$callable"), plain)
+    return next((meant(node[tag]) for tag, meant in known.items() if tag in node), None)
 
 
 def exp_bounds(x, bits=320):

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cheap
 import pytest
 
 import mechdesign as md
-from evidence.test_doctored import solved as solved_design
+from evidence.test_doctored import solved
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.evidence import verify
 from mechdesign.evidence.certificate import OWN_WORDS
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
+from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate, enclosed_spent
 
 SPENT: dict[str, Callable[[], Any]] = {
     "sampled": lambda: md.calibrate(
@@ -27,10 +31,7 @@ SPENT: dict[str, Callable[[], Any]] = {
     "one": lambda: md.calibrate("gaussian", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
     "pure": lambda: md.calibrate("laplace", privacy=cheap.PURE, sensitivity=1.0),
     "zcdp": lambda: md.calibrate("laplace", privacy=md.ZeroConcentratedDP(0.1), sensitivity=1.0),
-    "divergence": lambda: md.noise.LeastDivergence(md.ApproximateDP(8, 1e-3), dimension=5).solve(),
-    "named": lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 1e-6), loss="squared", dimension=50).solve(
-        gap=0.5
-    ),
+    "divergence": lambda: solved("least-divergence"),
 }
 
 
@@ -61,6 +62,18 @@ def test_an_enclosure_that_is_stated_holds_the_one_computed_anew(name: str) -> N
     if spent.how == "recomputed":
         changed["fields"]["certificate"]["fields"]["spent"]["fields"]["how"] = "proved"
         assert not read(changed).checks()["holds"].all()
+
+
+@pytest.mark.parametrize("privacy", [md.ApproximateDP(1.0, 1e-6), md.PureDP(3.0)], ids=str)
+def test_of_a_named_law_for_many_coordinates_too(privacy: Any) -> None:
+    """Was: what the certificate of a named law stated of δ was not compared with anything."""
+    noise = md.calibrate("laplace", privacy=privacy, sensitivity=1.0, dimension=5).noise
+    spent = enclosed_spent(noise, privacy)
+    evidence = ManyNoiseCertificate(privacy, 1.0, 5, "squared", noise, noise.variance, 0.0, spent)
+    assert evidence.verify()
+    assert not dataclasses.replace(evidence, spent=DeltaInterval(0.0, 1.1e-6)).verify()
+    if spent.upper:
+        assert not dataclasses.replace(evidence, spent=DeltaInterval(spent.lower, spent.lower)).verify()
 
 
 def test_delta_is_not_the_files_word() -> None:
@@ -113,12 +126,9 @@ def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
     assert claimed == [OWN_WORDS]
     payload = json.loads(dumps(made))["payload"]
     assert agrees(payload)
-    tried, solved = (
-        0,
-        [r is not None for r in made.results] if type(made.results) is tuple else made.table["error"].notna(),
-    )
+    tried, found = 0, made.table["value" if "value" in made.table else "error"].notna()
     for number, (column, _, row) in enumerate(cells(payload)):
-        if type(row) is int and (not solved[row] or (name != "frontier" and row)):
+        if type(row) is int and (not found[row] or (name != "frontier" and row)):
             continue  # that there is no result is the file's own word
         changed = copy.deepcopy(payload)
         _, values, k = cells(changed)[number]
@@ -145,7 +155,7 @@ def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
 @pytest.mark.parametrize("name", ["vectors", "vectors-box", "least-divergence"])
 def test_what_was_tried_is_checked_or_said_not_to_be(name: str) -> None:
     """Was: any table was shown as fact, "error at the same privacy: gaussian 9.9"."""
-    result = solved_design(name)
+    result = solved(name)
     payload = json.loads(dumps(result))["payload"]
     words = next(s.text for s in result.sections() if s.title == "What the search tried")
     assert words == (
@@ -168,3 +178,112 @@ def test_what_was_tried_is_checked_or_said_not_to_be(name: str) -> None:
                 assert other == was or not read(payload).checks()["holds"].all(), (k, row, was, other)
         columns[k][2][row] = was
     assert read(payload).checks()["holds"].all()
+
+
+def places(node: Any, tag: str) -> Iterator[Any]:
+    """Every object with this tag."""
+    if isinstance(node, dict):
+        if tag in node:
+            yield node
+        for child in node.values():
+            yield from places(child, tag)
+    elif isinstance(node, list):
+        for child in node:
+            yield from places(child, tag)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("law:")])
+def test_no_member_is_missing(kind: str) -> None:
+    """Was: defaults were filled in, for `design.sensitivity`, `loss`, `spans`, …, where the format requires all members."""
+    payload = json.loads(cheap.documents()[kind])["payload"]
+    for name in payload["fields"]:
+        short = copy.deepcopy(payload)
+        del short["fields"][name]
+        with pytest.raises(md.ResultFormatError):
+            read(short)
+
+
+@pytest.mark.parametrize(
+    "name", ["optm", "optimal-noise", "matrix-mechanism", "metric-channel", "mixed-allocation"]
+)
+def test_truth_values_are_no_numbers(name: str) -> None:
+    """Was: `true` in an array of numbers, and as a law's parameter, was read as 1."""
+    payload = json.loads(dumps(solved(name)))["payload"]
+    tried = 0
+    for number, owner in enumerate(places(payload, "$array")):
+        if owner["dtype"] in ("bool", "object", "str") or 0 in owner["shape"]:
+            continue
+        changed = copy.deepcopy(payload)
+        row = [*places(changed, "$array")][number]["$array"]
+        while isinstance(row[0], list):
+            row = row[0]
+        row[0], tried = True, tried + 1
+        with pytest.raises(md.ResultFormatError):
+            read(changed)
+        with contextlib.suppress(verify.NotCovered), pytest.raises(verify.Refused):
+            verify.verify(cheap.sealed(changed))
+    for number, owner in enumerate(places(payload, "$law")):
+        for k in range(len(owner["args"])):
+            changed = copy.deepcopy(payload)
+            [*places(changed, "$law")][number]["args"][k], tried = True, tried + 1
+            with pytest.raises(md.ResultFormatError):
+                read(changed)
+    assert tried
+
+
+def test_a_key_of_a_law_stands_once() -> None:
+    """Was: [["scale", 0.01], ["scale", 5.97]] was read as 5.97 by both programs."""
+    payload = json.loads(dumps(cheap.solved("optm")))["payload"]
+    law = next(places(payload, "$law"))
+    law["args"], law["kwds"] = [], {"$items": [["loc", -1.0], ["scale", 0.01], ["scale", 2.0]]}
+    with pytest.raises(md.ResultFormatError, match="twice"):
+        read(payload)
+    with pytest.raises(verify.Refused, match="twice"):
+        verify.verify(cheap.sealed(payload))
+
+
+def changed_at(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
+    payload = copy.deepcopy(payload)
+    node = payload["fields"]
+    for key in path[:-1]:
+        node = node[key]
+        node = node["fields"] if "fields" in node else node
+    node[path[-1]] = value
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        *(
+            ("calibration", ("certificate", part), v)
+            for part in ("privacy", "noise", "spent")
+            for v in (None, [])
+        ),
+        ("calibration", ("certificate", "value"), 0.0),
+        ("calibration", ("certificate", "sampling_rate"), -1.0),
+        ("calibration", ("mechanism",), None),
+        *(("optimal-noise", ("certificate", part), v) for part in ("privacy", "law") for v in (None, [])),
+        *(("knorm", ("certificate", part), None) for part in ("design", "law")),
+        ("noise-allocation", ("certificate", "question"), None),
+        ("optimal-noise", ("certificate", "psi", "shape"), [29, 2]),
+        ("optimal-noise", ("certificate", "shifts", "$array", 0), 10**6),
+        ("matrix-mechanism", ("certificate", "multipliers", "$tuple"), []),
+        ("correlated-gaussian", ("mechanism", "lift"), 0),
+        ("correlated-gaussian", ("certificate", "noise", "lift"), 0),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_checks_answer_whatever_a_file_says(name: str, path: tuple[Any, ...], value: Any) -> None:
+    """Was: AttributeError, ZeroDivisionError, TypeError, "math domain error" from ``checks``."""
+    payload = changed_at(json.loads(dumps(cheap.solved(name)))["payload"], path, value)
+    try:
+        result = read(payload)
+    except md.ResultFormatError as error:
+        assert "Error" not in str(error)
+        return
+    table = result.checks()
+    assert not table["holds"].all()
+    assert path[0] != "certificate" or not result.certificate.verify()
+    assert not table["claim"].str.contains("Error").any()

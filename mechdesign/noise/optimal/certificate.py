@@ -83,7 +83,8 @@ class NoiseCertificate(Certificate):
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
-
+        if (self.totals < 0).any():
+            raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
         if spread:
             Spread(self.cells, self.knots, self.kernels, self.psi)
 

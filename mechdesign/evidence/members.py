@@ -50,9 +50,10 @@ def check_members(made: Any) -> None:
     >>> from mechdesign.evidence.results import SolveReport
     >>> check_members(SolveReport("highs", seconds=2))
     """
+    cls: Any = type(made)
     for field in dataclasses.fields(made):
         value, declared = getattr(made, field.name), str(field.type)
-        found = _allowed(type(made), field.name, declared)
+        found = _allowed(cls, field.name, declared)
         if found is None:
             continue
         kinds, wanted = found

@@ -247,7 +247,8 @@ def changed_at(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
     node = payload["fields"]
     for key in path[:-1]:
         node = node[key]
-        node = node["fields"] if "fields" in node else node
+        if "fields" in node:
+            node = node["fields"]
     node[path[-1]] = value
     return payload
 

@@ -352,7 +352,7 @@ def _point(
     return row | _quantizer_row(result, verify), result
 
 
-def _quantizer_row(result: OptimalQuantizerResult, verify: bool = True) -> dict[str, Any]:
+def _quantizer_row(result: Any, verify: bool = True) -> dict[str, Any]:
     mechanism, prior = result.mechanism, result.design.prior
     certified = mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:

@@ -30,7 +30,7 @@ __all__ = ["KNormNoise", "ball", "norm_order"]
 def norm_order(value: Any) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
-        order = float(value)
+        order = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
     if order not in (1.0, 2.0, math.inf):

@@ -26,11 +26,14 @@ from mechdesign.typing import Array
 
 __all__ = ["KNormNoise", "ball", "norm_order"]
 
+_LARGEST = 1e150
+"""Noise whose square is a double."""
+
 
 def norm_order(value: Any) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
-        order = float(value)
+        order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
     if order not in (1.0, 2.0, math.inf):
@@ -99,6 +102,10 @@ class KNormNoise:
 
     def __post_init__(self) -> None:
         dimension, scale = whole("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
+        if not dimension * scale <= _LARGEST:
+            raise DesignError.of(
+                "scale", scale, f"must be at most {_LARGEST:g} over the dimension: choose another unit"
+            )
         settle(self, dimension=dimension, scale=scale, norm=norm_order(self.norm))
 
     def sample(self, size: int | None = None, rng: Any = None) -> Array:

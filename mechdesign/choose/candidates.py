@@ -187,10 +187,6 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
-        if (s.changed, s.l1, s.l2) != (None, None, None):
-            raise DesignError.of(
-                "sensitivity", str(s), "allocation is for bounds of single coordinates alone"
-            )
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
         limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)

@@ -36,7 +36,7 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count",
-    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num",
+    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?",
     "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
     "alphabet": "max_abs:pos, step:pos",
     "amplification": "epsilon:num, delta:num, divergence:any, accounting:any",
@@ -73,7 +73,7 @@ KINDS: dict[str, str] = {
     "frontier": "design:any, over:text, table:table, results:any",
     "grid": "axes:items",
     "hadamard-response": "items:count, epsilon:pos",
-    "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null",
+    "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null, bounds:@sensitivity?",
     "integer-table": "knots:arr, counts:arr, bins:arr",
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
@@ -102,7 +102,7 @@ KINDS: dict[str, str] = {
     "mixed-certificate": "question:@noise-allocation, law:@mixed-noise, value:num",
     "mixed-noise": "scales:arr, laplace:arr, sensitivities:arr",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:any, max_abs:any",
-    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any",
+    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?",
     "noise-certificate": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, law:@cell-noise, value:frac, lower_bound:frac, cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag, knots:arr, kernels:arr, level:frac, periods:count",
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:any, changed:count?",
     "optimal-noise-result": result("@optimal-noise","@cell-noise","@noise-certificate"),

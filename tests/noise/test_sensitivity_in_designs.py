@@ -140,7 +140,7 @@ def test_refusals_say_what_to_do():
     signless = S(linf=1, changed=3)
     for call, word in (
         (lambda: md.NoiseAllocation("gaussian", signless, PRIVACY), "of_sensitivity"),
-        (lambda: md.NoiseAllocation("gaussian", S(each=[1, 2], changed=1), PRIVACY), "each="),
+        (lambda: md.NoiseAllocation("mixed", S(each=[1, 2], changed=1), PRIVACY), "single coordinates"),
         (lambda: md.NoiseAllocation.of_sensitivity("gaussian", S(each=[1, 2]), 3, PRIVACY), "each"),
         (lambda: md.NoiseAllocation.of_sensitivity("mixed", signless, 5, PRIVACY), "single coordinates"),
         (lambda: md.CorrelatedGaussian(signless, PRIVACY), "of_sensitivity"),

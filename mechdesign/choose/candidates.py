@@ -253,7 +253,7 @@ _NOISE: dict[str, Candidate] = {
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
     "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),
     "correlated gaussian": Candidate(_correlated, "noise that is not independent"),
-    "k-norm": Candidate(_knorm, "noise that is not independent; for simulation"),
+    "k-norm": Candidate(_knorm, "noise that is not independent; with norm 2 for simulation"),
 }
 
 

@@ -79,7 +79,7 @@ KINDS: dict[str, str] = {
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
     "knorm": "dimension:count, privacy:@pure-dp, sensitivity:pos|@sensitivity, norm:num?, loss:'squared'|'absolute', rounds:count",
     "knorm-certificate": "design:@knorm, law:@knorm-noise, value:num, lower_bound:num",
-    "knorm-noise": "dimension:count, scale:pos, norm:num",
+    "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?",
     "knorm-result": result("@knorm","@knorm-noise","@knorm-certificate"),
     "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,6 +215,7 @@ class Changes:
         return (math.fsum(terms.tolist()) + math.fsum(paid)) * (1 + _ROOM)
 
 
+@lru_cache(maxsize=8)
 def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     """The changes within bounds of single coordinates and others; what follows from the former is left out.
 

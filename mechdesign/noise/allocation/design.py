@@ -132,10 +132,15 @@ class NoiseAllocation(AllocationQuestion, Design):
         )
         if not 0 < order <= 100:
             raise DesignError.of("loss", self.loss, allowed)
+        if not isinstance(self.loss, int):  # fractions and decimals are numbers too, but none of NumPy's
+            settle(self, loss=order)
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
         if self.weights is not None and not (self.weights.min() > 0 and self.weights.max() < math.inf):
             raise DesignError.of("weights", self.weights, "must be positive and finite")
+        if self.upper is not None and not self.upper.min() >= _LEAST:
+            allowed = f"must be at least {_LEAST:g}: choose another unit, or leave the limit out"
+            raise DesignError.of("upper", float(self.upper.min()), allowed)
         if self.lower is not None and not self.lower.max() < math.inf:
             raise DesignError.of("lower", self.lower, "must be finite")
         if self.lower is not None and not math.isfinite(self._forced()):

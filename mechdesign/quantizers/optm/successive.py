@@ -27,6 +27,7 @@ from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
@@ -44,7 +45,9 @@ _PROGRAMS = 80  # linear programs a start; a third of that where a second-order 
 _ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
-_TINY = 20  # unknowns up to which any start leads to the same end, and the optimum is a dear one
+_TINY = (
+    20  # unknowns up to which the optimum over all mechanisms is a dear start, and no better than a plain one
+)
 _ROUGH = 5e-5
 _HAIR = 1e-7  # excess probability from which a second-order solver's end is taken
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
@@ -213,9 +216,13 @@ class Successive:
             )
 
         if self._unhurried(epsilon):
-            rough = wanted.roughly(None if blocks.size <= _TINY else _ROUGH)
             self.lower_bound = Later(lambda: _bound(solve(wanted)))
-            yield blocks.imitate(rough.probabilities)
+            room = smallest_epsilon(blocks.bins, *blocks.input_range) < (1 - _ROUGH) * epsilon
+            if blocks.size <= _TINY and room:
+                # Halfway from drawing evenly to the outermost bins: searches from there end no worse than from the optimum.
+                yield (blocks.normalised(np.ones(blocks.size)) + self._outermost()) / 2
+            else:
+                yield blocks.imitate(wanted.roughly(_ROUGH).probabilities)
         else:
             optimum = solve(wanted)
             everywhere = (

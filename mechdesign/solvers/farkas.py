@@ -11,6 +11,8 @@ point is left out only where it holds by far more than rounding, and a solver's 
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import numpy.typing as npt
 
@@ -44,6 +46,10 @@ class FarkasRays:
         self._lower, self._upper = compiled.lower[column], np.minimum(compiled.upper, reach)[column]
         self._kept = np.zeros((0, compiled.height))
 
+    def copy(self) -> FarkasRays:
+        """The same multipliers, to which others may be added."""
+        return copy(self)
+
     def excluded(self, matrix: Array, rhs: Array) -> Mask:
         """Which points (coefficients (N, nnz), right-hand sides (N, height)) the multipliers kept prove infeasible."""
         return self._proved(self._kept, matrix, rhs)
@@ -57,7 +63,7 @@ class FarkasRays:
         if not 0.0 < total < np.inf:
             return np.zeros(len(matrix), dtype=bool)
         multipliers /= total
-        self._kept = np.vstack([multipliers, self._kept])[:_KEPT]
+        self._kept = np.vstack([self._kept, multipliers])[-_KEPT:]
         return self._proved(multipliers, matrix, rhs)
 
     def _proved(self, multipliers: Array, matrix: Array, rhs: Array) -> Mask:

@@ -140,18 +140,14 @@ class HighsSession:
         values, solutions = np.full(len(matrix), np.nan), np.full((len(matrix), self.compiled.width), np.nan)
         varying = np.ascontiguousarray(matrix[:, self.compiled.varying])
         excluded = np.zeros(len(matrix), dtype=bool) if rays is None else rays.excluded(matrix, rhs)
-        failed = 0
         for k in range(len(matrix)):
             if excluded[k]:
                 continue
             self.move(varying[k], rhs[k], cost[k])
             status = self.run()
-            failed = failed + 1 if status is Status.INFEASIBLE else 0
             if status is Status.OPTIMAL:
                 values[k], solutions[k] = self.value(), self.solution()
-            elif (
-                rays is not None and failed > 1
-            ):  # at the border of what is feasible a ray costs more than it saves
+            elif rays is not None and status is Status.INFEASIBLE:
                 _, known, ray = self.highs.getDualRay()
                 if known:
                     excluded[k + 1 :] |= rays.learn(ray, matrix[k + 1 :], rhs[k + 1 :])

@@ -74,8 +74,8 @@ def test_a_point_at_the_border_is_not_left_out() -> None:
     for reach, wanted in ((1.0, [True, True, False, False, False]), (np.inf, [False] * 5)):
         rays = FarkasRays(compiled, np.full(2, reach))
         assert rays.learn(ray, matrix, rhs).tolist() == wanted == rays.excluded(matrix, rhs).tolist()
-    for useless in (-ray, 0 * ray, ray * np.nan, ray * np.inf):
-        assert not rays.learn(useless, matrix, rhs).any()
+        for useless in (-ray, 0 * ray, np.full(2, np.nan), np.full(2, np.inf)):
+            assert not rays.learn(useless, matrix, rhs).any()
 
 
 @pytest.mark.parametrize("constraints", ["theorem5", "across-outputs"])

@@ -152,7 +152,7 @@ class Sweep:
             )
             reach = np.full(self._compiled.width, np.inf)
             reach[self._compiled.columns_of("q")] = 1.0  # every row of a family sums to 1
-            self._rays = FarkasRays(self._compiled, reach)
+            self._rays, self._learned = FarkasRays(self._compiled, reach), False
         compiled = self._compiled
         points = np.ones((compiled.point().size, len(boxes[0])))
         for name, value in program.parameters(epsilon, *boxes).items():
@@ -160,7 +160,10 @@ class Sweep:
                 points[compiled.slots(name)] = np.atleast_2d(value).T
         matrix, rhs, cost = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
         self._session.forget_basis()
-        return self._session.sweep(matrix, rhs, cost, self._rays)
+        # What is learned here is forgotten, but for the first time: answers do not depend on the order of later calls.
+        known = self._rays.copy() if self._learned else self._rays
+        self._learned = True
+        return self._session.sweep(matrix, rhs, cost, known)
 
 
 class BoxSearch:

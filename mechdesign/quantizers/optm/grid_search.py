@@ -258,7 +258,7 @@ class _Task:
         search, program = self.search, self.search.at(bins).program
         key, levels = program.signature(), self._levels
         if key not in self._sweeps:
-            self._sweeps[key] = Sweep(program), grid_boxes(program, search.levels)
+            self._sweeps[key] = self._prepared(key)
         sweep, boxes = self._sweeps[key]
         objective, q = sweep(program, search.privacy.epsilon, boxes)
         if np.isnan(objective).all():
@@ -266,3 +266,11 @@ class _Task:
         scores = program.judged(objective, q) if search.judge == "loss" else objective
         best = int(np.nanargmin(scores))
         return levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(objective)
+
+    def _prepared(self, key: bytes) -> tuple[Sweep, Boxes]:
+        """A sweep that has learned what is infeasible from the last choice of bins of this structure, whatever comes first."""
+        programs = (self.search.at(bins).program for bins in reversed(self.search.alphabets()))
+        program = next(p for p in programs if p.signature() == key)
+        sweep, boxes = Sweep(program), grid_boxes(program, self.search.levels)
+        sweep(program, self.search.privacy.epsilon, boxes)
+        return sweep, boxes

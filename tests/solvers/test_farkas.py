@@ -61,13 +61,7 @@ def test_a_point_at_the_border_is_not_left_out() -> None:
     """By less than the margin, or by a bound that is not known, nothing is proved."""
     model, *_ = program(2, 1)
     compiled = CompiledLP(model)
-    limits = [
-        -0.5,
-        -1e-3,
-        -1e-9,
-        0.0,
-        1.0,
-    ]  # of q_1, which is at least 0: the first two are infeasible for certain
+    limits = [-0.5, -1e-3, -1e-9, 0.0, 3.0]  # of q_1 ≥ 0: the first two are infeasible for certain
     points = np.stack([compiled.point({"matrix": [[1.0, 0.0]], "limit": [b]}) for b in limits], axis=1)
     matrix, rhs, _ = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
     ray = np.array([0.0, -1.0])

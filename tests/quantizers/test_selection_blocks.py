@@ -313,3 +313,13 @@ def test_a_plain_start_ends_where_the_optimum_over_all_mechanisms_does(
         assert plain.mechanism.privacy_loss() <= epsilon
         assert plain.value <= certified.value * (1 + 1e-5)
         assert plain.lower_bound == pytest.approx(certified.lower_bound, rel=1e-3)
+
+
+def test_a_large_budget_is_met_where_floors_are_below_a_programs_tolerance() -> None:
+    """At ε = 20 a floor may be e^−20 of a probability: linear programs took a minute, and ended at the outermost bins."""
+    half = [0.520341293, 0.526615068, 0.729473929, 1.449346006, 1.474234279, 1.500000006]
+    prior = md.truncated(stats.norm(0, 0.4), -1, 1)
+    design = md.OPTM([-b for b in reversed(half)] + half, md.PureDP(19.95), prior)
+    result = design.solve()
+    assert result.mechanism.privacy_loss() <= 19.95 and result.certificate.verify()
+    assert result.value <= 1.002 * result.lower_bound

@@ -190,14 +190,14 @@ class Calibration(Design):
         gap : float, optional
             Without effect: the search proves no bound.
         time_limit : float, optional
-            Seconds; past them the best shape tried is returned.
+            Seconds; past them the best shape tried is returned, at the least scale that was seen to be private.
 
         Raises
         ------
         DesignError
             A solver is named, or an option.
         SolverError
-            No scale of the law meets the requirement, or none was found in time.
+            No scale of the law meets the requirement.
         """
         if solver is not None:
             raise DesignError.of("solver", solver, "must be None: a search over closed forms has no program")
@@ -218,6 +218,7 @@ class Calibration(Design):
                 value,
                 rounds=self.rounds,
                 sampling_rate=self.sampling_rate,
+                deadline=deadline,
             )
             if certify
             else None
@@ -241,7 +242,7 @@ def calibrate(
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
 
     Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
-    ``"limit"``), or `SolverError` raised where none was found.
+    ``"limit"``).
 
     Examples
     --------

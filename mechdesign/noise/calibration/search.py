@@ -15,7 +15,7 @@ from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.requirement import Meter, Requirement
 from mechdesign.noise.laws.families import Family
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = ["cost_of", "least_noise", "scale_for"]
 
@@ -37,7 +37,7 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
     DesignError
         The family's privacy loss is unbounded and the requirement is pure.
     SolverError
-        No scale meets the requirement, or none was found in time.
+        No scale meets the requirement.
     """
     r = requirement
     if r.delta == 0 and family.closed_form is not None:
@@ -66,15 +66,16 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
 def _searched(
     family: Family, make: Callable[[float, float], Any], r: Requirement, loss: str, deadline: Deadline
 ) -> Any:
-    """The best shape and scale that a search finds."""
-    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
+    """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
+    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline.part(0.5))
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
     shape, scale = search.best(starts)
-    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
+    late = deadline.part(0.6)
+    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
     near = make(shape, scale * (1 - 1e-3))
-    if r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
+    if not late.passed and r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
         # the grid was so coarse that part of the budget was left
-        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True)
+        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
         scale = min(scale, refined)
     return make(shape, scale)
 
@@ -103,6 +104,7 @@ def scale_for(
     *,
     slope: float | None = None,
     safe: bool = False,
+    deadline: Deadline,
 ) -> tuple[float, float]:
     """Find the scale at which the budget is spent, by secant steps on log spent against log scale.
 
@@ -118,6 +120,8 @@ def scale_for(
         d log spent / d log scale, from a neighbouring problem.
     safe : bool
         Return a scale at which the budget was seen to be kept.
+    deadline : Deadline
+        Past it the least scale seen to keep the budget is returned: one is looked for by growing steps where none was.
 
     Returns
     -------
@@ -129,10 +133,30 @@ def scale_for(
         # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
         # log(spent/target) above the target, spent/target − 1 below: smooth, and bounded where δ falls to zero
         if u not in seen:
+            if deadline.passed and any(f <= 0 for f in seen.values()):
+                raise too_late("calibrate")
             ratio = meter(make(math.exp(u))) / requirement.target
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
         return seen[u]
 
+    try:
+        return _scale(excess, seen, requirement, guess, slope, safe)
+    except SolverError:
+        kept = [u for u, f in seen.items() if f <= 0]
+        if not kept or not deadline.passed:
+            raise
+        return math.exp(min(kept)), requirement.slope if slope is None else slope
+
+
+def _scale(
+    excess: Callable[[float], float],
+    seen: dict[float, float],
+    requirement: Requirement,
+    guess: float,
+    slope: float | None,
+    safe: bool,
+) -> tuple[float, float]:
+    """The secant steps, and a bracket where they end nowhere."""
     tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
     u = math.log(guess)
     f = excess(u)
@@ -141,6 +165,8 @@ def scale_for(
     for _ in range(6):
         if abs(f) < tolerance and (not safe or f <= 0):
             return math.exp(u), slope
+        if f < -0.9:  # far below: the ratio says little, its logarithm how far
+            f = math.log(max(1 + f, 1e-30))
         new = u + max(-1.0, min(1.0, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
         g = excess(new)
         if new != u and (g - f) / (new - u) < -1e-3:
@@ -153,11 +179,10 @@ def scale_for(
     least = math.log(requirement.query.top / _STEEPEST)
     if requirement.query.dimension == 1 and excess(least) <= 0:  # no step is too steep for this shape
         return math.exp(least), slope
-    low, high = (
-        _away(excess, u, -1, "every scale of this law meets"),
-        _away(excess, u, 1, "no scale of this law meets"),
-    )
-    return math.exp(safe_root(excess, low, high, xtol=1e-5 * tolerance if safe else 1e-9)), slope
+    over, under = ([v for v, f in seen.items() if (f > 0) == side] for side in (True, False))
+    low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
+    high = min(under) if under else _away(excess, u, 1, "no scale of this law meets")
+    return math.exp(safe_root(excess, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
@@ -211,11 +236,9 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that spends the budget; past the deadline nothing new is tried."""
+        """Cost of the law of this shape that spends the budget; past the deadline no second shape is tried."""
         shape = float(shape)
-        if self.deadline.passed:
-            if not self.known:
-                raise SolverError("no law was found in time", solver="calibrate", status="time limit")
+        if self.deadline.passed and self.known:
             return math.inf
         guess = self.requirement.guess
         if self.spread > 0:
@@ -227,7 +250,12 @@ class ShapeSearch:
                 "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
             )
         scale, self.slope = scale_for(
-            lambda s: self.make(shape, s), self.meter, self.requirement, guess, slope=self.slope
+            lambda s: self.make(shape, s),
+            self.meter,
+            self.requirement,
+            guess,
+            slope=self.slope,
+            deadline=self.deadline,
         )
         law = self.make(shape, scale)
         self.spread = float(law.std())

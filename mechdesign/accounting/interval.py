@@ -119,6 +119,8 @@ def _spread(loss: Loss) -> tuple[float, float]:
     """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
     if isinstance(loss, AtomicLoss):
         return float(np.abs(loss.values).max()), float(loss.values.max())
+    if loss.edge <= 0:  # the two laws share no point: all of it is infinite, on any grid
+        return 1.0, 1.0
     half = loss.sensitivity / 2
     typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
     largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))

@@ -184,6 +184,8 @@ _CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
 
 
 _MESH = 256  # points of the mesh that brackets many roots
+_OFF = 1e-14
+"""How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
 
 
 def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any]:
@@ -208,7 +210,12 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any
             cell = np.searchsorted(reached, w, side="right")
             low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
         with np.errstate(invalid="ignore"):  # beyond a support's end the loss is infinite
-            root = elementwise.find_root(lambda t, level: loss(t) - level, (low, high), args=(w,)).x
+            root = elementwise.find_root(
+                lambda t, level: loss(t) - level,
+                (low, high),
+                args=(w,),
+                tolerances={"fatol": _OFF} if w.size > 1 else None,
+            ).x
         out = np.where(never, np.inf, root).reshape(v.shape)
         return np.where(v >= 0, out, -out)
 

@@ -206,9 +206,11 @@ class Calibration(Design):
         wanted_gap(gap, 0.1)
         started, deadline = time.perf_counter(), Deadline(time_limit)
         requirement = Requirement.of(self.privacy, self.query, self.accounting)
-        law = least_noise(self.family, requirement, self.loss, deadline)
+        law, cut = least_noise(self.family, requirement, self.loss, deadline)
         noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
-        status = Status.LIMIT if deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        status = (
+            Status.LIMIT if cut or deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        )
         certificate = (
             CalibrationCertificate.of(
                 noise,

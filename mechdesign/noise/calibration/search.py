@@ -29,8 +29,8 @@ def cost_of(law: Any, loss: str) -> float:
     return float(law.var()) if loss == "squared" else AdditiveNoise(law, 1.0).absolute_error
 
 
-def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> Any:
-    """Return the law of `family` that meets the requirement at the least cost found.
+def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> tuple[Any, bool]:
+    """Return the law of `family` that meets the requirement at the least cost found, and whether the time cut the search short.
 
     Raises
     ------
@@ -41,12 +41,12 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
     """
     r = requirement
     if r.delta == 0 and family.closed_form is not None:
-        return _pure_law(family, family.closed_form, r, loss)
+        return _pure_law(family, family.closed_form, r, loss), False
 
     def make(shape: float, scale: float) -> Any:
         return family.make(shape, scale, r.query.top)
 
-    members = []
+    members, cut = [], False
     if family.closed_form is not None and family.starts is not None and r.exact:
         # What is private without δ is so with it: the best of the pure laws is a member, whatever the search finds.
         members.append(_pure_law(family, family.closed_form, r, loss))
@@ -56,28 +56,29 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         members.append(make(shape, unit * r.sigma))
     if family.starts is not None or not members:
         try:
-            members.append(_searched(family, make, r, loss, deadline))
+            law, cut = _searched(family, make, r, loss, deadline)
+            members.append(law)
         except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
             if not members:
                 raise
-    return min(members, key=lambda law: cost_of(law, loss))
+    return min(members, key=lambda law: cost_of(law, loss)), cut
 
 
 def _searched(
     family: Family, make: Callable[[float, float], Any], r: Requirement, loss: str, deadline: Deadline
-) -> Any:
+) -> tuple[Any, bool]:
     """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
     search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline.part(0.5))
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
     shape, scale = search.best(starts)
-    late = deadline.part(0.6)
+    cut, late = search.deadline.passed, deadline.part(0.6)
     scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
     near = make(shape, scale * (1 - 1e-3))
     if not late.passed and r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
         # the grid was so coarse that part of the budget was left
         refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
         scale = min(scale, refined)
-    return make(shape, scale)
+    return make(shape, scale), cut or late.passed
 
 
 def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
@@ -133,7 +134,7 @@ def scale_for(
         # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
         # log(spent/target) above the target, spent/target − 1 below: smooth, and bounded where δ falls to zero
         if u not in seen:
-            if deadline.passed and any(f <= 0 for f in seen.values()):
+            if deadline.passed and _where(seen, False):
                 raise too_late("calibrate")
             ratio = meter(make(math.exp(u))) / requirement.target
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
@@ -142,7 +143,7 @@ def scale_for(
     try:
         return _scale(excess, seen, requirement, guess, slope, safe)
     except SolverError:
-        kept = [u for u, f in seen.items() if f <= 0]
+        kept = _where(seen, False)
         if not kept or not deadline.passed:
             raise
         return math.exp(min(kept)), requirement.slope if slope is None else slope
@@ -162,15 +163,21 @@ def _scale(
     f = excess(u)
     if slope is None or not slope < 0:
         slope = requirement.slope
-    for _ in range(6):
+    reach = 1.0
+    for _ in range(8):
         if abs(f) < tolerance and (not safe or f <= 0):
             return math.exp(u), slope
         if f < -0.9:  # far below: the ratio says little, its logarithm how far
             f = math.log(max(1 + f, 1e-30))
-        new = u + max(-1.0, min(1.0, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        if seen and not max(_where(seen, True), default=-math.inf) < new < min(
+            _where(seen, False), default=math.inf
+        ):
+            break  # there is a bracket, which this step would leave
         g = excess(new)
         if new != u and (g - f) / (new - u) < -1e-3:
-            slope = (g - f) / (new - u)
+            before, slope = slope, (g - f) / (new - u)
+            reach = min(2 * reach, 8.0) if 0.6 < slope / before < 1.7 else 1.0  # a line is followed further
         if f * g < 0 and abs(g) > 0.5 * abs(f):
             u, f = (new, g) if g < 0 else (u, f)
             break
@@ -179,10 +186,15 @@ def _scale(
     least = math.log(requirement.query.top / _STEEPEST)
     if requirement.query.dimension == 1 and excess(least) <= 0:  # no step is too steep for this shape
         return math.exp(least), slope
-    over, under = ([v for v, f in seen.items() if (f > 0) == side] for side in (True, False))
+    over, under = _where(seen, True), _where(seen, False)
     low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
     high = min(under) if under else _away(excess, u, 1, "no scale of this law meets")
     return math.exp(safe_root(excess, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
+
+
+def _where(seen: dict[float, float], over: bool) -> list[float]:
+    """Where the budget was seen to be exceeded, or kept."""
+    return [u for u, f in seen.items() if (f > 0) == over]
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:

@@ -129,7 +129,12 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     for count in range(1, _ATTEMPTS + 1):
         if best is not None and 2 * window * n > _MOST_CELLS:  # more cells than a program can have
             break
-        found = _attempt(question, n, window, deadline, best)
+        try:
+            found = _attempt(question, n, window, deadline, best)
+        except SolverError:  # a program without an answer: what is held is private, and its bound proved
+            if best is None:
+                raise
+            break
         best = found if best is None else best.better(found)
         if best.gap <= question.gap or deadline.passed:
             break

@@ -189,7 +189,12 @@ def _scale(
     over, under = _where(seen, True), _where(seen, False)
     low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
     high = min(under) if under else _away(excess, u, 1, "no scale of this law meets")
-    return math.exp(safe_root(excess, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
+
+    def left(u: float) -> float:
+        f = excess(u)
+        return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
+
+    return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
 
 
 def _where(seen: dict[float, float], over: bool) -> list[float]:

@@ -89,8 +89,11 @@ class Frontier(Handed):
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows()):
             fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
             rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
-            bound = math.nan if result.lower_bound is None else result.lower_bound
-            shown = same([row["value"], row["lower_bound"]], [result.value, bound])
+            shown = same(row["value"], result.value) and (
+                math.isnan(row["lower_bound"])
+                if result.lower_bound is None
+                else same(row["lower_bound"], result.lower_bound)
+            )
             rows.append((f"{name}: the table shows its value and bound", PROVED, math.nan, shown))
         whole = len(self.results) == len(self.table) and len(self.members) == len(self._solved())
         return [*rows, ("every point that the table shows solved has a result", PROVED, math.nan, whole)]

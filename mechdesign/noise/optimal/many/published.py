@@ -143,7 +143,7 @@ class LeastDivergence(Design):
         deadline = Deadline(time_limit)
         found: list[Candidate] = []
         for order in _ORDERS if self.order is None else (self.order,):
-            if deadline.passed or (len(found) > 1 and found[-1].value > found[-2].value):
+            if found and (deadline.passed or (len(found) > 1 and found[-1].value > found[-2].value)):
                 break
             candidate = _Scaled.of(self, order, deadline).law()
             if candidate is not None:

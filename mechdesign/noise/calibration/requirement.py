@@ -206,6 +206,7 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
         delta,
         # Theorem 8 is exact for the Gaussian, zCDP is not
         sigma=None if accounting == "zcdp" else sigma,
+        tolerance=1e-9 if lone else 1e-8,  # what a grid of many coordinates is certain to
         # Theorem 8 only closes in on basic composition of Laplace noise as α/γ grows
         far=(30.0, 300.0, 3000.0, 1e4) if accounting == "sufficient" else (),
     )

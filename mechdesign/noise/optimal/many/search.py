@@ -23,11 +23,11 @@ import pandas as pd
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.rounding import round_down
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.laws.staircase import staircase_law
 from mechdesign.noise.optimal.costs import average_costs, check_loss
+from mechdesign.noise.optimal.many.certificate import calibrated
 from mechdesign.noise.optimal.many.composed import Composed
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss
 from mechdesign.noise.optimal.many.mechanism import CellProduct
@@ -100,7 +100,7 @@ def candidates(
     SolverError
         Nothing was found in time.
     """
-    found = _named(question, deadline) if starts is None else started(question, starts)
+    found = _named(question, deadline) if starts is None else started(question, starts, deadline)
     smooth = [c for c in found if c.name not in _ROUGH]
     half = deadline.part(_FREE)
     free = _free(question, min(smooth, key=_value), half) if smooth else None
@@ -145,7 +145,7 @@ def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
     return [c for c in found if math.isfinite(c.value)]
 
 
-def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
+def started(q: ManyQuestion, starts: Mapping[str, Any], deadline: Deadline) -> list[Candidate]:
     """Laws that were calibrated elsewhere, cheapest first: from the first that is private, evaluated here once more."""
     laws = {name: q.named(law) for name, law in starts.items()}
     found = sorted(
@@ -154,7 +154,7 @@ def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
     while found:
         noise = laws[found[0].name]
         try:
-            CalibrationCertificate.of(noise, q.privacy, "exact", "squared", noise.variance)
+            calibrated(noise, q.privacy, deadline)
             break
         except MechdesignError:
             del found[0]

@@ -188,7 +188,7 @@ class _Try:
                 "seconds": time.perf_counter() - started,
                 "note": f"no answer in {self.time_limit:g} s" if late else " ".join(str(error).split()),
             }
-        row = measured(name, self.question, self.privacy, result)
+        row = measured(name, self.question, self.privacy, result, fresh=True)
         row["seconds"] = time.perf_counter() - started
         if deadline.finite and result.status is Status.LIMIT:
             proved = (

@@ -24,8 +24,9 @@ from mechdesign.problem.checks import instance, number, positive, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.solvers.deadline import Deadline
 
-__all__ = ["ManyNoiseCertificate", "averaged", "enclosed_spent"]
+__all__ = ["ManyNoiseCertificate", "averaged", "calibrated", "checked", "enclosed_spent"]
 
 
 def averaged(loss: Any, dimension: int) -> Loss:
@@ -45,11 +46,6 @@ def averaged(loss: Any, dimension: int) -> Loss:
     return Loss(given.absolute, given.squared * dimension, given.function)
 
 
-def named_evidence(noise: AdditiveNoise, privacy: PureDP | ApproximateDP) -> CalibrationCertificate:
-    """Evaluate a named law, apart from the search."""
-    return CalibrationCertificate.of(noise, privacy, "exact", "squared", noise.variance)
-
-
 def delta_spent(evidence: CalibrationCertificate) -> DeltaInterval:
     """What a named law spends of δ: nothing under pure privacy, whose evidence encloses the largest loss."""
     spent = evidence.spent
@@ -59,7 +55,7 @@ def delta_spent(evidence: CalibrationCertificate) -> DeltaInterval:
 def enclosed_spent(noise: CellProduct | AdditiveNoise, privacy: PureDP | ApproximateDP) -> DeltaInterval:
     """Enclose δ(ε): by exact sums where each of the c coordinates that move keeps its share (ε/c, δ/c), else in doubles."""
     if isinstance(noise, AdditiveNoise):
-        return delta_spent(named_evidence(noise, privacy))
+        return delta_spent(calibrated(noise, privacy))
     share = noise.moved * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.moved)
     if share <= Fraction(getattr(privacy, "delta", 0.0)):
         upper = getattr(privacy, "delta", 0.0)
@@ -148,18 +144,21 @@ class ManyNoiseCertificate(Certificate):
 
     def checks(self) -> pd.DataFrame:
         """Privacy over all changes up to the sensitivity, the cost, and the lower bound."""
+        return self._checked()
+
+    def _checked(self, spent: DeltaInterval | CalibrationCertificate | None = None) -> pd.DataFrame:
+        """The checks; with what was found a moment ago, nothing is composed again."""
         same = self.mechanism.dimension == self.dimension
         rows: list[Check] = [("the noise has K coordinates", PROVED, 0.0 if same else -1.0, same)]
         if isinstance(self.mechanism, CellProduct):
-            rows += self._cells(self.mechanism)
+            rows += self._cells(self.mechanism, spent or enclosed_spent(self.mechanism, self.privacy))
         else:
-            rows += self._named(self.mechanism)
+            rows += self._named(self.mechanism, spent or calibrated(self.mechanism, self.privacy))
         if self.bound is not None or self.lower_bound > 0:
             rows.append(self._bounded())
         return check_table(rows)
 
-    def _cells(self, noise: CellProduct) -> list[Check]:
-        spent = enclosed_spent(noise, self.privacy)
+    def _cells(self, noise: CellProduct, spent: Any) -> list[Check]:
         margin = self.delta - spent.upper
         reach = Fraction(noise.law.width) * noise.law.cells_per_shift - Fraction(self.sensitivity)
         together = noise.moved - self.moved
@@ -173,16 +172,15 @@ class ManyNoiseCertificate(Certificate):
             ("value", exact, float(dearer), dearer >= 0),
         ]
 
-    def _named(self, noise: AdditiveNoise) -> list[Check]:
+    def _named(self, noise: AdditiveNoise, spent: Any) -> list[Check]:
         held = Sensitivity.of(noise.sensitivity)
         size, count = held.bounds(noise.dimension)[0]
         reach, together = size - self.sensitivity, count - self.moved
         covers = reach >= 0 and together >= 0 and held.allows(((self.sensitivity, self.moved),))
         rows: list[Check] = [("changes up to the sensitivity", PROVED, min(reach, float(together)), covers)]
-        evidence = named_evidence(noise, self.privacy)
-        rows += [tuple(row) for row in evidence.checks().itertuples(index=False)]  # type: ignore[misc]
-        rows = [row for row in rows if row[0] not in FORM]  # of the evidence made here, not of what is stored
-        rows.append(self._stated(delta_spent(evidence)))
+        # but for the check of the evidence made here, which is not what is stored
+        rows += [tuple(row) for row in spent.evaluated.itertuples(index=False) if row[0] not in FORM]
+        rows.append(self._stated(delta_spent(spent)))
         error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
         rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
         return rows
@@ -212,9 +210,19 @@ class ManyNoiseCertificate(Certificate):
         return (claim, self.bound_how if fits else CLAIMED, margin, fits and margin >= 0 and held.verify())
 
 
-def checked(certificate: ManyNoiseCertificate) -> ManyNoiseCertificate:
-    """Return the certificate, or raise where a claim fails."""
-    table = certificate.checks()
+def calibrated(
+    noise: AdditiveNoise, privacy: Any, deadline: Deadline | None = None
+) -> CalibrationCertificate:
+    """Hold a named law to the requirement."""
+    variance = noise.variance
+    return CalibrationCertificate.of(noise, privacy, "exact", "squared", variance, deadline=deadline)
+
+
+def checked(
+    certificate: ManyNoiseCertificate, spent: DeltaInterval | CalibrationCertificate
+) -> ManyNoiseCertificate:
+    """Return the certificate, or raise where a claim fails; `spent` is its own, found a moment ago."""
+    table = certificate._checked(spent)
     if not table["holds"].all():
         bad = table.loc[~table["holds"], "claim"].tolist()
         raise DesignError.of("mechanism", str(certificate.mechanism), f"fails its own check: {bad}")

@@ -96,7 +96,7 @@ class CalibrationCertificate(Certificate):
             )
             raise SolverError(message, solver="calibrate", status="check")
         composed = found.noise.worst_cases.single is None or rounds > 1 or sampling_rate < 1
-        if deadline is not None and deadline.passed and composed and getattr(privacy, "delta", 0.0):
+        if deadline is not None and deadline.passed and composed and isinstance(privacy, ApproximateDP):
             # an upper end found in less time may lie below the one that is computed anew; the budget does not
             return replace(found, spent=DeltaInterval(0.0, found.budget))
         return found

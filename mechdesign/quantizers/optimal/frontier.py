@@ -42,7 +42,7 @@ __all__ = ["Frontier", "frontier"]
 
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
-_COMMON = ["value", "lower_bound", "gap", "seconds", "certified", "note"]
+_COMMON, _OWN = ["value", "lower_bound", "gap", "seconds", "certified", "note"], ("seconds", "note")
 Solved = Callable[[float, Deadline], tuple[dict[str, Any], Result | None]]
 _LATE = "no answer within its share of the time limit"
 AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
@@ -85,13 +85,10 @@ class Frontier(Handed):
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
     def agreements(self) -> list[Check]:
-        """Whether each point's result is of the design at that point, and the table shows what follows from the result.
-
-        Every cell but seconds and notes is computed anew; these are the file's own words.
-        """
+        """Whether each point's result is of the design at that point, and the table shows what follows from the result."""
         rows: list[Check] = []
-        columns = _COMMON if not self._quantizers else COLUMNS
-        whole = len(self.results) == len(self.table) and list(self.table) == [self.over, *columns]
+        columns = [self.over, *(COLUMNS if self._quantizers else _COMMON)]
+        whole = len(self.results) == len(self.table) and list(self.table) == columns
         whole = whole and [r is not None for r in self.results] == [*self.table["value"].notna()]
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
             try:
@@ -101,14 +98,11 @@ class Frontier(Handed):
             except MechdesignError:
                 fits, fresh = False, {}
             rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
-            rows += [
-                (f"{name}: the table shows its {key}", RECOMPUTED, math.nan, close(row[key], found))
-                for key, found in fresh.items()
-                if key not in ("seconds", "note") and (key, bool(row[key])) != ("certified", False)
-            ]
-        if whole:
-            blank = self.table[self.table["value"].isna()].drop(columns=[self.over, "seconds", "note"])
-            whole = bool((blank.isna() | (blank == 0)).all(axis=None))
+            shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
+            claim = f"{name}: the table shows its "
+            rows += [(claim + k, RECOMPUTED, math.nan, close(row[k], fresh[k])) for k in shown]
+        blank = self.table[self.table["value"].isna()][[c for c in columns[1:] if whole and c not in _OWN]]
+        whole = whole and bool((blank.isna() | (blank == 0)).all(axis=None))
         rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
         return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
 
@@ -116,8 +110,8 @@ class Frontier(Handed):
         """A row computed from its result; one that is said not to be certified may be."""
         if not self._quantizers:
             return _row(result, result.certificate is not None and result.certificate.verify())
-        law = result.mechanism.law is not None
-        return _quantizer_row(result, law and (len(result.bins) > 64 or result.certify().verify()))
+        exact = result.mechanism.law is not None and (len(result.bins) > 64 or result.certify().verify())
+        return _quantizer_row(result, exact)
 
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]
@@ -387,7 +381,8 @@ def _point(
     except MechdesignError as error:
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
         return {**row, **numbers, "outputs": 0, "certified": False, "note": _unsolved(error, share)}, None
-    certified, notes = result.mechanism.law is not None, result.notes
+    notes: Sequence[str] = result.notes
+    certified = result.mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:
         certified, notes = _verified(result.certify(), notes, share)
     return row | _quantizer_row(result, certified, notes), result
@@ -395,15 +390,10 @@ def _point(
 
 def _quantizer_row(result: Any, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
     mechanism, prior = result.mechanism, result.design.prior
-    return {
-        "value": result.value,
-        "lower_bound": result.lower_bound,
-        "gap": result.gap,
+    row = _row(result, certified, notes) | {
         "absolute": mechanism.expected_loss(prior, "absolute"),
         "squared": mechanism.expected_loss(prior, "squared"),
         "epsilon_upper": mechanism.privacy_loss(),
-        "seconds": result.seconds,
         "outputs": len(result.bins),
-        "certified": certified,
-        "note": "; ".join(notes),
     }
+    return {name: row[name] for name in COLUMNS}

@@ -127,6 +127,12 @@ def _spread(loss: Loss) -> tuple[float, float]:
     return max(typical, largest * 1e-6), largest
 
 
+def apart(terms: tuple[NoiseTerm, ...]) -> bool:
+    """Whether a coordinate changes by more than its noise reaches, so that neighbours share no answer."""
+    losses = (loss_of(t.law, t.sensitivity) for t in terms)
+    return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
+
+
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
@@ -236,8 +242,12 @@ def delta_interval(
             if found is not None:
                 return DeltaInterval(*found, PROVED)
             return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
+        if apart(terms):
+            return DeltaInterval(1.0, 1.0)
         plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points, deadline)
+    if apart(terms):
+        return DeltaInterval(0.0, 1.0)
     plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
     return _refine(plan, epsilon, width, rounds, sampling, points, deadline)
 
@@ -334,6 +344,8 @@ def upper_delta(
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
     terms = as_terms(terms)
+    if apart(terms):
+        return 1.0
     if sampling == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)

@@ -352,4 +352,4 @@ def test_noise_of_bounded_reach_serves_several_rounds(sampling_rate) -> None:
         rounds=4,
         sampling_rate=sampling_rate,
     )
-    assert found.certificate.verify() and found.delta_interval(1.0).upper <= 1e-4
+    assert found.certificate.verify() and found.delta(1.0) <= 1e-4

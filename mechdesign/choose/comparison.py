@@ -136,6 +136,10 @@ class Comparison(Handed):
             return f"the proved least, {self.least:.6g}: {self.least_name}"
         return f"the best found, {self.names[0]} (no lower bound is known)"
 
+    @property
+    def _headings(self) -> dict[str, str]:
+        return {"ratio": f"ratio to the {'proved least' if self.least is not None else 'best found'}"}
+
     def to_frame(self) -> pd.DataFrame:
         """The mechanisms that apply, best first."""
         table = self.table[self.table["mechanism"].isin(list(self.results))].reset_index(drop=True)
@@ -160,7 +164,7 @@ class Comparison(Handed):
         if np.nanmax(ratios) > 30:
             axis.set_xscale("log")
         axis.margins(x=0.15)
-        axis.set(xlabel="error over " + ("the proved least" if self.least is not None else "the best found"))
+        axis.set(xlabel=self._headings["ratio"].replace("ratio to", "error over"))
         axis.grid(axis="y", visible=False)
         return fig
 

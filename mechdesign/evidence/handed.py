@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.evidence.latex import as_latex
 from mechdesign.evidence.page import Section, write_page
 from mechdesign.evidence.serialize import dumps
 from mechdesign.evidence.whole_files import check_writable, write_whole
@@ -29,6 +30,11 @@ class Handed(ABC):
 
     _unprinted: ClassVar[tuple[str, ...]] = ("seconds", "note")
     """Columns of the table that a paper has no use for."""
+
+    @property
+    def _headings(self) -> dict[str, str]:
+        """Columns that a table to hand over names at greater length."""
+        return {}
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
@@ -112,12 +118,13 @@ class Handed(ABC):
             )
             if not kept or not set(kept) <= set(known):
                 raise DesignError.of("columns", columns, f"must be some of {known}")
-        frame = frame.set_axis(known, axis=1)[kept]
-        return _written(frame.to_latex(index=False, escape=True, float_format="%.6g"), path)
+        frame = frame.set_axis(known, axis=1)[kept].rename(columns=self._headings)
+        return _written(as_latex(frame, float_format="%.6g"), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return `to_frame` as a Markdown table, and write it to `path` if given."""
-        return _written(self.to_frame().to_markdown(index=False, floatfmt=".6g"), path)
+        frame = self.to_frame().rename(columns=self._headings)
+        return _written(frame.to_markdown(index=False, floatfmt=".6g"), path)
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import CLAIMED, Certificate
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Say that parts do not fit together where computing with them fails: a file was changed."""
+    try:
+        yield
+    except MechdesignError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ResultFormatError(f"the result's parts do not fit together: {error!s:.200}") from error
 
 
 @serializable("solve-report")
@@ -170,8 +182,14 @@ class Result(Handed):
         -------
         DataFrame
             Columns family, index, lhs, rhs, slack (≥ 0 when satisfied), dual, active.
+
+        Raises
+        ------
+        ResultFormatError
+            The parts do not fit together, as they do not in a file that was changed.
         """
-        return self._audit()
+        with _fitting():
+            return self._audit()
 
     def _audit(self) -> pd.DataFrame:
         return pd.DataFrame(columns=AUDIT_COLUMNS)
@@ -213,8 +231,9 @@ class Result(Handed):
         if self.lower_bound is not None:
             bound = at_least(self.lower_bound, digits)
             lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
-        lines += self._evidence()
-        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
+        with _fitting():
+            lines += self._evidence()
+            lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mechdesign.evidence.latex import as_latex
 from mechdesign.runs.progress import progress_bar
 
 if TYPE_CHECKING:  # a table of studies is listed without them
@@ -195,7 +196,7 @@ class Report:
         frame.to_csv(self.folder / f"{name}.csv", index=False)
         pattern = f".{digits}g"
         (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
-        latex = frame.to_latex(index=False, escape=True, float_format=f"%{pattern}", caption=caption or None)
+        latex = as_latex(frame, float_format=f"%{pattern}", caption=caption or None)
         (self.folder / f"{name}.tex").write_text(latex)
         self._tables[name] = {"rows": len(frame), "rtol": rtol, "atol": atol, "volatile": list(volatile)}
         self._lines += [f"## {caption or name}", ""]

@@ -185,3 +185,16 @@ def test_a_bound_that_waits_is_the_one_that_is_proved() -> None:
         assert floats.mechanism.privacy_loss() <= 3.0 and len(floats.audit()) == len(exact.audit())
     with pytest.raises(md.InfeasibleError, match="smallest feasible epsilon"):
         md.OPTM(np.linspace(-1.2, 1.2, 6), md.PureDP(1.0), UNIFORM).solve(certify=False)
+
+
+def test_parts_that_do_not_fit_together_are_said_to() -> None:
+    found = md.MatrixMechanism(md.Workload.prefix_sums(8), md.ApproximateDP(1, 1e-6)).solve()
+    other = md.Workload.prefix_sums(9)
+    forged = replace(
+        found,
+        design=replace(found.design, workload=other),
+        certificate=replace(found.certificate, question=replace(found.certificate.question, workload=other)),
+    )
+    for view in (forged.audit, forged.summary):
+        with pytest.raises(md.ResultFormatError, match="do not fit together"):
+            view()

@@ -272,17 +272,26 @@ def _any_point(design: Design, gap: float | None) -> tuple[dict[str, Any], Resul
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
-    """Fields that hold a number."""
-    if not is_dataclass(value):
-        return ()
-    return tuple(
-        f.name for f in fields(value)
-        if isinstance(getattr(value, f.name), (int, float)) and not isinstance(getattr(value, f.name), bool)
-    )  # fmt: skip
+    """Fields that hold a number, or could."""
+    return tuple(f.name for f in _fields(value) if _kind(value, f) is not None)
 
 
 def _whole(design: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(design) if isinstance(getattr(design, f.name), int))
+    return tuple(f.name for f in _fields(design) if _kind(design, f) is int)
+
+
+def _fields(value: Any) -> tuple[Any, ...]:
+    return fields(value) if is_dataclass(value) else ()
+
+
+def _kind(owner: Any, field: Any) -> type | None:
+    """The type of number that a field holds, or would where it is left open."""
+    held = getattr(owner, field.name)
+    if held is None:
+        return {"int | None": int, "float | None": float}.get(field.type)
+    if isinstance(held, bool) or not isinstance(held, (int, float)):
+        return None
+    return int if isinstance(held, int) else float
 
 
 def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:

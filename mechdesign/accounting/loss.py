@@ -183,6 +183,9 @@ _CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
 }
 
 
+_MESH = 256  # points of the mesh that brackets many roots
+
+
 def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf) -> Callable[[Any], Any]:
     """Generalised inverse of an odd, non-decreasing loss, infinite beyond `edge`, by bracketed root finding."""
     last = edge * (1 - 8 * np.finfo(float).eps)
@@ -202,14 +205,21 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf
                 break
             high = np.where(short, np.minimum(2 * high, most), high)
         never = (loss(high) <= w) | beyond
-        level = np.where(never, 0.0, w)
+        level, low = np.where(never, 0.0, w), np.zeros_like(high)
         unit = np.where(level > 1e-280, level, 1.0)
+        if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
+            end = float(high[~never].max(initial=scale))
+            mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
+            mesh.sort()
+            reached = np.maximum.accumulate(loss(mesh))
+            cell = np.searchsorted(reached, level, side="right")
+            low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
         # What the loss itself is rounded to: to the last bit takes five times as long, where it is flat for nothing.
         tolerances = {"xrtol": 4 * np.finfo(float).eps, "fatol": 2 * np.finfo(float).eps}
         with np.errstate(invalid="ignore", over="ignore"):
             root = elementwise.find_root(
                 lambda t, level, unit: (loss(t) - level) / unit,
-                (np.zeros_like(high), high),
+                (low, high),
                 args=(level, unit),
                 tolerances=tolerances,
             ).x

@@ -184,6 +184,8 @@ _CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
 
 
 _MESH = 256  # points of the mesh that brackets many roots
+_OFF = 1e-14
+"""How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
 
 
 def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf) -> Callable[[Any], Any]:
@@ -205,23 +207,20 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf
                 break
             high = np.where(short, np.minimum(2 * high, most), high)
         never = (loss(high) <= w) | beyond
-        level, low = np.where(never, 0.0, w), np.zeros_like(high)
-        unit = np.where(level > 1e-280, level, 1.0)
+        w, low = np.where(never, 0.0, w), np.zeros_like(high)
         if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
             end = float(high[~never].max(initial=scale))
             mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
             mesh.sort()
             reached = np.maximum.accumulate(loss(mesh))
-            cell = np.searchsorted(reached, level, side="right")
+            cell = np.searchsorted(reached, w, side="right")
             low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
-        # What the loss itself is rounded to: to the last bit takes five times as long, where it is flat for nothing.
-        tolerances = {"xrtol": 4 * np.finfo(float).eps, "fatol": 2 * np.finfo(float).eps}
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore"):  # beyond a support's end the loss is infinite
             root = elementwise.find_root(
-                lambda t, level, unit: (loss(t) - level) / unit,
+                lambda t, level: loss(t) - level,
                 (low, high),
-                args=(level, unit),
-                tolerances=tolerances,
+                args=(w,),
+                tolerances={"fatol": _OFF} if w.size > 1 else None,
             ).x
         out = np.where(never, np.where(beyond, edge, np.inf), root).reshape(v.shape)
         return np.where(v >= 0, out, -out)

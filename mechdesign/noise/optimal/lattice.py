@@ -116,7 +116,7 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         The search stops there with the best so far.
     """
     window, cells = question.first_window(), question.cells
-    start = _staircase(question) if question.held else None
+    start = _staircase(question, deadline) if question.held else None
     if start is not None and (start.gap <= question.gap or deadline.passed):
         return start
     if start is not None and question.laddered:
@@ -127,7 +127,14 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     aligned = _aligned(question, 0, 1.0 if start is None else start.gap)
     n = cells or min(aligned or question.first_cells(), max_cells)
     for count in range(1, _ATTEMPTS + 1):
-        found = _attempt(question, n, window, deadline, best)
+        if best is not None and 2 * window * n > _MOST_CELLS:  # more cells than a program can have
+            break
+        try:
+            found = _attempt(question, n, window, deadline, best)
+        except SolverError:  # a program without an answer: what is held is private, and its bound proved
+            if best is None:
+                raise
+            break
         best = found if best is None else best.better(found)
         if best.gap <= question.gap or deadline.passed:
             break
@@ -144,9 +151,11 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     return best
 
 
-def _staircase(q: Question) -> Attempt:
+def _staircase(q: Question, deadline: Deadline) -> Attempt:
     """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
-    periods, level, bound, step = best_climb(q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+    periods, level, bound, step = best_climb(
+        q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta, gap=q.gap, deadline=deadline
+    )
     law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
     if 20 * q.delta > q.gap:  # every now and then the exact answer, almost
         spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))

@@ -20,7 +20,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile, profile_interval
+from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -277,7 +277,7 @@ class _Planned:
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
         if len(terms) == 1 and terms[0].count == 1:
-            return float(privacy_profile(law, terms[0].sensitivity, self._epsilon))
+            return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
         # a shape may change much before the plan does, unless the loss turns into an atom
         kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
         plan, at = self._plans.get(which, (None, kind))

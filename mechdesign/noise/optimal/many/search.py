@@ -180,11 +180,14 @@ def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | 
     phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi))
     if phi is None:
         return None
+    found = None
     if times > 1:
-        lattice = _Lattice.of(q, coarse * times, reach, deadline)
-        phi = lattice.descent.restored(refined(phi, times, lattice.side + 1))
-        phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi, start=1e-7))
-    return None if phi is None else _repaired(q, lattice.descent, phi, lattice.width)
+        fine = _Lattice.of(q, coarse * times, reach, deadline)
+        inside = fine.descent.restored(refined(phi, times, fine.side + 1))
+        inside = None if inside is None else fine.descent.run(inside, Concave.around(inside, start=1e-7))
+        found = None if inside is None else _repaired(q, fine.descent, inside, fine.width)
+    # a δ lost in the rounding of the finer transforms may be seen on the coarse lattice
+    return found or _repaired(q, lattice.descent, phi, lattice.width)
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,12 @@ _CELLS_PER_SECOND = 150_000  # of truncated Laplace noise, on each side
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
 _MOST_ALIGNED = 140
-_LONGEST = 400.0  # sensitivities: further out, and with a point for each, bounds come from groups alone
-_GROUPED = (0.1, 12.0)
+_LONGEST, _LONGEST_EVER = 400.0, 4000.0
+"""Sensitivities on each side from which bounds come from groups alone, with a time limit and without."""
+_GROUPED = (0.03, 64.0)
 """For a gap of 1%: largest ε of a group, and least number of groups on each side."""
 _WIDEST = 3.0  # in first windows
+_GRACE = 0.5  # seconds
 _CLIMBED = (0.02, 0.004)
 """The same ε for a closed form, and where it need not be smaller."""
 _LATTICE_ERROR = 0.027  # relative, of a lattice with one cell per step; it falls with their square
@@ -71,11 +73,12 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     """
     window, cells = question.first_window(), question.cells
     start = _known(question, deadline) if question.held else None
-    if start is not None and (start.gap <= question.gap or deadline.passed):
+    if start is not None and start.gap <= question.gap:
         return start
-    if start is not None and (far := _in_groups(question, start, deadline)) is not start:
-        start = far
-        if start.gap <= question.gap or deadline.passed or question.support > _LONGEST:
+    if start is not None and question.delta > 0:
+        start = _in_groups(question, start, deadline)
+        longest = _LONGEST if deadline.finite else _LONGEST_EVER
+        if start.gap <= question.gap or deadline.passed or question.support > longest:
             return start
     if start is not None and question.laddered:
         start = _on_ladders(question, start, deadline)
@@ -118,15 +121,17 @@ def _known(q: Question, deadline: Deadline) -> Attempt:
 
 def _in_groups(q: Question, start: Attempt, deadline: Deadline) -> Attempt:
     """Bounds from lattices with one point per group of sensitivities, in ever smaller groups; `start` where there are none."""
-    best, wide, rough = start, 1.0, math.sqrt(q.gap / 0.01)
-    size = group_size(q.epsilon, _GROUPED[0] * rough, q.support, _GROUPED[1] / rough)
-    while q.delta > 0 and (size > 1 or best is not start):
+    best, wide = start, 1.0
+    size = group_size(q.epsilon, _GROUPED[0], q.support, _GROUPED[1])
+    # The first takes a tenth of a second; laws may have taken all there was.
+    time = Deadline(max(deadline.left, min(_GRACE, deadline.seconds))) if deadline.finite else deadline
+    while size > 1 or best is not start:
         g = grouped(q, size)
         if g.programmed == 0 or g.support > _LONGEST:
             break
-        program, proof = _lower(g, 1, max(math.ceil(wide * g.first_window()), 2), deadline)
+        program, proof = _lower(g, 1, max(math.ceil(wide * g.first_window()), 2), time)
         best = best.with_proof(replace(proof, grouped=size))
-        if best.gap <= q.gap or deadline.passed or size == 1:
+        if best.gap <= q.gap or time.passed or size == 1:
             break
         # Mass that is hidden in the tails asks for a wider window, the rest for smaller groups.
         wider = program.tail > 1e-7 and wide < _WIDEST

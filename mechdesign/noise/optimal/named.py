@@ -76,7 +76,7 @@ def _fine(q: Question, delta: float, most: int) -> CellNoise | None:
     if n < 2:
         return None
     step = Fraction(q.epsilon) / n
-    unit = 2 ** (_BITS - math.floor(math.log2(min(step, 1))))
+    unit = 2 ** (_BITS - math.floor(math.log2(min(q.epsilon / n, 1.0))))
     half = _grown([unit], math.ceil((support + 1) * n), step)
     heights = np.array([v / unit for v in half])
     sums = np.cumsum(heights)

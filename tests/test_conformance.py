@@ -115,7 +115,7 @@ class TestDesign:
 
     @pytest.mark.parametrize("word", ["gap", "time_limit"])
     def test_wrong_numbers(self, name: str, word: str) -> None:
-        for bad in (0, -1, "a", math.nan, True, [1], *([2] if word == "gap" else [])):
+        for bad in (0, -1, "a", math.nan, True, np.True_, b"1", [1], *([2] if word == "gap" else [])):
             with pytest.raises(md.DesignError, match=word):
                 solve(name, **{word: bad})
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import mechdesign
-from mechdesign.problem.design import Design
+from mechdesign.shell.spec_file import designs
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mechdesign.__file__).parent
@@ -89,10 +89,7 @@ def api_pages() -> dict[str, str]:
 def toml_page() -> str:
     """Every design that a TOML file can ask for, with its keys and their defaults."""
     text = ""
-    for word in sorted(dir(mechdesign)):
-        design = getattr(mechdesign, word)
-        if not (isinstance(design, type) and issubclass(design, Design) and dataclasses.is_dataclass(design)):
-            continue
+    for word, design in designs().items():
         home = next(w for w, words in wings().items() if word in words)
         text += f'``design = "{word}"`` (:py:obj:`{word} <mechdesign.{home}.{word}>`)\n'
         text += (

@@ -106,7 +106,10 @@ def find_tilt(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0) -> T
         else:
             low = tilt.theta
         spread = math.sqrt(max(tilt.variance, 1e-300))
-        if abs(tilt.mean - epsilon) < 0.05 * spread or (low > 0 and low * spread > 60):
+        below = tilt.theta == low
+        if abs(tilt.mean - epsilon) < 0.05 * spread or (below and low * spread > 60):
+            return tilt
+        if below and high - low < 1e-9 * high:  # the mean jumps over ε
             return tilt
         step = (epsilon - tilt.mean) / max(tilt.variance, 1e-300)
         new = tilt.theta + step

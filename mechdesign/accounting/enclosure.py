@@ -194,15 +194,19 @@ def _tail_terms(c: Any, form: TailForm, ratio: Any, epsilon: Any, start: float) 
         return none, none, none
     if form.end is not None and (form.end <= half or loss(form.end - half) <= epsilon):
         return survival(form.end - ratio), none, none
-    a, b = _crossing(c, loss, half, epsilon, start)
+    a, b = _crossing(c, loss, half, epsilon, start, form)
+    if loss(b) < epsilon:
+        return none, none, survival(b - half)
     x = (a + b) / 2
     missed = max(1 - c.exp(epsilon - loss(b)), c.exp(epsilon - loss(a)) - 1)
     room = (survival(a - half) - survival(b - half)) * missed
     return survival(x - half), c.exp(epsilon) * survival(x + half), room
 
 
-def _crossing(c: Any, loss: Callable[[Any], Any], half: Any, epsilon: Any, start: float) -> tuple[Any, Any]:
-    """Points around the one at which the loss passes ε: beside `start`, else by bisection."""
+def _crossing(
+    c: Any, loss: Callable[[Any], Any], half: Any, epsilon: Any, start: float, form: TailForm
+) -> tuple[Any, Any]:
+    """Points around the one at which the loss passes ε: beside `start`, else by bisection; or so far that no double sees."""
     if math.isfinite(start):
         x = c.mpf(max(start, 0.0))
         near = (x + half) * c.mpf("1e-13")
@@ -211,6 +215,8 @@ def _crossing(c: Any, loss: Callable[[Any], Any], half: Any, epsilon: Any, start
             return a, b
     a, b = c.mpf(0), half + 1
     while loss(b) < epsilon:
+        if form.upper(b - half) < c.mpf("1e-330"):
+            return a, b
         a, b = b, 2 * b
     while b - a > (b + half) * c.mpf("1e-14"):
         middle = (a + b) / 2
@@ -231,4 +237,4 @@ def _enclosed(terms: Callable[[Any], tuple[Any, Any, Any]]) -> tuple[float, floa
         digits *= 2
     lower, upper = float(found - error), float(found + room + error)
     lower = math.nextafter(lower, 0.0) if lower > 0 else 0.0
-    return lower, min(math.nextafter(upper, 1.0), 1.0) if upper > 0 or first or second else 0.0
+    return lower, min(math.nextafter(upper, 1.0), 1.0) if upper > 0 or first or second or room else 0.0

@@ -23,11 +23,12 @@ from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of,
 from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, one_of, probability, whole
+from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = [
     "SMALLEST_DELTA",
@@ -118,6 +119,8 @@ def _spread(loss: Loss) -> tuple[float, float]:
     """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
     if isinstance(loss, AtomicLoss):
         return float(np.abs(loss.values).max()), float(loss.values.max())
+    if loss.edge <= 0:  # the two laws share no point: all of it is infinite, on any grid
+        return 1.0, 1.0
     half = loss.sensitivity / 2
     typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
     largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
@@ -168,6 +171,8 @@ def delta_interval(
     sampling: float = 1.0,
     closed_form: bool = True,
     points: int = 2**20,
+    time_limit: float | None = None,
+    deadline: Deadline | None = None,
 ) -> DeltaInterval:
     r"""Bound δ(ε) of independent additive noise from both sides.
 
@@ -189,12 +194,16 @@ def delta_interval(
         coordinate, unless rounds are sampled.
     points : int
         Largest grid; refinement stops there, with an interval that is wider.
+    time_limit : float, optional
+        Seconds after which nothing is refined further: the interval is wider, and holds.
+    deadline : Deadline, optional
+        The same, of a larger task.
 
     Returns
     -------
     DeltaInterval
         Proved for normal laws, and for one coordinate with a law that has closed forms in high precision; elsewhere in
-        doubles, rounding errors estimated. Wider than asked only where refinement would exceed `points`.
+        doubles, rounding errors estimated. Wider than asked only where refinement would exceed `points` or the time.
 
     Raises
     ------
@@ -214,6 +223,7 @@ def delta_interval(
     (True, True)
     """
     _check(epsilon, width, rounds, sampling)
+    deadline = Deadline.of(deadline, time_limit)
     terms = as_terms(terms)
     epsilon = float(epsilon)
     if sampling == 1.0:
@@ -227,9 +237,9 @@ def delta_interval(
                 return DeltaInterval(*found, PROVED)
             return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
         plan = plan_grid(terms, epsilon, width)
-        return _refine(plan, epsilon, width, rounds, None, points)
+        return _refine(plan, epsilon, width, rounds, None, points, deadline)
     plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
-    return _refine(plan, epsilon, width, rounds, sampling, points)
+    return _refine(plan, epsilon, width, rounds, sampling, points, deadline)
 
 
 def _sampled_plan(
@@ -261,13 +271,21 @@ def _in_sigmas(term: NoiseTerm) -> Coordinates:
 
 
 def _refine(
-    plan: GridPlan, epsilon: float, width: float, rounds: int, sampling: float | None, points: int
+    plan: GridPlan,
+    epsilon: float,
+    width: float,
+    rounds: int,
+    sampling: float | None,
+    points: int,
+    deadline: Deadline,
 ) -> DeltaInterval:
     step = plan.step
     best = DeltaInterval(0.0, 1.0)
     for _ in range(9):
-        bounds = []
+        bounds: list[float] = []
         for pessimistic in (True, False):
+            if deadline.passed and (bounds or best.upper < 1):  # the first upper bound is waited for
+                return DeltaInterval(best.lower, min([best.upper, *bounds]))
             parts = plan.parts(step, pessimistic=pessimistic)
             if sampling is None:
                 bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
@@ -335,7 +353,13 @@ def upper_delta(
 
 
 def epsilon_bound(
-    terms: Any, delta: float, *, width: float = 0.01, rounds: int = 1, sampling: float = 1.0
+    terms: Any,
+    delta: float,
+    *,
+    width: float = 0.01,
+    rounds: int = 1,
+    sampling: float = 1.0,
+    time_limit: float | None = None,
 ) -> float:
     r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
 
@@ -345,6 +369,8 @@ def epsilon_bound(
         As in `delta_interval`.
     delta : float
         δ in (0, 1).
+    time_limit : float, optional
+        Seconds after which the least ε seen to do is returned.
 
     Returns
     -------
@@ -356,6 +382,8 @@ def epsilon_bound(
     ------
     DesignError
         δ outside (0, 1), or below what double precision can certify.
+    SolverError
+        No ε was seen to do within the time limit.
 
     Examples
     --------
@@ -366,17 +394,28 @@ def epsilon_bound(
     delta = inside("delta", delta, 0, 1)
     if delta < SMALLEST_DELTA:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
-    terms = as_terms(terms)
+    terms, deadline = as_terms(terms), Deadline(time_limit)
+    least = math.inf
 
     def over(epsilon: float) -> float:
-        upper = delta_interval(terms, epsilon, width=width, rounds=rounds, sampling=sampling).upper
-        return excess(upper, delta)
+        nonlocal least
+        if deadline.passed:
+            raise too_late("accounting")
+        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling": sampling}
+        found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
+        least = min(least, epsilon) if found <= 0 else least
+        return found
 
     low, high = 0.0, 1.0
-    if over(0.0) <= 0:
-        return 0.0
-    while over(high) > 0:
-        low, high = high, 2 * high
-        if high > 1e6:
-            return math.inf
-    return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
+    try:
+        if over(0.0) <= 0:
+            return 0.0
+        while over(high) > 0:
+            low, high = high, 2 * high
+            if high > 1e6:
+                return math.inf
+        return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
+    except SolverError:
+        if not deadline.passed or math.isinf(least):
+            raise
+        return least

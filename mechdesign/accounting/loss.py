@@ -183,6 +183,11 @@ _CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
 }
 
 
+_MESH = 256  # points of the mesh that brackets many roots
+_OFF = 1e-14
+"""How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
+
+
 def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any]:
     """Generalised inverse of an odd, non-decreasing loss, by bracketed root finding."""
 
@@ -196,9 +201,21 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any
                 break
             high = np.where(short, 2 * high, high)
         never = loss(high) <= w
-        root = elementwise.find_root(
-            lambda t, level: loss(t) - level, (np.zeros_like(high), high), args=(np.where(never, 0.0, w),)
-        ).x
+        w, low = np.where(never, 0.0, w), np.zeros_like(high)
+        if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
+            end = float(high[~never].max(initial=scale))
+            mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
+            mesh.sort()
+            reached = np.maximum.accumulate(loss(mesh))
+            cell = np.searchsorted(reached, w, side="right")
+            low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
+        with np.errstate(invalid="ignore"):  # beyond a support's end the loss is infinite
+            root = elementwise.find_root(
+                lambda t, level: loss(t) - level,
+                (low, high),
+                args=(w,),
+                tolerances={"fatol": _OFF} if w.size > 1 else None,
+            ).x
         out = np.where(never, np.inf, root).reshape(v.shape)
         return np.where(v >= 0, out, -out)
 

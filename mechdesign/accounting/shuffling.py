@@ -52,19 +52,18 @@ mover's distance", 2024, Theorems 4.3 and 4.4; V. Feldman, A. McMillan, K. Talwa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mechdesign.accounting.arguments import ACCOUNTING, beyond_condition, excess, shuffled
 from mechdesign.accounting.clones import (
     Clones,
+    Failure,
     geometric,
     lower_level,
     smallest_level,
     step_epsilon,
-    step_weight,
-    weight_slope,
 )
 from mechdesign.accounting.shuffling_closed_form import closed_form_delta, closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
@@ -198,7 +197,7 @@ def amplification(
             raise beyond_condition(alpha, diameter, n, delta)
         return closed
     clones = Clones.build(n, loss)
-    failure = _failure(alpha * diameter, tau / diameter / k, k, clones)
+    failure = Failure(alpha * diameter, tau / diameter / k, k, clones)
     s = smallest_level(failure, delta)
     candidates = [plain]
     if closed is not None:
@@ -278,7 +277,7 @@ def shuffled_alpha(
 
 def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: float) -> float:
     """α of `shuffled_alpha` for diameter 1; gives up (infinite) once it is past `enough`."""
-    found = smallest_level(_failure(unit, 1.0, m, clones), delta)
+    found = smallest_level(Failure(unit, 1.0, m, clones), delta)
     if found is None:
         return math.inf
     level, worst = found, 0.0
@@ -286,7 +285,7 @@ def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: 
     for far, near in zip(edges, edges[1:]):
         # A level that fits farther pairs fits these; look for a lower one only where it would matter.
         if _cell(level, unit, near, m) > worst:
-            level = lower_level(_failure(unit, far, m, clones), delta, level)
+            level = lower_level(Failure(unit, far, m, clones), delta, level)
             worst = max(worst, _cell(level, unit, near, m))
         if worst > enough:
             return math.inf
@@ -297,19 +296,6 @@ def _cell(s: float, unit: float, near: float, m: int) -> float:
     """m f_u(t)/t at the near end of a cell, its largest value there; m f_u'(0) at 0."""
     slope = step_epsilon(s, unit * near) / near if near else unit * math.tanh(s / 2)
     return m * slope * (1 + 1e-12)
-
-
-def _failure(unit: float, t: float, k: int, clones: Clones) -> Callable[[float], float]:
-    """δ of equation (2) as a function of s = log u, for k positions moved by kt in all; diameter 1, α₀ = `unit`."""
-    most = unit * min(k * t, 1.0)
-
-    def failure(s: float) -> float:
-        epsilon = step_epsilon(s, unit * t)
-        by_order = step_weight(s, most) * geometric(epsilon, k)
-        by_mass = math.exp(min(k * epsilon, 700.0)) * weight_slope(s, most) * unit * k * t
-        return clones.divergence(math.exp(s)) * min(by_order, by_mass)
-
-    return failure
 
 
 def calibrate_item_alpha(
@@ -348,6 +334,7 @@ def calibrate_item_alpha(
         "radius": radius,
     }
 
+    @cache
     def reached(item_alpha: float) -> float:
         """α of this α₀; infinite where the closed form does not apply."""
         try:

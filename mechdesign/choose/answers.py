@@ -133,7 +133,7 @@ def _protects(design: Any, q: NumericQuery) -> bool:
     if isinstance(design, CorrelatedGaussian):
         return _among(design.vectors, asked)
     if isinstance(design, NoiseAllocation):
-        return bool((_each(asked, size) <= design.sensitivities).all())
+        return _covers(design.bounds or Sensitivity(each=design.sensitivities), asked, size)
     if isinstance(design, CountsGaussian):
         # without signs counts rise together or fall together
         alike = design.signed or not asked.signed or asked.count(size) == 1

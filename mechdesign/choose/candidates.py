@@ -187,10 +187,6 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
-        if (s.changed, s.l1, s.l2) != (None, None, None):
-            raise DesignError.of(
-                "sensitivity", str(s), "allocation is for bounds of single coordinates alone"
-            )
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
         limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)
@@ -257,7 +253,7 @@ _NOISE: dict[str, Candidate] = {
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
     "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),
     "correlated gaussian": Candidate(_correlated, "noise that is not independent"),
-    "k-norm": Candidate(_knorm, "noise that is not independent; for simulation"),
+    "k-norm": Candidate(_knorm, "noise that is not independent; with norm 2 for simulation"),
 }
 
 

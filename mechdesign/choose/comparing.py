@@ -19,6 +19,7 @@ from mechdesign.choose.comparison import COLUMNS, Comparison
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result
+from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.problem.words import guarantee
@@ -220,7 +221,7 @@ def _measured(
         "standard deviation": found.standard_deviation,
         "mean absolute error": found.absolute_error,
         "95% half-width": found.half_width,
-        "privacy": _privacy_claim(result, privacy),
+        "privacy": _privacy_claim(result, privacy, seconds is None),
         "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
         "assumes": known.assumes if known else "",
         "seconds": time.perf_counter() - started if seconds is None else seconds,
@@ -229,11 +230,13 @@ def _measured(
     }
 
 
-def _privacy_claim(result: Result, privacy: Any) -> str:
-    """The guarantee, and how the certificate's first claim, which is privacy, was checked."""
+def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
+    """The guarantee, and how the certificate's first claim, which is privacy, was checked; again, unless it is fresh."""
     if result.certificate is None:
         return "not certified"
-    first = result.certificate.checks().iloc[0]
+    held = result.certificate
+    table = held.evaluated if fresh and isinstance(held, CalibrationCertificate) else held.checks()
+    first = table.iloc[0]
     return f"{guarantee(privacy)}: {first['how'] if first['holds'] else 'REFUTED'}"
 
 

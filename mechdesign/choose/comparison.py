@@ -110,7 +110,7 @@ class Comparison(Handed):
 
     @property
     def best(self) -> Result:
-        """The result of least error that can be deployed; what is for simulation only (K-norm noise) is passed over."""
+        """The result of least error that can be deployed; what is for simulation only (ℓ₂ K-norm noise) is passed over."""
         return self.results[self._best_name]
 
     @property

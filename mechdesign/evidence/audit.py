@@ -32,7 +32,7 @@ from mechdesign.typing import Status
 
 __all__ = ["audited", "claims", "counted", "tightest"]
 
-_SHARED = ("noise", "space", "sensitivity", "sensitivities", "dimension", "input_range")
+_SHARED = ("noise", "space", "sensitivity", "sensitivities", "bounds", "dimension", "input_range")
 _NEAR = 1e-12  # value and lower bound are shown as doubles, and certified as fractions
 
 

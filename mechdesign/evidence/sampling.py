@@ -21,7 +21,15 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Indices
 
-__all__ = ["IntegerWeights", "bernoulli", "random_words", "uniform_integers"]
+__all__ = [
+    "IntegerWeights",
+    "bernoulli",
+    "exponential_coins",
+    "geometric",
+    "random_words",
+    "uniform_below",
+    "uniform_integers",
+]
 
 
 Words = npt.NDArray[np.uint64]
@@ -50,6 +58,65 @@ def uniform_integers(bound: int, size: int) -> Indices:
         # The last 2^64 mod `bound` words would favour small remainders: they are drawn again.
         words = np.where(over, random_words(size), words)
     return (words % np.uint64(bound)).astype(np.int64)
+
+
+def uniform_below(bounds: Indices) -> Indices:
+    """Draw one integer for each bound, exactly uniform on 0, …, bound − 1, for 1 ≤ bound < 2⁶³.
+
+    Examples
+    --------
+    >>> bool((uniform_below(np.array([1, 5, 7])) < [1, 5, 7]).all())
+    True
+    """
+    top = np.asarray(bounds).ravel().astype(np.uint64)
+    words = random_words(top.size).copy()
+    surplus = (
+        ~top + np.uint64(1)
+    ) % top  # 2^64 modulo each bound: as many words would favour small remainders
+    while (over := np.flatnonzero((surplus > 0) & (words >= ~surplus + np.uint64(1)))).size:
+        words[over] = random_words(over.size)
+    return (words % top).astype(np.int64).reshape(np.shape(bounds))
+
+
+def exponential_coins(numerators: Indices, denominator: int) -> npt.NDArray[np.bool_]:
+    """Draw true with probability exactly exp(−u/d), for each u from 0 to d (Canonne, Kamath and Steinke 2020).
+
+    Coins of u/(dk) fall for k = 1, 2, …; the number of the first that does not is odd with that probability.
+
+    Examples
+    --------
+    >>> exponential_coins(np.array([0, 0]), 5).tolist()
+    [True, True]
+    """
+    out, alive, k = np.zeros(numerators.size, dtype=bool), np.arange(numerators.size), 1
+    while alive.size:
+        falls = uniform_integers(denominator * k, alive.size) < numerators[alive]
+        out[alive[~falls]] = k % 2 == 1
+        alive, k = alive[falls], k + 1
+    return out
+
+
+def geometric(rate: int, size: int) -> Indices:
+    """Draw `size` integers n ≥ 0 with probabilities exactly proportional to exp(−n/rate).
+
+    Examples
+    --------
+    >>> bool((geometric(3, 100) >= 0).all())
+    True
+    """
+    if not 1 <= rate <= 1 << 50:
+        raise DesignError.of("rate", rate, "must be an integer from 1 to 2^50")
+    out, open_ = np.zeros(size, dtype=np.int64), np.arange(size)
+    while open_.size:
+        place = uniform_integers(rate, open_.size)
+        taken = exponential_coins(place, rate)
+        out[open_[taken]] = place[taken]
+        open_ = open_[~taken]
+    alive = np.arange(size)
+    while alive.size:
+        alive = alive[exponential_coins(np.ones(alive.size, dtype=np.int64), 1)]
+        out[alive] += rate
+    return out
 
 
 class IntegerWeights:

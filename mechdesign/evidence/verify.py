@@ -765,8 +765,8 @@ def allocation(result, account):
     design, stated, p = result["design"], result["certificate"], result["design"]["loss"]
     noise, lam, privacy = (design[key] for key in ("noise", "sensitivities", "privacy"))
     scales = stated["scales"]
-    if type(p) not in (int, float) or noise not in ("laplace", "gaussian"):
-        raise NotCovered("allocations of other noise or losses")
+    if type(p) not in (int, float) or noise not in ("laplace", "gaussian") or design.get("bounds"):
+        raise NotCovered("allocations of other noise or losses, or under several bounds")
     power = 1 if noise == "laplace" else 2
     shown = {key: result[key] for key in ("value", "lower_bound")}
     account.same(stated, question=design, scales=result["mechanism"]["scales"], **shown)

@@ -195,7 +195,7 @@ class AdditiveNoise:
         return self.worst_cases.alternatives[0]
 
     def privacy_profile(self, epsilon: Any) -> Any:
-        """δ(ε): exact where one coordinate matters, the upper end of the certified interval where several do.
+        """δ(ε), rounded up: the upper end of the interval that is certified.
 
         Parameters
         ----------

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,16 +22,20 @@ from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, non_negative, positive, settle, whole
+from mechdesign.noise.knorm_release import KNormLattice, knorm_lattice
+from mechdesign.problem.checks import UP, array, generator, non_negative, positive, settle, whole
 from mechdesign.typing import Array
 
 __all__ = ["KNormNoise", "ball", "norm_order"]
+
+_LARGEST = 1e150
+"""Noise whose square is a double."""
 
 
 def norm_order(value: Any) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
-        order = float(value)
+        order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
     if order not in (1.0, 2.0, math.inf):
@@ -78,6 +83,8 @@ class KNormNoise:
         s, in the unit of the released vector.
     norm : {1, 2, inf}
         ℓ₁ is the product of Laplace laws.
+    largest : float, optional
+        The largest norm of a change, in the noise's own norm; `release` needs it.
 
     Examples
     --------
@@ -94,12 +101,37 @@ class KNormNoise:
     scale: float
     norm: float = 1.0
 
-    deployable: ClassVar[bool] = False
-    """Whether there is an exact `release`."""
+    largest: float | None = None
 
     def __post_init__(self) -> None:
         dimension, scale = whole("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
+        if not dimension * scale <= _LARGEST:
+            raise DesignError.of(
+                "scale", scale, f"must be at most {_LARGEST:g} over the dimension: choose another unit"
+            )
         settle(self, dimension=dimension, scale=scale, norm=norm_order(self.norm))
+        if self.largest is not None:
+            settle(self, largest=positive("largest", self.largest, side=UP))
+
+    @property
+    def deployable(self) -> bool:
+        """Whether there is an exact `release`: for norms 1 and inf, where the largest change is known."""
+        return self.norm != 2 and self.largest is not None
+
+    @cached_property
+    def lattice(self) -> KNormLattice:
+        """How it is released: step, shift, rate and relative increase of the scale."""
+        if not self.deployable:
+            raise DesignError.of(
+                "release",
+                type(self).__name__,
+                "must know the largest change: the result of a KNorm design does"
+                if self.norm != 2
+                else "has no exact sampler for norm 2, sample() is for simulation: deploy KNorm(..., norm=inf) or norm=1, or "
+                "the best of md.compare(...), which has release()",
+            )
+        assert self.largest is not None
+        return knorm_lattice(self.dimension, self.scale, self.norm, self.largest)
 
     def sample(self, size: int | None = None, rng: Any = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
@@ -148,22 +180,17 @@ class KNormNoise:
             return float(k * self.scale * ratio / math.sqrt(math.pi))
         return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
 
-    def release(self, x: ArrayLike) -> NoReturn:
-        """Refuse: the noise is drawn in floats, whose gaps give answers away.
+    def release(self, x: ArrayLike) -> Array:
+        """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
 
-        Laplace noise (``md.calibrate("laplace", ...)``) has an exact release, and is the same law for norm 1; for other norms it
-        costs more, and `md.compare` tells what else can be deployed.
+        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.knorm_release`), and wider by
+        `lattice.cost`, which pays for the rounding. Norms 1 and inf have it.
+
+        Parameters
+        ----------
+        x : array, shape (..., k)
         """
-        raise DesignError.of(
-            "release",
-            type(self).__name__,
-            "has no exact sampler, sample() is for simulation: deploy "
-            + (
-                'calibrate("laplace", ...), which is this law'
-                if self.norm == 1
-                else 'the cheapest of md.compare(...) that has release(); calibrate("laplace", ...) always has'
-            ),
-        )
+        return self.lattice.release(x)
 
     def loss(self, shift: float) -> float:
         """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s."""

@@ -62,6 +62,8 @@ class KNorm(Design):
     (inf, 154.0)
     >>> KNorm(20, PureDP(1.0), Sensitivity(linf=1, changed=3)).solve().mechanism.norm
     1.0
+    >>> box.mechanism.release([0.0] * 20).shape, box.mechanism.lattice.cost < 1e-5
+    ((20,), True)
     """
 
     dimension: int
@@ -99,14 +101,15 @@ class KNorm(Design):
 
     def noise(self, norm: float) -> KNormNoise:
         """The law of one norm at its least scale."""
-        exact = Fraction(self.largest(norm)) * self.rounds / Fraction(self.privacy.epsilon)
+        largest = self.largest(norm)
+        exact = Fraction(largest) * self.rounds / Fraction(self.privacy.epsilon)
         if not Fraction(1, 10**150) < exact < 10**150:
             raise DesignError.of(
                 "sensitivity",
                 self.sensitivity,
                 "over epsilon must be between 1e-150 and 1e150: doubles square it",
             )
-        return KNormNoise(self.dimension, round_up(exact), norm)
+        return KNormNoise(self.dimension, round_up(exact), norm, largest)
 
     def cost(self, noise: KNormNoise) -> float:
         """The loss of one coordinate."""
@@ -148,9 +151,16 @@ class KNorm(Design):
             value=value,
             lower_bound=value,
             solver_report=SolveReport("closed form", Status.OPTIMAL if certify else Status.UNCERTIFIED),
-            notes=("for simulation: K-norm noise has no exact release", f"norm of the noise: {noise.norm:g}"),
+            notes=(*_notes(noise), f"norm of the noise: {noise.norm:g}"),
             certificate=KNormCertificate(self, noise, value, value) if certify else None,
         )
+
+
+def _notes(noise: KNormNoise) -> tuple[str, ...]:
+    """Whether it can be deployed."""
+    if noise.deployable:
+        return ()
+    return ("for simulation: norm 2 has no exact release; norm=inf and norm=1 have",)
 
 
 @serializable("knorm-certificate")
@@ -190,6 +200,7 @@ class KNormCertificate(Certificate):
         spent = Fraction(d.largest(self.law.norm)) * d.rounds / Fraction(self.law.scale)
         left = Fraction(d.privacy.epsilon) - spent
         fits = self.law.dimension == d.dimension and d.norm in (None, self.law.norm)
+        fits = fits and self.law.largest == d.largest(self.law.norm)
         room = self.value * (1 + 1e-12) - d.cost(self.law)
         least = min(d.cost(d.noise(order)) for order in (_NORMS if d.norm is None else (d.norm,)))
         return check_table(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from scipy import special, stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
-from mechdesign.problem.checks import answers, generator, one_of, positive, settle, whole
+from mechdesign.problem.checks import answers, generator, instance, one_of, positive, settle, whole
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
 __all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
@@ -36,6 +38,8 @@ class IndependentNoise:
         Standard deviations σ_i or Laplace scales β_i; 0 adds nothing to that coordinate.
     sensitivities : ndarray, shape (K,), optional
         The profile λ that the scales were made for; `release` needs it.
+    bounds : Sensitivity, optional
+        All bounds that changes keep, where there are others than the profile.
 
     Examples
     --------
@@ -49,6 +53,7 @@ class IndependentNoise:
     noise: str
     scales: Array
     sensitivities: Array | None = None
+    bounds: Sensitivity | None = None
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
@@ -59,13 +64,16 @@ class IndependentNoise:
         if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
             raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
         settle(self, scales=scales)
+        instance("bounds", self.bounds, Sensitivity, NoneType)
 
     @cached_property
     def _exact(self) -> ExactNoise:
         """The sampler of one coordinate in units of its scale, widened for the lattice.
 
         Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding in doubles, at most 2⁵¹ steps out, moves answers
-        λ apart to at most λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent.
+        λ apart to at most λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent. Under further
+        bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change spends rises by 2h n^(1/m)/s at
+        most; the largest spends at least what one coordinate alone does.
         """
         lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
         if lam is None or np.any((self.scales == 0) & (lam > 0)):
@@ -76,6 +84,9 @@ class IndependentNoise:
         spent = float((ratio**m).sum())
         wanted = float(((ratio[lam > 0] + 2 * _STEP) ** m).sum())
         wider = (wanted / spent) ** (1 / m) * (1 + 1e-12) if spent else 1.0
+        if self.bounds is not None:
+            count = self.bounds.count(len(lam))
+            wider = (1 + 2 * _STEP * count ** (1 / m) / float(ratio.max())) * (1 + 1e-12)
         law = stats.norm(scale=wider) if self.noise == "gaussian" else stats.laplace(scale=wider)
         return ExactNoise(law, _STEP)
 

@@ -42,7 +42,7 @@ from mechdesign.problem.checks import one_of
 from mechdesign.problem.design import Design
 from mechdesign.shell.spec_values import PARSERS, bound, table
 
-__all__ = ["design_from_toml", "located", "question_from_toml"]
+__all__ = ["design_from_toml", "designs", "located", "question_from_toml"]
 
 _HEADER, _KEY = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]"), re.compile(r"\s*([\w.\"'-]+)\s*=")
 
@@ -106,16 +106,31 @@ def _made(word: str, kind: Any, given: dict[str, Any]) -> Any:
     return kind(**{key: PARSERS.get(key, lambda v: v)(value) for key, value in given.items()})
 
 
+def designs() -> dict[str, Any]:
+    """Every design by its name: those at the top of the package, and those that its wing of noise alone names.
+
+    Examples
+    --------
+    >>> designs()["KNorm"] is mechdesign.noise.KNorm
+    True
+    """
+    homes = mechdesign.noise, mechdesign
+    named = {word: getattr(home, word) for home in homes for word in dir(home)}
+    return {
+        word: value
+        for word, value in sorted(named.items())
+        if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value)
+    }
+
+
 def _design(name: Any) -> Any:
     """The public design of this name; the others are looked at only to say which there are."""
-
-    def is_design(word: str) -> bool:
-        value = getattr(mechdesign, word)
-        return isinstance(value, type) and issubclass(value, Design)
-
-    if isinstance(name, str) and name in dir(mechdesign) and is_design(name):
-        return getattr(mechdesign, name)
-    raise DesignError.of("design", name, f"must be one of {[n for n in dir(mechdesign) if is_design(n)]}")
+    for home in (mechdesign, mechdesign.noise):
+        if isinstance(name, str) and name in dir(home):
+            value = getattr(home, name)
+            if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value):
+                return value
+    raise DesignError.of("design", name, f"must be one of {list(designs())}")
 
 
 @contextmanager

@@ -82,11 +82,9 @@ def _workload(value: Any) -> Any:
     return _made("workload", value, _WORKLOADS, 'kind = "prefix_sums", size = 20', "prefix_sums")
 
 
-def _sensitivity(value: Any) -> Any:
-    return (
-        _made("sensitivity", value, {"bounds": Sensitivity}, "", "bounds")
-        if isinstance(value, dict)
-        else value
+def _sensitivity(key: str) -> Callable[[Any], Any]:
+    return lambda value: (
+        _made(key, value, {"bounds": Sensitivity}, "", "bounds") if isinstance(value, dict) else value
     )
 
 
@@ -126,7 +124,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "levels": _grid("levels"),
     "grid": _grid("grid"),
     "space": _space,
-    "sensitivity": _sensitivity,
+    **{key: _sensitivity(key) for key in ("sensitivity", "sensitivities", "vectors", "bounds")},
     "workload": _workload,
     "noise": _noise,
 }

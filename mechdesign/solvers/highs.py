@@ -16,6 +16,7 @@ from mechdesign.errors import DesignError
 from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.farkas import FarkasRays
 from mechdesign.typing import Array
 
 __all__ = ["HighsSession", "HighsSolver"]
@@ -107,61 +108,50 @@ class HighsSession:
     def move(self, matrix: Array, rhs: Array, cost: Array) -> None:
         """Change the coefficients that differ from the last point; `matrix` holds the varying ones."""
         highs = self.highs
-        for k in np.flatnonzero(matrix != self._matrix).tolist():
-            highs.changeCoeff(self._row[k], self._column[k], matrix[k])
-        if not np.array_equal(rhs, self._rhs):
+        changed = np.flatnonzero(matrix != self._matrix)
+        places = self._row[changed].tolist(), self._column[changed].tolist()
+        for row, column, new in zip(*places, matrix[changed].tolist()):
+            highs.changeCoeff(row, column, new)
+        if (rhs != self._rhs).any():
             self._lower[: self.compiled.equalities] = rhs[: self.compiled.equalities]
             highs.changeRowsBounds(len(rhs), self._all_rows, self._lower, rhs)
-        if not np.array_equal(cost, self._cost):
+        if (cost != self._cost).any():
             highs.changeColsCost(len(cost) - 1, self._all_columns, cost[:-1])
             highs.changeObjectiveOffset(float(cost[-1]))
         self._matrix, self._rhs, self._cost = matrix, rhs, cost
 
-    def sweep(self, matrix: Array, rhs: Array, cost: Array) -> tuple[list[Status], Array, Array]:
-        """Solve a row of points in turn, each from the basis of the one before.
+    def sweep(
+        self, matrix: Array, rhs: Array, cost: Array, rays: FarkasRays | None = None
+    ) -> tuple[Array, Array]:
+        """Solve a row of points in turn, each from the basis of the last, but for those that `rays` prove infeasible.
 
         Parameters
         ----------
-        matrix : array, shape (N, varying)
+        matrix : array, shape (N, nnz)
         rhs : array, shape (N, height)
         cost : array, shape (N, width + 1)
+        rays : FarkasRays, optional
+            Of this program; they grow.
 
         Returns
         -------
-        statuses, values (N,), solutions (N, width); NaN where not optimal.
+        values (N,), solutions (N, width); NaN where not optimal.
         """
-        highs = self.highs
-        count = len(matrix)
-        # What changes from point to point is known for the whole row at once.
-        moved = np.vstack([self._matrix[None], matrix[:-1]]) != matrix
-        rhs_moved = (np.vstack([self._rhs[None], rhs[:-1]]) != rhs).any(axis=1).tolist()
-        cost_moved = (np.vstack([self._cost[None], cost[:-1]]) != cost).any(axis=1).tolist()
-        which, entry = np.nonzero(moved)
-        stops = np.searchsorted(which, np.arange(1, count + 1)).tolist()
-        rows, columns = self._row[entry].tolist(), self._column[entry].tolist()
-        news = matrix[which, entry].tolist()
-        lower = np.full_like(rhs, -highspy.kHighsInf)
-        lower[:, : self.compiled.equalities] = rhs[:, : self.compiled.equalities]
-        statuses: list[Status] = []
-        values = np.full(count, np.nan)
-        solutions = np.full((count, self.compiled.width), np.nan)
-        change, start = highs.changeCoeff, 0
-        for k in range(count):
-            for e in range(start, stops[k]):
-                change(rows[e], columns[e], news[e])
-            start = stops[k]
-            if rhs_moved[k]:
-                highs.changeRowsBounds(rhs.shape[1], self._all_rows, lower[k], rhs[k])
-            if cost_moved[k]:
-                highs.changeColsCost(cost.shape[1] - 1, self._all_columns, cost[k, :-1])
-                highs.changeObjectiveOffset(float(cost[k, -1]))
+        values, solutions = np.full(len(matrix), np.nan), np.full((len(matrix), self.compiled.width), np.nan)
+        varying = np.ascontiguousarray(matrix[:, self.compiled.varying])
+        excluded = np.zeros(len(matrix), dtype=bool) if rays is None else rays.excluded(matrix, rhs)
+        for k in range(len(matrix)):
+            if excluded[k]:
+                continue
+            self.move(varying[k], rhs[k], cost[k])
             status = self.run()
-            statuses.append(status)
             if status is Status.OPTIMAL:
-                values[k] = highs.getInfo().objective_function_value
-                solutions[k] = highs.getSolution().col_value
-        self._matrix, self._rhs, self._cost, self._lower = matrix[-1], rhs[-1], cost[-1], lower[-1]
-        return statuses, values, solutions
+                values[k], solutions[k] = self.value(), self.solution()
+            elif rays is not None and status is Status.INFEASIBLE:
+                _, known, ray = self.highs.getDualRay()
+                if known:
+                    excluded[k + 1 :] |= rays.learn(ray, matrix[k + 1 :], rhs[k + 1 :])
+        return values, solutions
 
     def run(self) -> Status:
         """Solve from the last basis."""
@@ -169,7 +159,7 @@ class HighsSession:
 
     def value(self) -> float:
         """Objective value of the last run."""
-        return float(self.highs.getInfo().objective_function_value)
+        return float(self.highs.getObjectiveValue())
 
     def solution(self) -> Array:
         """Variables of the compiled form."""

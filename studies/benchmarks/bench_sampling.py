@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
@@ -14,33 +15,34 @@ from scipy import stats
 import mechdesign as md
 
 
-def seconds(function: object, repeats: int = 7) -> float:
-    """Median time of a call."""
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        function()  # type: ignore[operator]
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+def medians(*calls: Callable[[], object], rounds: int = 15) -> list[float]:
+    """Median time of each call; the calls take turns, so that what else the machine does slows all of them."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, spent in zip(calls, times):
+            started = time.perf_counter()
+            call()
+            spent.append(time.perf_counter() - started)
+    return [statistics.median(spent) for spent in times]
 
 
 def main() -> None:
     """Print ratios and rates."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, 10**7)
-    bare = seconds(lambda: rng.random(10**7))
     bins = np.linspace(-2, 2, 16)
     made = {
         "RQM": md.Quantizer.rqm(bins, 0.3, (-1, 1)).certified(),
         "optimum": md.OptimalQuantizer(bins, md.PureDP(5.0), stats.uniform(-1, 2)).solve().mechanism,
     }
+    samples = [lambda mechanism=mechanism: mechanism.sample(x, rng=rng) for mechanism in made.values()]
+    bare, *fast = medians(lambda: rng.random(10**7), *samples)
     print(f"rng.random(10**7): {1e3 * bare:.0f} ms")
-    for name, mechanism in made.items():
-        fast = seconds(lambda mechanism=mechanism: mechanism.sample(x, rng=rng))
-        few = x[: 10**6]
-        exact = seconds(lambda mechanism=mechanism, few=few: mechanism.release(few), 3)
+    few = x[: 10**6]
+    for (name, mechanism), own in zip(made.items(), fast):
+        (exact,) = medians(lambda mechanism=mechanism: mechanism.release(few), rounds=3)
         print(
-            f"{name}: sample {1e3 * fast:.0f} ms, ratio {fast / bare:.2f} (bar: 3); exact {1e6 / exact:.3g} a second (bar: 2e5)"
+            f"{name}: sample {1e3 * own:.0f} ms, ratio {own / bare:.2f} (bar: 3); exact {1e6 / exact:.3g} a second (bar: 2e5)"
         )
 
 

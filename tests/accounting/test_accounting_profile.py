@@ -7,12 +7,15 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import MPContext
 from scipy import optimize, stats
 
+from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.loss import centred_loss
 from mechdesign.accounting.pld import LawPrivacyLoss, to_pld
-from mechdesign.accounting.profile import privacy_profile, profile_epsilon
+from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
+from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian
 from mechdesign.noise.laws.flipped_huber import flipped_huber
@@ -86,7 +89,7 @@ def atoms(law, sensitivity):
 @settings(max_examples=1000)
 @given(laws(), st.floats(0, 4), st.floats(0.05, 4))
 def test_profiles_by_quadrature(law, epsilon, sensitivity):
-    value = privacy_profile(law, sensitivity, epsilon)
+    value = fast_profile(law, sensitivity, epsilon)
     direct = hockey_stick(law, sensitivity, epsilon)
     # δ jumps in log scale where ε meets an atom's loss: there it is only defined to rounding
     on_atom = any(abs(epsilon - a) <= 1e-12 * a for a in atoms(law, sensitivity))
@@ -103,6 +106,34 @@ def test_flipped_huber_inverse_is_the_supremum(b, scale, sensitivity, where):
     assert float(loss.loss(back)) == pytest.approx(level, rel=1e-9, abs=1e-12)
     beyond = back + 1e-6 * scale
     assert float(loss.loss(beyond)) >= level - 1e-12 * (1 + abs(level))
+
+
+@settings(max_examples=100)
+@given(laws(), st.floats(0, 4), st.floats(0.05, 4))
+def test_profiles_are_rounded_up(law, epsilon, sensitivity):
+    value = privacy_profile(law, sensitivity, epsilon)
+    found = delta_interval(NoiseTerm(law, sensitivity, 1), epsilon)
+    assert found.lower <= value <= found.upper * (1 + 1e-15) + 5e-324
+
+
+@given(st.floats(0.2, 5), st.floats(-15, -1).map(lambda x: 10.0**x))
+def test_laplace_beside_the_end_of_its_loss(scale, gap):
+    """1 - exp((ε - Δ/b)/2) in 60 digits, where the difference of doubles has none left; the crossing costs 1e-26 times e^ε."""
+    c = MPContext()
+    c.dps = 60
+    epsilon = (1 / scale) * (1 - gap)
+    truth = 1 - c.exp((c.mpf(epsilon) - 1 / c.mpf(scale)) / 2)
+    value = privacy_profile(stats.laplace(scale=scale), 1.0, epsilon)
+    assert truth <= value <= truth * (1 + 1e-15) + 1e-24 or (truth < 0 and value == 0)
+    if value:
+        least = profile_epsilon(stats.laplace(scale=scale), 1.0, value)
+        assert 1 - c.exp((c.mpf(least) - 1 / c.mpf(scale)) / 2) <= value
+        assert least == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_a_loss_that_is_reached_nowhere_near_is_not_searched_for():
+    """The loss of a law next to Laplace's grows like a tiny power."""
+    assert privacy_profile(stats.gennorm(1 + 1e-9), 1.0, 2.0) <= 5e-324
 
 
 @given(laws(), st.floats(0.1, 3), st.floats(-8, -0.5).map(lambda x: 10.0**x))

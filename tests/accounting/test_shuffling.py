@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
-from mechdesign.accounting.clones import Clones, step_epsilon, step_weight, weight_slope
+from mechdesign.accounting.clones import (
+    Clones,
+    Failure,
+    smallest_level,
+    step_epsilon,
+    step_weight,
+    weight_slope,
+)
 from mechdesign.accounting.shuffling import (
     amplification,
     calibrate_item_alpha,
@@ -34,6 +41,40 @@ def test_reference_values(item_alpha, moved, numerical, closed):
     for accounting, reference in (("numerical", numerical), ("closed-form", closed)):
         got = amplification(item_alpha, accounting=accounting, **keywords).epsilon
         assert abs(got - reference) <= 0.5 * 10 ** (math.floor(math.log10(reference)) - 2)
+
+
+@given(st.integers(2, 10**9), st.floats(0.0, 20.0), st.floats(1e-7, 30.0))
+def test_rare_counts_of_clones_are_not_left_out(total, item_epsilon, s):
+    """Blocks that hardly weigh are bounded: never below the sum over all of them, and no more than 1e-9 above."""
+    clones = Clones.build(total, item_epsilon)
+    whole = min(1.0, float(clones.weights @ clones._values(clones.counts, math.exp(s))))
+    found = clones.divergence(math.exp(s))
+    assert whole * (1 - 1e-14) <= found <= whole * (1 + 1e-9) + 1e-289
+
+
+@pytest.mark.parametrize(
+    ("unit", "t", "k", "total"), [(1.0, 1.0, 30, 30_000), (4.0, 0.1, 5, 100), (0.2, 1, 400, 10**7)]
+)
+def test_the_smallest_level_is_that_of_a_plain_scan(unit, t, k, total):
+    failure = Failure(unit, t, k, Clones.build(total, unit))
+    for delta in (1e-3, 1e-8, 1e-40):
+        levels = np.geomspace(1e-7, 50.0, 32).tolist()
+        fits = next((s for s in levels if failure(s) <= delta), None)
+        found = smallest_level(failure, delta)
+        assert (found is None) == (fits is None)
+        if found is not None:
+            assert found <= fits and failure(found) <= delta
+            assert found == levels[0] or failure(found * (1 - 1e-6)) > delta
+
+
+def test_a_large_release_is_calibrated_with_few_divergences(monkeypatch):
+    """10¹⁰ items: 1,733 evaluations took half a minute, of levels too low most of the time and of points seen before."""
+    counted, whole = [], Clones.divergence
+    monkeypatch.setattr(Clones, "divergence", lambda self, u: counted.append(u) or whole(self, u))
+    assert calibrate_item_alpha(20.0, items=10**5, total=10**10, delta=1e-6) == pytest.approx(
+        1.4787, rel=1e-12
+    )
+    assert len(counted) <= 800 and sum(u < math.exp(1e-5) for u in counted) <= 60
 
 
 def exact_clone_divergence(u, total, share):

@@ -234,6 +234,16 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "few-allocation": (
+        lambda: md.NoiseAllocation("gaussian", md.Sensitivity(each=[1, 2, 0, 3, 0.5], changed=2), md.ApproximateDP(1.0, 1e-6)),
+        {},
+    ),
+    "several-allocation": (
+        lambda: md.NoiseAllocation(
+            "laplace", md.Sensitivity(each=[1, 2, 0, 3.0], l1=4, l2=3), cheap.PURE, loss=1, weights=[1, 2, 1, 3.0]
+        ),
+        {},
+    ),
     "matrix-largest": (
         lambda: md.MatrixMechanism(
             [[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), changed=2, signed=False, loss="largest"
@@ -329,7 +339,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 FORGED = (
     "matrix-mechanism", "mixed-allocation", "knorm", "vectors", "vectors-box", "counts-gaussian",
     "matrix-largest", "mixed-gaussian", "knorm-several", "least-divergence", "vectors-sphere", "vectors-sampled",
-    "calibration-several",
+    "calibration-several", "few-allocation", "several-allocation",
 )  # fmt: skip
 
 

@@ -83,6 +83,15 @@ def allocation(noise: str) -> tuple[Draw, Draw]:
     )
 
 
+def knorm(norm: float) -> tuple[Draw, Draw]:
+    law = md.noise.KNorm(2, md.PureDP(1.0), norm=norm).solve().mechanism
+
+    def both(x: float) -> np.ndarray:
+        return np.full((SIZE // 2, 2), x)
+
+    return lambda x: law.release(both(x)).ravel(), lambda x: (both(x) + law.sample(SIZE // 2, int(x))).ravel()
+
+
 def correlated() -> tuple[Draw, Draw]:
     law = md.CorrelatedGaussian(vectors=[[1.0]], privacy=BUDGET).solve().mechanism
     return (
@@ -137,6 +146,8 @@ MECHANISMS: dict[str, tuple[Callable[[], tuple[Draw, Draw]], float, float]] = {
     "calibrated": (calibrated, UNIT, 1e-6),
     "allocation, Laplace": (lambda: allocation("laplace"), UNIT, 0.0),
     "allocation, Gaussian": (lambda: allocation("gaussian"), UNIT, 1e-6),
+    "K-norm, l1": (lambda: knorm(1), UNIT, 0.0),
+    "K-norm, l-infinity": (lambda: knorm(math.inf), UNIT, 0.0),
     "correlated Gaussian": (correlated, UNIT, 1e-6),
     "lattice noise": (lambda: lattice(md.ApproximateDP(1.0, 0.05)), UNIT, 0.05),
     "lattice noise with tails": (lambda: lattice(md.PureDP(1.0)), UNIT, 0.0),

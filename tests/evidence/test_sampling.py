@@ -10,7 +10,14 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence import sampling
-from mechdesign.evidence.sampling import IntegerWeights, bernoulli, uniform_integers
+from mechdesign.evidence.sampling import (
+    IntegerWeights,
+    bernoulli,
+    exponential_coins,
+    geometric,
+    uniform_below,
+    uniform_integers,
+)
 
 # Not seeded, by design: one false alarm in 10⁸ runs.
 ALARM = 1e-8
@@ -33,6 +40,31 @@ def test_uniform_integers(bound: int) -> None:
 def test_uniform_integers_refuse_other_bounds(bound: int) -> None:
     with pytest.raises(md.DesignError, match="bound"):
         uniform_integers(bound, 3)
+
+
+def test_uniform_below_each_bound() -> None:
+    bounds = np.array([1, 2, 3, 7, 3 << 61, (1 << 63) - 1])
+    draws = uniform_below(np.broadcast_to(bounds, (20_000, 6)))
+    assert draws.min() >= 0 and (draws < bounds).all() and not draws[:, 0].any()
+    for column, bound, cells in zip(draws.T[1:], bounds[1:].tolist(), (2, 3, 7, 8, 7), strict=True):
+        counts = np.bincount([int(d) * cells // bound for d in column], minlength=cells)
+        assert stats.chisquare(counts).pvalue > ALARM
+
+
+def test_coins_and_counts_of_an_exponential() -> None:
+    for u, d in ((0, 1), (1, 1), (1, 3), (2, 3), (999, 1000)):
+        heads = int(exponential_coins(np.full(40_000, u), d).sum())
+        chance = float(np.exp(-u / d))
+        assert heads == 40_000 if u == 0 else stats.binomtest(heads, 40_000, chance).pvalue > ALARM
+    for rate in (1, 4, 1 << 20):
+        draws = geometric(rate, 40_000)
+        width = max(1, rate // 2)
+        counts = np.bincount(np.minimum(draws // width, 9), minlength=10)
+        edges = -np.expm1(-np.arange(10) * width / rate)
+        assert stats.chisquare(counts, np.diff(np.append(edges, 1.0)) * 40_000).pvalue > ALARM
+    for rate in (0, -1, (1 << 50) + 1):
+        with pytest.raises(md.DesignError, match="rate"):
+            geometric(rate, 2)
 
 
 @pytest.mark.parametrize("weights", [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7]])

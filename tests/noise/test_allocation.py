@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -294,6 +295,8 @@ GOOD = {"noise": "gaussian", "sensitivities": [1.0, 2.0], "privacy": PRIVACY}
         ({"weights": [1, 2, 3]}, "weights"),
         ({"lower": [np.nan, 1]}, "lower"),
         ({"lower": 2.0, "upper": 1.0}, "above the upper limit"),
+        ({"upper": 0.0}, "upper = 0.0: must be at least"),
+        ({"upper": [1.0, 1e-320]}, "upper = 1e-320: must be at least"),
         ({"groups": [[0]]}, "coordinate 1 is in no group"),
         ({"groups": [[0, 1], [1]]}, "coordinate 1 is in 2 groups"),
         ({"groups": [[0, 1, 2]]}, "not a coordinate"),
@@ -337,3 +340,9 @@ def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> No
         else:
             with pytest.raises(InfeasibleError):
                 changed.solve()
+
+
+@pytest.mark.parametrize("order", [Fraction(3, 2), Decimal("1.5"), np.float32(1.5)])
+def test_an_order_of_any_type_of_number(order) -> None:
+    design = NoiseAllocation("laplace", [1.0, 2.0], PureDP(1.0), loss=order)
+    assert design.solve().value == NoiseAllocation("laplace", [1.0, 2.0], PureDP(1.0), loss=1.5).solve().value

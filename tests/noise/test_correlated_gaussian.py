@@ -112,6 +112,7 @@ def test_directions_without_noise_are_infinitely_revealing() -> None:
         ({"vectors": [[1e308, 1.0], [1.0, 1e308]]}, "doubles square"),
         ({"vectors": [[1.0, 2.0]], "weights": [1.0]}, "shape"),
         ({"vectors": [[1.0, 2.0]], "weights": [1.0, -1.0]}, "positive definite"),
+        ({"vectors": [[1.0, 2.0]], "weights": [[1.0, 0.5], [0.0, 1.0]]}, "must be symmetric"),
         ({"vectors": [[1.0, 2.0]], "privacy": PureDP(1.0)}, "laplace"),
         ({"vectors": [[1.0, 2.0]], "privacy": ApproximateDP(1.0, 0.0)}, "delta > 0"),
     ],

@@ -19,6 +19,7 @@ from mechdesign.evidence import verify
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.optimal.climb import Climb, best_climb
 from mechdesign.problem.losses import Loss
+from mechdesign.solvers.deadline import Deadline
 
 losses = st.sampled_from(
     ["absolute", "squared", {"absolute": 1.0, "squared": 3.0}, {"absolute": 1e-6, "squared": 2e3}]
@@ -29,7 +30,9 @@ losses = st.sampled_from(
 @given(st.floats(1e-4, 40.0), st.floats(1e-3, 1e3))
 def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensitivity: float) -> None:
     """Geng and Viswanath: Δ e^{ε/2}/(e^ε - 1), step 1/(1 + e^{ε/2})."""
-    periods, level, bound, step = best_climb(Loss.of("absolute"), sensitivity, epsilon=epsilon, delta=0.0)
+    periods, level, bound, step = best_climb(
+        Loss.of("absolute"), sensitivity, epsilon=epsilon, delta=0.0, gap=0.0, deadline=Deadline()
+    )
     best = sensitivity * math.exp(epsilon / 2) / math.expm1(epsilon)
     assert (periods, level) == (0, bound)
     assert best * (1 - 1e-11) <= float(bound) <= best * (1 + 1e-12)
@@ -55,7 +58,7 @@ def test_no_private_law_is_cheaper(
     top = math.log1p(r) / epsilon
     mass = 2 * -math.expm1(-epsilon * top) / epsilon
     cost = 2 * integrate.quad(lambda t: float(held(t)) * math.exp(-epsilon * t) / mass, 0, top)[0]
-    *_, found, _ = best_climb(held, 1.0, epsilon=epsilon, delta=delta)
+    *_, found, _ = best_climb(held, 1.0, epsilon=epsilon, delta=delta, gap=0.0, deadline=Deadline())
     assert found <= cost * (1 + 1e-9)
     climb = Climb.of(held, 1.0, epsilon=epsilon, delta=delta, periods=periods)
     assert climb.bound(climb.highest()[0] * Fraction(share)) <= cost * (1 + 1e-9)
@@ -67,8 +70,8 @@ def test_no_private_law_is_cheaper(
 def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> None:
     """Below a law that an LP found at a δ that pays, though the level itself lies above it."""
     value = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss).solve(cells=6).value
-    *_, bound, _ = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta)
-    pure = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=0.0)[2]
+    *_, bound, _ = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta, gap=0.0, deadline=Deadline())
+    pure = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=0.0, gap=0.0, deadline=Deadline())[2]
     assert bound <= value < pure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.solvers.deadline import Deadline
 
 UNIFORM = stats.uniform(-1, 2)
 DESIGNS: list[tuple[Any, str, list[float], int]] = [
@@ -50,6 +52,35 @@ def test_points_are_the_design_solved_there(
     assert over in curve.plot().axes[0].get_xlabel() or "ε" in curve.plot().axes[0].get_xlabel()
     curve.report(tmp_path / "curve.html")
     assert "<h1" in (tmp_path / "curve.html").read_text()
+
+
+@pytest.mark.parametrize(("design", "over"), [
+    (md.OptimalQuantizer(md.BinSearch(8, 8.0), md.PureDP(1.0), UNIFORM), "epsilon"),
+    (md.OPTM(np.linspace(-3, 3, 12).tolist(), md.PureDP(1.0), UNIFORM), "epsilon"),
+    (md.Calibration("gennorm", md.ApproximateDP(1.0, 1e-6), 1.0, dimension=3), "epsilon"),
+])  # fmt: skip
+def test_points_that_time_is_too_short_for_say_so(
+    design: Any, over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deadline, "left", property(lambda self: 0.0 if self.finite else math.inf))
+    curve = md.frontier(design, over, [1.0, 2.0], time_limit=1.0)
+    assert len(curve.table) == 2 and all(holds for *_, holds in curve.agreements())
+    for result, (_, row) in zip(curve.results, curve.table.iterrows()):
+        late = "no answer within its share of the time limit" if result is None else "not verified in time"
+        assert late in row["note"] and not row["certified"]
+    with pytest.raises(md.DesignError, match="time_limit"):
+        md.frontier(design, over, [1.0], time_limit=-1)
+
+
+def test_every_point_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(Deadline, "left", property(lambda self: self.seconds))
+    whole = md.NoiseAllocation.solve
+    monkeypatch.setattr(
+        md.NoiseAllocation, "solve", lambda self, **o: given.append(o["time_limit"]) or whole(self, **o)
+    )
+    md.frontier(DESIGNS[0][0], "epsilon", [0.5, 1.0, 2.0], time_limit=60.0)
+    assert given == pytest.approx([16.0, 24.0, 48.0])  # a fifth of each is for verification
 
 
 def test_infeasible_points_say_why() -> None:

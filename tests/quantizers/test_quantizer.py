@@ -190,7 +190,7 @@ def test_exact_sampler_uses_the_certified_weights() -> None:
             assert steps == law.row(segment, end)
 
 
-def test_sampling_is_reproducible_and_keeps_shapes() -> None:
+def test_sampling_is_reproducible_and_keeps_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = md.Quantizer.rqm(np.linspace(-2, 2, 16), 0.3, (-1, 1))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 4, 5))
     assert mechanism.sample(x, rng=1).shape == x.shape == mechanism.certified().release(x).shape
@@ -198,6 +198,13 @@ def test_sampling_is_reproducible_and_keeps_shapes() -> None:
     big = np.random.default_rng(0).uniform(-1, 1, 600_000)
     assert np.array_equal(mechanism.sample(big, rng=5), mechanism.sample(big, rng=5))
     assert abs(np.mean(mechanism.sample(big, rng=5) - big)) < 5 * 2 / math.sqrt(len(big))
+    drawn = mechanism.sample(big, rng=5)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert np.array_equal(mechanism.sample(big, rng=5), drawn)
+    for bad in (math.nan, 1.5, np.nextafter(-1, -2)):
+        big[[-7, -3]] = bad, 2.0
+        with pytest.raises(md.DesignError, match=f"x = {bad:g}: inputs must be"):
+            mechanism.sample(big, rng=5)
 
 
 def test_many_uneven_knots() -> None:
@@ -213,13 +220,17 @@ def test_many_uneven_knots() -> None:
 
 
 class Given:
-    """A generator that returns the numbers it was given."""
+    """A generator whose words are given, 16 bits a value, and whose further bits are the same for every value."""
 
-    def __init__(self, numbers: np.ndarray) -> None:
-        self.numbers = numbers
+    def __init__(self, words: np.ndarray, further: float) -> None:
+        self.words, self.further = words, further
 
-    def random(self, out: np.ndarray) -> None:
-        out[:], self.numbers = self.numbers[: len(out)], self.numbers[len(out) :]
+    def integers(self, low: int, high: int, size: int, **_: object) -> np.ndarray:
+        taken, self.words = self.words[: 4 * size], self.words[4 * size :]
+        return np.concatenate([taken, np.zeros(4 * size - len(taken), np.uint16)]).view(np.uint64)
+
+    def random(self, size: int) -> np.ndarray:
+        return np.full(size, self.further)
 
 
 @settings(max_examples=60)
@@ -238,15 +249,19 @@ def test_the_guide_table_inverts_every_law(seed: int, m: int, draws: int) -> Non
     rows[..., 0] += 1 - rows.sum(axis=-1)
     table = PiecewiseTable(np.sort(rng.normal(size=m)) + np.arange(m), knots, *rows)
     near = np.concatenate([knots, np.nextafter(knots[:-1], np.inf), np.nextafter(knots[1:], -np.inf)])
-    x = np.concatenate([rng.uniform(knots[0], knots[-1], 5000), near])
-    u = rng.random(len(x))
+    x = np.concatenate([near, rng.uniform(knots[0], knots[-1], 40_000 if draws > 5000 else 5000)])
+    words, further = (
+        rng.integers(0, 1 << 16, len(x), dtype=np.uint16),
+        rng.choice([1e-6, rng.random(), 1 - 1e-6]),
+    )
     guide, out = GuideTable(table, draws), np.empty(len(x))
-    guide.fill(x, Given(u), out)
+    guide.fill(x, Given(words, further), out)
+    u = ((words >> (16 - guide.bits)) + further) / 2**guide.bits
     curves = np.cumsum(table.probabilities(x), axis=1)[:, :-1]
     wanted = (curves <= u[:, None]).sum(axis=1)
     clear = (np.abs(curves - u[:, None]) > 1e-11).all(axis=1)
     assert clear.mean() > 0.99 and np.array_equal(out[clear], table.bins[wanted[clear]])
-    assert np.isin(out, table.bins).all() and np.isfinite(guide.output).any()
+    assert np.isin(out, table.bins).all() and (guide.codes < m).any()
 
 
 BAD_BINS = [

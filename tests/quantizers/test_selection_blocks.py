@@ -298,3 +298,28 @@ def test_small_problems_need_no_linear_program(monkeypatch: pytest.MonkeyPatch) 
         result = md.OPTM(np.linspace(-2, 2, m), md.PureDP(2.0), UNIFORM).solve(certify=False)
         assert result.mechanism.privacy_loss() <= 2.0
         assert result.lower_bound <= result.value
+
+
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+@pytest.mark.parametrize(("m", "epsilon"), [(4, 0.5), (5, 3.0), (6, 5.0)])
+def test_a_plain_start_ends_where_the_optimum_over_all_mechanisms_does(
+    loss: str, m: int, epsilon: float
+) -> None:
+    """Small uncertified searches begin without that optimum; the reach is the least possible, a little more, and twice."""
+    for wider in (1 + 1e-9, 1.1, 2.0):
+        bins = np.linspace(-1, 1, m) * wider / math.tanh(epsilon / 2)
+        design = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, loss, bounds="successive")
+        plain, certified = design.solve(certify=False), design.solve()
+        assert plain.mechanism.privacy_loss() <= epsilon
+        assert plain.value <= certified.value * (1 + 1e-5)
+        assert plain.lower_bound == pytest.approx(certified.lower_bound, rel=1e-3)
+
+
+def test_a_large_budget_is_met_where_floors_are_below_a_programs_tolerance() -> None:
+    """At ε = 20 a floor may be e^−20 of a probability: linear programs took a minute, and ended at the outermost bins."""
+    half = [0.520341293, 0.526615068, 0.729473929, 1.449346006, 1.474234279, 1.500000006]
+    prior = md.truncated(stats.norm(0, 0.4), -1, 1)
+    design = md.OPTM([-b for b in reversed(half)] + half, md.PureDP(19.95), prior)
+    result = design.solve()
+    assert result.mechanism.privacy_loss() <= 19.95 and result.certificate.verify()
+    assert result.value <= 1.002 * result.lower_bound

@@ -11,7 +11,7 @@ import pytest
 import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.problem.design import Design
-from mechdesign.shell.spec_file import design_from_toml
+from mechdesign.shell.spec_file import design_from_toml, designs
 
 PRIOR = """
 [prior]
@@ -40,6 +40,9 @@ SPECS = {
     "Calibration": 'noise = "gaussian"\ndimension = 20\nsensitivity = {linf = 1, changed = 3}\n' + BOTH,
     "OptimalNoise": 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.2}\n[solve]\ngap = 0.05\n',
     "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
+    "KNorm": "dimension = 20\nsensitivity = {linf = 1, l1 = 5}\nnorm = inf\n" + PURE,
+    "LeastDivergence": "dimension = 3\norder = 1\n"
+    'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 1e-3}\n[solve]\ntime_limit = 60\n',
     "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
     "MatrixMechanism": 'workload = {kind = "kron", parts = [{kind = "prefix_sums", size = 4}, {kind = "identity", size = 2}]}\n'
     + BOTH,
@@ -56,14 +59,16 @@ def written(folder: Path, text: str) -> Path:
 
 def test_every_design_is_here() -> None:
     """A new design must be added to the list above, and then be read from TOML."""
+    wings = md, md.noise, md.quantizers, md.channels, md.vectors, md.user_level, md.learning, md.accounting
     public = {
         name
-        for name in dir(md)
-        if isinstance(value := getattr(md, name), type)
+        for wing in wings
+        for name in dir(wing)
+        if isinstance(value := getattr(wing, name), type)
         and issubclass(value, Design)
         and dataclasses.is_dataclass(value)
     }
-    assert public == set(SPECS)
+    assert public == set(SPECS) == set(designs())
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -97,6 +102,15 @@ def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
     assert design_from_toml(written(tmp_path, text))[0].prior.support == (-1.0, 1.0)
 
 
+def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
+    for text in (
+        'design = "NoiseAllocation"\nnoise = "gaussian"\nsensitivities = {each = [1.0, 2.0], changed = 1}\n',
+        'design = "CorrelatedGaussian"\nvectors = {each = [1.0, 2.0], changed = 1}\n',
+    ):
+        design, _ = design_from_toml(written(tmp_path, text + BOTH))
+        assert design.solve().value == pytest.approx(5 / design.budget, rel=1e-8)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -115,8 +129,15 @@ def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\n', "prior = "),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "line 6: prior.clip"),
         ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "line 4: changed = 3"),
+        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {each = [-1.0]}\n', "line 4: each = "),
+        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "line 4: sensitivities: "),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 0\n', "line 3: dimension = 0"),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 2\nnorm = 3\n', "line 4: norm = 3"),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\nsize = 2\n', "line 3: size: KNorm has no such argument"),
+        ('design = "LeastDivergence"\nprivacy = {epsilon = 1.0}\n', "line 2: privacy = "),
+        ('design = "LeastDivergence"\nprivacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.1}\norder = 0.5\n', "line 3: order = 0.5"),
     ],
-    ids=range(15),
+    ids=range(22),
 )  # fmt: skip
 def test_mistakes_name_line_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)

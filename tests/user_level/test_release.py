@@ -246,3 +246,17 @@ def test_reduced_releases_draw_with_replacement() -> None:
     assert abs(got.mean() - 0.375) < 7 * got.std() / math.sqrt(len(got))
     item = ReducedRelease(ItemwiseRelease(space, item_alpha=1.0, delta=1e-6, items=5, users=2), radius=0.1)
     assert item.release([[0], [1, 2]]).shape == (10,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, 1e308), "scale = 1e\\+308: .*another unit"),
+        ((2, 1.0, True), "norm = True"),
+        ((2, 1.0, b"1"), "norm = b'1'"),
+        ((2, 1.0, 3), "norm = 3"),
+    ],
+)
+def test_bad_norm_noise_is_named(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(DesignError, match=message):
+        KNormNoise(*arguments)

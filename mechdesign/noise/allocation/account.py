@@ -27,9 +27,10 @@ def allocation_account(result: Any) -> Account:
     order = shown(design.loss)
     value = f"sum of E|noise|^{order} over the coordinates" + ("" if design.weights is None else ", weighted")
     limits = [name for name in ("lower", "upper", "groups") if getattr(design, name, None) is not None]
+    together = "all may change at once" if design.bounds is None else f"together: {design.bounds}"
     question = [
         f"A query returns {len(lam)} numbers about a data set. Between neighbouring data sets number i changes by at most "
-        f"λ_i, which lies between {shown(lam.min())} and {shown(lam.max())}; all may change at once. "
+        f"λ_i, which lies between {shown(lam.min())} and {shown(lam.max())}; {together}. "
         f"{noise} noise of a scale of its own is added to each, independently.",
         privacy_words(design.privacy, NEIGHBOURS),
         unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),

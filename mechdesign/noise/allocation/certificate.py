@@ -14,6 +14,7 @@ from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.several import Prices
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 
@@ -39,6 +40,10 @@ class AllocationCertificate(Certificate):
         What is claimed of the loss.
     multiplier : float
         y of the budget; weak duality proves the lower bound from it.
+    mix : ndarray, shape (K,), optional
+        Under several bounds: the profile of the mix of changes that proves the lower bound.
+    prices : tuple of float, optional
+        Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change spends.
     """
 
     question: AllocationQuestion
@@ -46,6 +51,8 @@ class AllocationCertificate(Certificate):
     value: float
     lower_bound: float
     multiplier: float
+    mix: Array | None = None
+    prices: Prices | None = None
 
     @property
     def bound_how(self) -> str:
@@ -58,7 +65,12 @@ class AllocationCertificate(Certificate):
         return {**asked, "value": self.value, "lower_bound": self.lower_bound}
 
     def exact_spent(self) -> Fraction:
-        r"""Return :math:`\sum \lambda_i^2/\sigma_i^2` or :math:`\sum \lambda_i/\beta_i` in rational arithmetic."""
+        r"""Return :math:`\sum \lambda_i^2/\sigma_i^2` or :math:`\sum \lambda_i/\beta_i` in rational arithmetic.
+
+        Under several bounds it is what the prices prove that no change exceeds.
+        """
+        if self.question.changes is not None:
+            return Fraction(self._largest())
         pairs = zip(self.question.sensitivities.tolist(), self.scales.tolist())
         return sum(
             ((Fraction(lam) / Fraction(scale)) ** self.question.spend for lam, scale in pairs if lam),
@@ -71,10 +83,20 @@ class AllocationCertificate(Certificate):
         noiseless = (self.scales <= 0) & (lam > 0)
         if noiseless.any():
             return -np.inf
+        if self.question.changes is not None:
+            return (
+                float(Fraction(budget) - Fraction(spent)) if (spent := self._largest()) < np.inf else -np.inf
+            )
         if len(lam) <= _EXACT:
             return float(Fraction(budget) - self.exact_spent())
         ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
         return budget - float((ratio**self.question.spend).sum()) * (1 + 1e-14)
+
+    def _largest(self) -> Fraction | float:
+        """What no change spends more than."""
+        changes = self.question.changes
+        assert changes is not None
+        return changes.spent(self.scales, self.prices or (0.0, 0.0, 0.0))
 
     def checks(self) -> pd.DataFrame:
         """Privacy, what the budget is worth, limits and groups, loss, lower bound."""
@@ -92,8 +114,16 @@ class AllocationCertificate(Certificate):
             rows.append(("groups share a scale", PROVED, -widest, widest == 0))
         room = self.value * (1 + _ROUNDING) - q.cost_of(self.scales)
         rows.append((f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0))
-        dual, error = q.problem.dual(self.multiplier)
-        bound = q.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
+        against = q
+        if q.changes is not None:
+            mix = np.zeros(0) if self.mix is None else self.mix
+            reached = q.changes.reached(mix)
+            rows.append(("the worst mix is one of changes", RECOMPUTED, 0.0, reached))
+            if not reached:
+                return check_table(rows)
+            against = q.against(mix)
+        dual, error = against.problem.dual(self.multiplier)
+        bound = against.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
         room = bound + _ROUNDING * abs(bound) - self.lower_bound
         rows.append((f"no scales do better than {self.lower_bound:.9g}", RECOMPUTED, room, room >= 0))
         return check_table(rows)

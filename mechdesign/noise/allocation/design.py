@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.certificate import AllocationCertificate
-from mechdesign.noise.allocation.disparity import check_profile, profile_of
+from mechdesign.noise.allocation.disparity import check_bounds, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import FLOOR, MixedProblem, mixed_scales, within_budget
 from mechdesign.noise.allocation.mixed_result import (
     MixedAllocationResult,
@@ -36,6 +36,7 @@ from mechdesign.noise.allocation.model import allocation_model, solve_model
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.allocation.separable import Allocated
+from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import instance, number, one_of, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
@@ -62,7 +63,9 @@ class NoiseAllocation(AllocationQuestion, Design):
         "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type (to 10⁻¹¹),
         without limits and groups.
     sensitivities : array_like, shape (K,), or Sensitivity
-        The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none.
+        The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none. A Sensitivity with
+        ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
+        see Notes.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         Laplace noise with δ > 0 uses the exact one-dimensional condition
         :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` when one coordinate matters, and the sufficient
@@ -75,6 +78,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         Limits on the scales σ_i or β_i.
     groups : sequence of integer sequences, optional
         A partition of the coordinates; those of a group share one scale.
+    bounds : Sensitivity, optional
+        All the bounds, where `sensitivities` was given as several; taken from there.
 
     Raises
     ------
@@ -84,7 +89,10 @@ class NoiseAllocation(AllocationQuestion, Design):
     Notes
     -----
     Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*,
-    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new].
+    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
+    worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
+    :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
+    met by a safe upper bound (`mechdesign.noise.allocation.several`); a note says so, and the lower bound is of what is true.
 
     Examples
     --------
@@ -95,12 +103,21 @@ class NoiseAllocation(AllocationQuestion, Design):
     (array([ 5., 10.]), 250.0)
     >>> result.compare()[["mechanism", "MSE"]].round(6).values.tolist()
     [['i.i.d.', 324.0], ['scale-perturb-rescale', 520.0], ['optimal', 250.0]]
+
+    One person changes one of the two numbers only:
+
+    >>> one = Sensitivity(each=[1.0, 8.0], changed=1)
+    >>> round(NoiseAllocation("laplace", one, PureDP(1.0)).solve().value, 6)
+    130.0
     """
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
         if isinstance(self.sensitivities, Sensitivity):
-            settle(self, sensitivities=profile_of(self.sensitivities, self.noise))
+            stated = self.sensitivities
+            settle(self, sensitivities=profile_of(stated, self.noise))
+            if stated.each is not None and (stated.changed, stated.l1, stated.l2) != (None, None, None):
+                settle(self, bounds=stated)
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
         least, most = (
@@ -115,10 +132,15 @@ class NoiseAllocation(AllocationQuestion, Design):
         )
         if not 0 < order <= 100:
             raise DesignError.of("loss", self.loss, allowed)
+        if not isinstance(self.loss, int):  # fractions and decimals are numbers too, but none of NumPy's
+            settle(self, loss=order)
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
         if self.weights is not None and not (self.weights.min() > 0 and self.weights.max() < math.inf):
             raise DesignError.of("weights", self.weights, "must be positive and finite")
+        if self.upper is not None and not self.upper.min() >= _LEAST:
+            allowed = f"must be at least {_LEAST:g}: choose another unit, or leave the limit out"
+            raise DesignError.of("upper", float(self.upper.min()), allowed)
         if self.lower is not None and not self.lower.max() < math.inf:
             raise DesignError.of("lower", self.lower, "must be finite")
         if self.lower is not None and not math.isfinite(self._forced()):
@@ -142,6 +164,7 @@ class NoiseAllocation(AllocationQuestion, Design):
                 raise DesignError.of("groups", layer.tolist(), allowed)
         if self.noise == "mixed":
             refuse_limits(self)
+        self._check_bounds()
         _ = self.budget
 
     @classmethod
@@ -162,6 +185,16 @@ class NoiseAllocation(AllocationQuestion, Design):
             instance("sensitivity", sensitivity, Sensitivity), noise, whole("dimension", dimension, 1)
         )
         return cls(noise, profile, privacy, **options)
+
+    def _check_bounds(self) -> None:
+        """Where several bounds say no more than their profile, there are none."""
+        if self.bounds is None or not check_bounds(self.bounds, self.sensitivities, self.noise):
+            settle(self, bounds=None)
+            return
+        for name in ("lower", "upper", "groups"):
+            if (given := getattr(self, name)) is not None:
+                allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
+                raise DesignError.of(name, given, allowed)
 
     def _vector(self, name: str) -> Array | None:
         """A number or a vector per coordinate, non-negative; infinite where that says "no limit"."""
@@ -216,6 +249,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         refuse_unknown(options, "the model has none")
         if self.noise == "mixed":
             raise DesignError.of("noise", self.noise, "is searched for: there is no program")
+        if self.bounds is not None:
+            return several_model(self)
         self.check_feasible()
         return allocation_model(self.problem).model
 
@@ -250,26 +285,39 @@ class NoiseAllocation(AllocationQuestion, Design):
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
         if self.noise == "mixed":
             return self._mixed(solver, deadline, options, certify=certify)
+        instance("solver", solver, str, NoneType)
+        if self.bounds is not None:
+            several, report = allocate_several(self, solver, deadline, options)
+            value = self.cost_of(several.scales)
+            proof = several.lower_bound, several.multiplier, several.mix, several.prices
+            return self._result(several.scales, value, proof, report, wanted, certify)
         self.check_feasible()
-        if instance("solver", solver, str, NoneType) in (None, "closed-form"):
-            refuse_unknown(options, "a formula has none")
+        if solver in (None, "closed-form"):
             found, report = self._by_formula(solver)
+            refuse_unknown(options, "a formula has none")
         else:
             found, report = solve_model(self.problem, solver, deadline, options)
         scales = self.spread(found.scales)
         value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
-        lower_bound = self.loss_of_groups(found.lower_bound)
+        bound = self.loss_of_groups(found.lower_bound)
+        return self._result(scales, value, (bound, found.multiplier), report, wanted, certify)
+
+    def _result(
+        self, scales: Array, value: float, proof: Any, report: SolveReport, gap: float, certify: bool
+    ) -> AllocationResult:
+        """The result; `proof` is the lower bound, the multiplier, and under several bounds the worst mix and prices."""
+        bound, multiplier, *others = proof
+        lower_bound = min(bound, value)
+        evidence = AllocationCertificate(self, scales, value, lower_bound, multiplier, *others)
         return AllocationResult(
             design=self,
-            mechanism=IndependentNoise(self.noise, scales, self.sensitivities),
+            mechanism=IndependentNoise(self.noise, scales, self.sensitivities, self.bounds),
             value=value,
-            lower_bound=min(lower_bound, value),
-            solver_report=replace(report, status=_status(report, value, lower_bound, wanted, certify)),
+            lower_bound=lower_bound,
+            solver_report=replace(report, status=_status(report, value, bound, gap, certify)),
             notes=self._notes(),
-            certificate=AllocationCertificate(self, scales, value, min(lower_bound, value), found.multiplier)
-            if certify
-            else None,
-            duals=pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [found.multiplier]}),
+            certificate=evidence if certify else None,
+            duals=pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [multiplier]}),
         )
 
     def of_one_type(self, noise: str) -> NoiseAllocation:
@@ -345,6 +393,9 @@ class NoiseAllocation(AllocationQuestion, Design):
                 if self.one_dimensional
                 else "(ε, δ) through the sufficient condition of Corollary 6; exact accounting may allow less noise"
             )
+        if self.changes is not None:
+            kept = "exactly" if self.changes.exact else "by a safe upper bound of the worst change"
+            notes.append(f"the budget is kept {kept} for: {self.bounds}")
         return tuple(notes)
 
 

@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import array, number, one_of, rounded_up
+from mechdesign.noise.allocation.several import changes_of
+from mechdesign.problem.checks import array, instance, number, one_of, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices
 
-__all__ = ["LayerProfile", "check_profile", "disparity", "gini", "layer_profile", "majorizes", "profile_of"]
+__all__ = [
+    "LayerProfile",
+    "check_bounds",
+    "check_profile",
+    "disparity",
+    "gini",
+    "layer_profile",
+    "majorizes",
+    "profile_of",
+]
 
 
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:
@@ -156,7 +166,7 @@ def layer_profile(
 def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = None) -> Array:
     """Return the profile for changes that keep several bounds.
 
-    Bounds of single coordinates are the profile. Under others all coordinates alike share one scale, by symmetry, and the profile is
+    Bounds of single coordinates are the profile, whatever else is stated (`several` has the rest). Under others all coordinates alike share one scale, by symmetry, and the profile is
     what spends of the budget as much as the worst change does: the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
     privacy and what follows from it) spread evenly.
 
@@ -173,13 +183,10 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     if s.each is not None:
         if dimension is not None:
             s.check(dimension)
-        if not plain:
-            raise DesignError.of(
-                "sensitivity",
-                str(s),
-                "has bounds of single coordinates and others: allocate by the former alone, each=",
-            )
-        return np.asarray(np.minimum(s.each, np.inf if s.linf is None else s.linf))
+        if not plain and noise == "mixed":
+            raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
+        most = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=math.inf)
+        return np.minimum(np.array(s.each), most)
     if dimension is None:
         raise DesignError.of(
             "sensitivities",
@@ -197,3 +204,13 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     profile = np.full(dimension, total * (1 + 1e-15)).view(LayerProfile)
     profile.groups = (np.arange(dimension),)
     return profile
+
+
+def check_bounds(bounds: Any, profile: Array, noise: str) -> bool:
+    """Whether several bounds say more than their profile, which must be this one."""
+    each = instance("bounds", bounds, Sensitivity).each
+    if each is None or len(each) != len(profile):
+        raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
+    if not np.array_equal(profile_of(bounds, noise), profile):
+        raise DesignError.of("sensitivities", profile, "must be what the bounds say of each")
+    return bool(changes_of(bounds, 2 if noise == "gaussian" else 1).rows())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,11 @@ from mechdesign.accounting.gaussian import gaussian_profile, gaussian_square
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
+from mechdesign.noise.allocation.several import Changes, changes_of
 from mechdesign.noise.vector_noise import absolute_moment
 from mechdesign.problem.checks import array, instance, number
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices
 
 __all__ = ["AllocationQuestion"]
@@ -36,6 +38,18 @@ class AllocationQuestion:
     lower: Any = None
     upper: Any = None
     groups: Any = None
+    bounds: Sensitivity | None = None
+
+    @cached_property
+    def changes(self) -> Changes | None:
+        """The changes that keep several bounds, None where those of single coordinates are all there is."""
+        return None if self.bounds is None else changes_of(self.bounds, self.spend)
+
+    def against(self, mix: Array) -> AllocationQuestion:
+        """The question for a profile: a mix of changes, as the worst of them."""
+        return AllocationQuestion(
+            **{**{f.name: getattr(self, f.name) for f in fields(self)}, "sensitivities": mix}
+        )
 
     @property
     def spend(self) -> int:
@@ -44,7 +58,9 @@ class AllocationQuestion:
 
     @property
     def one_dimensional(self) -> bool:
-        """Whether only one coordinate needs noise."""
+        """Whether one coordinate alone changes."""
+        if self.changes is not None and self.changes.changed == 1:
+            return True
         return int(np.count_nonzero(self.sensitivities)) == 1
 
     @cached_property

@@ -19,6 +19,7 @@ from mechdesign.noise.allocation.account import allocation_account, allocation_a
 from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.separable import power
+from mechdesign.noise.allocation.several_model import largest_spent
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import number
 from mechdesign.typing import Array
@@ -44,10 +45,19 @@ class AllocationResult(Result):
     @cached_property
     def spent(self) -> Array:
         r"""Share of the privacy budget each coordinate takes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or
-        :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1."""
+        :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1. Under several bounds they are those of the worst mix
+        of changes, :math:`\sum_i` of which the whole budget spends: in proportion to the coordinates' losses."""
+        if self.design.changes is not None:
+            return self._shares()
         lam = self.design.sensitivities
         ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
         return power(ratio, self.design.spend) / self.design.budget
+
+    def _shares(self) -> Array:
+        weights = 1.0 if self.design.weights is None else self.design.weights
+        losses = weights * power(self.scales / self.scales.max(), float(self.design.loss))
+        moved: Array = losses * (self.design.sensitivities > 0)
+        return moved / moved.sum() * (1 - self._claims().slack() / self.design.budget)
 
     @property
     def mse(self) -> float:
@@ -71,15 +81,18 @@ class AllocationResult(Result):
         """
         design = self.design
         lam, m, budget = design.sensitivities, design.spend, design.budget
-        norm = float(np.linalg.norm(lam, m))
-        allowed = f"must be positive and at most the profile's norm {norm:g}"
+        norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
+        if design.changes is not None:
+            norm, rescaled = (largest_spent(design.changes, s)[0] for s in (np.ones(len(lam)), lam))
+            norm **= 1 / m
+        allowed = f"must be positive and at most {norm:g}, the norm of the profile or of the largest change"
         if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
             raise DesignError.of("overall", overall, allowed)
         level = (norm if overall is None else float(overall)) / budget ** (1 / m)
         laws = {
             "i.i.d.": IndependentNoise(noise=design.noise, scales=np.full(len(lam), level)),
             "scale-perturb-rescale": IndependentNoise(
-                noise=design.noise, scales=lam * (len(lam) / budget) ** (1 / m)
+                noise=design.noise, scales=lam * (rescaled / budget) ** (1 / m)
             ),
             "optimal": self.mechanism,
         }

@@ -20,6 +20,7 @@ from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import amplified
 from mechdesign.problem.checks import instance, one_of, positive, probability, whole
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = ["CalibrationCertificate"]
 
@@ -69,8 +70,9 @@ class CalibrationCertificate(Certificate):
         *,
         rounds: int = 1,
         sampling_rate: float = 1.0,
+        deadline: Deadline | None = None,
     ) -> CalibrationCertificate:
-        """Evaluate a law.
+        """Evaluate a law; past the deadline what it spends is enclosed from above alone.
 
         Raises
         ------
@@ -85,8 +87,8 @@ class CalibrationCertificate(Certificate):
         whole("rounds", rounds, 1)
         probability("sampling_rate", sampling_rate)
         blank = cls(noise, privacy, accounting, loss, value, DeltaInterval(0.0, 0.0), rounds, sampling_rate)
-        found = replace(blank, spent=_spent(blank))
-        if not found._checked(found.spent)["holds"].all():
+        found = replace(blank, spent=_spent(blank, Deadline.of(deadline)))
+        if not found.evaluated["holds"].all():
             low, high = found.lower, found.upper
             message = (
                 f"calibration check failed: [{low:.6g}, {high:.6g}] is spent, {found.budget:.6g} allowed"
@@ -132,7 +134,12 @@ class CalibrationCertificate(Certificate):
 
     def checks(self) -> pd.DataFrame:
         """Privacy, a second opinion where there is one, and the cost."""
-        return self._checked(_spent(self))
+        return self._checked(_spent(self, Deadline()))
+
+    @property
+    def evaluated(self) -> pd.DataFrame:
+        """The checks with the enclosure that is stored."""
+        return self._checked(self.spent)
 
     def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
         margin = self.budget - spent.upper
@@ -159,7 +166,7 @@ class CalibrationCertificate(Certificate):
         return check_table(rows)
 
 
-def _spent(c: CalibrationCertificate) -> DeltaInterval:
+def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
     """Enclose what a law spends: by closed forms, or on a grid that no search uses."""
     noise, privacy, cases = c.noise, c.privacy, c.noise.worst_cases
     if isinstance(privacy, ZeroConcentratedDP):
@@ -171,21 +178,29 @@ def _spent(c: CalibrationCertificate) -> DeltaInterval:
         closed = c.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
     if c.sampling_rate < 1:
-        sampled = {"rounds": c.rounds, "sampling": c.sampling_rate}
+        sampled = {"rounds": c.rounds, "sampling": c.sampling_rate, "deadline": deadline}
         found = cases.delta_interval(privacy.epsilon, width=1.7e-2, **sampled)
         if found.upper > delta:
-            found = _narrower(found, cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled))
+            tight = cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled)
+            found = _narrower(found, tight)
         return found
     if (cases.single is not None and c.rounds == 1) or is_gaussian(noise.law):
         found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)
     else:
         found = cases.delta_interval(
-            privacy.epsilon, rounds=c.rounds, width=7.3e-3, closed_form=False, points=2**16
+            privacy.epsilon,
+            rounds=c.rounds,
+            width=7.3e-3,
+            closed_form=False,
+            points=2**16,
+            deadline=deadline,
         )
         terms = [tuple(replace(t, count=t.count * c.rounds) for t in terms) for terms in cases.alternatives]
         upper = min(found.upper, *(upper_delta(t, privacy.epsilon) for t in terms))
         if upper > delta:
-            tight = cases.delta_interval(privacy.epsilon, rounds=c.rounds, width=3e-3, points=2**17)
+            tight = cases.delta_interval(
+                privacy.epsilon, rounds=c.rounds, width=3e-3, points=2**17, deadline=deadline
+            )
             upper = min(upper, tight.upper)
         found = DeltaInterval(min(found.lower, upper), upper, found.how)
     if c.accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof

@@ -190,14 +190,14 @@ class Calibration(Design):
         gap : float, optional
             Without effect: the search proves no bound.
         time_limit : float, optional
-            Seconds; past them the best shape tried is returned.
+            Seconds; past them the best shape tried is returned, at the least scale that was seen to be private.
 
         Raises
         ------
         DesignError
             A solver is named, or an option.
         SolverError
-            No scale of the law meets the requirement, or none was found in time.
+            No scale of the law meets the requirement.
         """
         if solver is not None:
             raise DesignError.of("solver", solver, "must be None: a search over closed forms has no program")
@@ -206,9 +206,11 @@ class Calibration(Design):
         wanted_gap(gap, 0.1)
         started, deadline = time.perf_counter(), Deadline(time_limit)
         requirement = Requirement.of(self.privacy, self.query, self.accounting)
-        law = least_noise(self.family, requirement, self.loss, deadline)
+        law, cut = least_noise(self.family, requirement, self.loss, deadline)
         noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
-        status = Status.LIMIT if deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        status = (
+            Status.LIMIT if cut or deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        )
         certificate = (
             CalibrationCertificate.of(
                 noise,
@@ -218,6 +220,7 @@ class Calibration(Design):
                 value,
                 rounds=self.rounds,
                 sampling_rate=self.sampling_rate,
+                deadline=deadline,
             )
             if certify
             else None
@@ -241,7 +244,7 @@ def calibrate(
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
 
     Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
-    ``"limit"``), or `SolverError` raised where none was found.
+    ``"limit"``).
 
     Examples
     --------

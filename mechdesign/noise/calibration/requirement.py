@@ -20,7 +20,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
 )
 from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.profile import privacy_profile, profile_interval
+from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -206,6 +206,7 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
         delta,
         # Theorem 8 is exact for the Gaussian, zCDP is not
         sigma=None if accounting == "zcdp" else sigma,
+        tolerance=1e-9 if lone else 1e-8,  # what a grid of many coordinates is certain to
         # Theorem 8 only closes in on basic composition of Laplace noise as α/γ grows
         far=(30.0, 300.0, 3000.0, 1e4) if accounting == "sufficient" else (),
     )
@@ -276,7 +277,7 @@ class _Planned:
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
         if len(terms) == 1 and terms[0].count == 1:
-            return float(privacy_profile(law, terms[0].sensitivity, self._epsilon))
+            return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
         # a shape may change much before the plan does, unless the loss turns into an atom
         kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
         plan, at = self._plans.get(which, (None, kind))

@@ -15,7 +15,7 @@ from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.requirement import Meter, Requirement
 from mechdesign.noise.laws.families import Family
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = ["cost_of", "least_noise", "scale_for"]
 
@@ -29,24 +29,24 @@ def cost_of(law: Any, loss: str) -> float:
     return float(law.var()) if loss == "squared" else AdditiveNoise(law, 1.0).absolute_error
 
 
-def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> Any:
-    """Return the law of `family` that meets the requirement at the least cost found.
+def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> tuple[Any, bool]:
+    """Return the law of `family` that meets the requirement at the least cost found, and whether the time cut the search short.
 
     Raises
     ------
     DesignError
         The family's privacy loss is unbounded and the requirement is pure.
     SolverError
-        No scale meets the requirement, or none was found in time.
+        No scale meets the requirement.
     """
     r = requirement
     if r.delta == 0 and family.closed_form is not None:
-        return _pure_law(family, family.closed_form, r, loss)
+        return _pure_law(family, family.closed_form, r, loss), False
 
     def make(shape: float, scale: float) -> Any:
         return family.make(shape, scale, r.query.top)
 
-    members = []
+    members, cut = [], False
     if family.closed_form is not None and family.starts is not None and r.exact:
         # What is private without δ is so with it: the best of the pure laws is a member, whatever the search finds.
         members.append(_pure_law(family, family.closed_form, r, loss))
@@ -56,27 +56,29 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         members.append(make(shape, unit * r.sigma))
     if family.starts is not None or not members:
         try:
-            members.append(_searched(family, make, r, loss, deadline))
+            law, cut = _searched(family, make, r, loss, deadline)
+            members.append(law)
         except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
             if not members:
                 raise
-    return min(members, key=lambda law: cost_of(law, loss))
+    return min(members, key=lambda law: cost_of(law, loss)), cut
 
 
 def _searched(
     family: Family, make: Callable[[float, float], Any], r: Requirement, loss: str, deadline: Deadline
-) -> Any:
-    """The best shape and scale that a search finds."""
-    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline)
+) -> tuple[Any, bool]:
+    """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
+    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline.part(0.5))
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
     shape, scale = search.best(starts)
-    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True)
+    cut, late = search.deadline.passed, deadline.part(0.6)
+    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
     near = make(shape, scale * (1 - 1e-3))
-    if r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
+    if not late.passed and r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
         # the grid was so coarse that part of the budget was left
-        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True)
+        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
         scale = min(scale, refined)
-    return make(shape, scale)
+    return make(shape, scale), cut or late.passed
 
 
 def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
@@ -103,6 +105,7 @@ def scale_for(
     *,
     slope: float | None = None,
     safe: bool = False,
+    deadline: Deadline,
 ) -> tuple[float, float]:
     """Find the scale at which the budget is spent, by secant steps on log spent against log scale.
 
@@ -118,6 +121,8 @@ def scale_for(
         d log spent / d log scale, from a neighbouring problem.
     safe : bool
         Return a scale at which the budget was seen to be kept.
+    deadline : Deadline
+        Past it the least scale seen to keep the budget is returned: one is looked for by growing steps where none was.
 
     Returns
     -------
@@ -129,22 +134,50 @@ def scale_for(
         # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
         # log(spent/target) above the target, spent/target − 1 below: smooth, and bounded where δ falls to zero
         if u not in seen:
+            if deadline.passed and _where(seen, False):
+                raise too_late("calibrate")
             ratio = meter(make(math.exp(u))) / requirement.target
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
         return seen[u]
 
+    try:
+        return _scale(excess, seen, requirement, guess, slope, safe)
+    except SolverError:
+        kept = _where(seen, False)
+        if not kept or not deadline.passed:
+            raise
+        return math.exp(min(kept)), requirement.slope if slope is None else slope
+
+
+def _scale(
+    excess: Callable[[float], float],
+    seen: dict[float, float],
+    requirement: Requirement,
+    guess: float,
+    slope: float | None,
+    safe: bool,
+) -> tuple[float, float]:
+    """The secant steps, and a bracket where they end nowhere."""
     tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
     u = math.log(guess)
     f = excess(u)
     if slope is None or not slope < 0:
         slope = requirement.slope
-    for _ in range(6):
+    reach = 1.0
+    for _ in range(8):
         if abs(f) < tolerance and (not safe or f <= 0):
             return math.exp(u), slope
-        new = u + max(-1.0, min(1.0, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        if f < -0.9:  # far below: the ratio says little, its logarithm how far
+            f = math.log(max(1 + f, 1e-30))
+        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        if seen and not max(_where(seen, True), default=-math.inf) < new < min(
+            _where(seen, False), default=math.inf
+        ):
+            break  # there is a bracket, which this step would leave
         g = excess(new)
         if new != u and (g - f) / (new - u) < -1e-3:
-            slope = (g - f) / (new - u)
+            before, slope = slope, (g - f) / (new - u)
+            reach = min(2 * reach, 8.0) if 0.6 < slope / before < 1.7 else 1.0  # a line is followed further
         if f * g < 0 and abs(g) > 0.5 * abs(f):
             u, f = (new, g) if g < 0 else (u, f)
             break
@@ -153,11 +186,20 @@ def scale_for(
     least = math.log(requirement.query.top / _STEEPEST)
     if requirement.query.dimension == 1 and excess(least) <= 0:  # no step is too steep for this shape
         return math.exp(least), slope
-    low, high = (
-        _away(excess, u, -1, "every scale of this law meets"),
-        _away(excess, u, 1, "no scale of this law meets"),
-    )
-    return math.exp(safe_root(excess, low, high, xtol=1e-5 * tolerance if safe else 1e-9)), slope
+    over, under = _where(seen, True), _where(seen, False)
+    low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
+    high = min(under) if under else _away(excess, u, 1, "no scale of this law meets")
+
+    def left(u: float) -> float:
+        f = excess(u)
+        return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
+
+    return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
+
+
+def _where(seen: dict[float, float], over: bool) -> list[float]:
+    """Where the budget was seen to be exceeded, or kept."""
+    return [u for u, f in seen.items() if (f > 0) == over]
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
@@ -211,11 +253,9 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that spends the budget; past the deadline nothing new is tried."""
+        """Cost of the law of this shape that spends the budget; past the deadline no second shape is tried."""
         shape = float(shape)
-        if self.deadline.passed:
-            if not self.known:
-                raise SolverError("no law was found in time", solver="calibrate", status="time limit")
+        if self.deadline.passed and self.known:
             return math.inf
         guess = self.requirement.guess
         if self.spread > 0:
@@ -227,7 +267,12 @@ class ShapeSearch:
                 "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
             )
         scale, self.slope = scale_for(
-            lambda s: self.make(shape, s), self.meter, self.requirement, guess, slope=self.slope
+            lambda s: self.make(shape, s),
+            self.meter,
+            self.requirement,
+            guess,
+            slope=self.slope,
+            deadline=self.deadline,
         )
         law = self.make(shape, scale)
         self.spread = float(law.std())

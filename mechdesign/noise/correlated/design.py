@@ -120,8 +120,10 @@ class CorrelatedGaussian(Design):
         size = self.vectors.shape[1]
         if w.shape == (size,):
             w = np.diag(w)
-        if w.shape != (size, size) or not np.allclose(w, w.T):
+        if w.shape != (size, size):
             raise DesignError.of("weights", self.weights, f"must have shape ({size},) or ({size}, {size})")
+        if not np.allclose(w, w.T):
+            raise DesignError.of("weights", self.weights, "must be symmetric")
         if np.linalg.eigvalsh(w).min() <= 0:
             raise DesignError.of("weights", self.weights, "must be positive definite")
         return (w + w.T) / 2

@@ -73,7 +73,7 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     """
     window, cells = question.first_window(), question.cells
     start = _known(question, deadline) if question.held else None
-    if start is not None and start.gap <= question.gap:
+    if start is not None and (start.gap <= question.gap or (deadline.passed and question.delta == 0)):
         return start
     if start is not None and question.delta > 0:
         start = _in_groups(question, start, deadline)
@@ -88,7 +88,14 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     aligned = _aligned(question, 0, 1.0 if start is None else start.gap)
     n = cells or min(aligned or question.first_cells(), max_cells)
     for count in range(1, _ATTEMPTS + 1):
-        found = _attempt(question, n, window, deadline, best)
+        if best is not None and 2 * window * n > _MOST_CELLS:  # more cells than a program can have
+            break
+        try:
+            found = _attempt(question, n, window, deadline, best)
+        except SolverError:  # a program without an answer: what is held is private, and its bound proved
+            if best is None:
+                raise
+            break
         best = found if best is None else best.better(found)
         if best.gap <= question.gap or deadline.passed:
             break
@@ -107,7 +114,7 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
 
 def _known(q: Question, deadline: Deadline) -> Attempt:
     """The best law that needs no program, beside the staircase's bound."""
-    best = _staircase(q)
+    best = _staircase(q, deadline)
     if best.bound == 0:
         spread = plain_spread(q.loss, q.sensitivity, q.epsilon)
         bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
@@ -139,13 +146,15 @@ def _in_groups(q: Question, start: Attempt, deadline: Deadline) -> Attempt:
     return best
 
 
-def _staircase(q: Question) -> Attempt:
+def _staircase(q: Question, deadline: Deadline) -> Attempt:
     """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
     size, rough = 1, math.sqrt(q.gap / 0.01)
     if q.delta > 0:
         size = group_size(q.epsilon, max(_CLIMBED[0] * rough, _CLIMBED[1]))
     g = grouped(q, size)
-    periods, level, bound, step = best_climb(q.loss, g.sensitivity, epsilon=g.epsilon, delta=g.delta)
+    periods, level, bound, step = best_climb(
+        q.loss, g.sensitivity, epsilon=g.epsilon, delta=g.delta, gap=q.gap, deadline=deadline
+    )
     step = step if size == 1 else math.nan  # a group's
     law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
     if 20 * q.delta > q.gap:  # every now and then the exact answer, almost

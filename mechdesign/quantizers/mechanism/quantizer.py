@@ -31,7 +31,7 @@ from mechdesign.quantizers.mechanism.selection import (
     erm_family,
     rqm_family,
 )
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, doubles, inside
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ class Quantizer(PiecewiseTable):
         """
         if sampling.is_tensor(x):
             return sampling.sample_tensor(self, x, rng, clip=clip)
-        return sampling.sample_array(self, inside(x, self.input_range, clip=clip), generator(rng))
+        # Unclipped inputs are checked where they are used, while they are in the cache.
+        values = doubles(x) if clip is False else inside(x, self.input_range, clip=clip)
+        return sampling.sample_array(self, values, generator(rng))
 
     def release(self, x: Any, *, clip: bool = False) -> Array:
         """Draw from the exact rational law, bit for bit, with the operating system's randomness.

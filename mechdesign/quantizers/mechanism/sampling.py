@@ -1,6 +1,6 @@
 r"""Samplers for quantizers: a fast one for simulation and an exact one for deployment.
 
-**Fast.** One uniform number and one look-up in a guide table per value (`guide`); tensors take Walker's alias method,
+**Fast.** One uniform number, 16 bits of it first, and one look-up in a guide table per value (`guide`); tensors take Walker's alias method,
 the input first rounded to one end of its segment at random, keeping its mean.
 
 **Exact.** The same two steps with integers and the operating system's randomness only
@@ -51,7 +51,7 @@ def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
 
 
 def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
-    """Draw for every element of `x` (already checked); chunks run on threads, reproducibly."""
+    """Draw for every element of `x`, checked to be in the range; chunks run on threads, reproducibly."""
     flat = np.ascontiguousarray(x, dtype=float).ravel()
     out, guide = np.empty(flat.size), GuideTable(table, flat.size)
 

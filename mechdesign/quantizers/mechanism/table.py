@@ -18,7 +18,7 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
 from mechdesign.typing import Array
 
-__all__ = ["PiecewiseTable", "cell_edges", "inside"]
+__all__ = ["PiecewiseTable", "cell_edges", "doubles", "inside"]
 
 _LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
 
@@ -27,11 +27,7 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
     """Return inputs as an array, or raise DesignError where one is outside the range (unless `clip`) or NaN."""
     lower, upper = input_range
     one_of("clip", clip, (True, False))
-    try:
-        values = np.asarray(x, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of("x", x, "must be numbers") from None
-    check_preserved("x", x, values)
+    values = doubles(x)
     if clip and not np.isnan(values).any():
         return np.clip(values, lower, upper)
     # NaN makes either comparison false
@@ -39,6 +35,16 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
         first = values[~((values >= lower) & (values <= upper))].ravel()[0]
         remedy = "" if np.isnan(first) else "; or pass clip=True"
         raise DesignError(f"x = {first:g}: inputs must be in [{lower:g}, {upper:g}]{remedy}")
+    return values
+
+
+def doubles(x: Any) -> Array:
+    """Return inputs as an array of doubles, or raise DesignError where they are no numbers or would be rounded."""
+    try:
+        values = np.asarray(x, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of("x", x, "must be numbers") from None
+    check_preserved("x", x, values)
     return values
 
 

@@ -243,8 +243,8 @@ class OptimalQuantizer(Design):
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)
 
-    def roughly(self, gap: float | None) -> Quantizer:
-        """Return floats near the optimum, unproved, for a search to start from; any feasible ones where no gap is named.
+    def roughly(self, gap: float) -> Quantizer:
+        """Return floats near the optimum, unproved, for a search to start from.
 
         Raises
         ------
@@ -252,9 +252,7 @@ class OptimalQuantizer(Design):
             The outputs cannot be unbiased at this ε.
         """
         check_feasible(self.problem, self.privacy.epsilon, self.frame)
-        wanted = None if gap is None else wanted_gap(gap, gap)
-        floors = self.problem.centre if wanted is None else best_floors(self.problem, wanted).floors
-        return float_mechanism(self, floors)
+        return float_mechanism(self, best_floors(self.problem, wanted_gap(gap, gap)).floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""

@@ -8,7 +8,7 @@ columns of their own; every other design is solved with one of its numbers, or i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.account import versions
 from mechdesign.evidence.audit import same
 from mechdesign.evidence.certificate import PROVED, Check
@@ -33,6 +33,7 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.runs.progress import progress_bar
+from mechdesign.solvers.deadline import Deadline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,8 @@ __all__ = ["Frontier", "frontier"]
 
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
+Solved = Callable[[float, Deadline], tuple[dict[str, Any], Result | None]]
+_LATE = "no answer within its share of the time limit"
 AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
 
 
@@ -86,8 +89,11 @@ class Frontier(Handed):
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows()):
             fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
             rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
-            bound = math.nan if result.lower_bound is None else result.lower_bound
-            shown = same([row["value"], row["lower_bound"]], [result.value, bound])
+            shown = same(row["value"], result.value) and (
+                math.isnan(row["lower_bound"])
+                if result.lower_bound is None
+                else same(row["lower_bound"], result.lower_bound)
+            )
             rows.append((f"{name}: the table shows its value and bound", PROVED, math.nan, shown))
         whole = len(self.results) == len(self.table) and len(self.members) == len(self._solved())
         return [*rows, ("every point that the table shows solved has a result", PROVED, math.nan, whole)]
@@ -183,6 +189,7 @@ def frontier(
     *,
     gap: float | None = None,
     verify: bool = True,
+    time_limit: float | None = None,
 ) -> Frontier:
     """Solve a design along an axis.
 
@@ -201,6 +208,9 @@ def frontier(
         Relative gap of every point, 1e-6 by default.
     verify : bool
         Check every certificate in exact arithmetic (for up to 64 outputs).
+    time_limit : float, optional
+        Seconds for the whole curve, of which every point may take an equal share of what is left. A point holds what it
+        reached, with its proved gap; one that reached nothing, or was not verified in time, says so in `note`.
 
     Examples
     --------
@@ -210,23 +220,32 @@ def frontier(
     [1.7005, 1.0329]
     """
     if not isinstance(design, OptimalQuantizer):
-        return _any_design(instance("design", design, Design), over, values, gap)
+        return _any_design(instance("design", design, Design), over, values, gap, Deadline(time_limit))
     one_of("verify", verify, (True, False))
-    over, gap = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6)
-    points = _default(design, over, gap) if values is None else array("values", values).tolist()
+    over, gap, deadline = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6), Deadline(time_limit)
+    points = _default(design, over, gap, deadline) if values is None else array("values", values).tolist()
     if min(points) <= 0:
         raise DesignError.of("values", values, "must be positive numbers")
+
+    def solved(value: float, share: Deadline) -> tuple[dict[str, Any], Result | None]:
+        return _point(_at(design, over, value), over, value, gap, verify, share)
+
+    return _drawn(design, over, points, solved, deadline)
+
+
+def _drawn(design: Any, over: str, points: list[float], solved: Solved, deadline: Deadline) -> Frontier:
+    """Solve point by point, each within its share of the time that is left."""
     rows, results = [], []
     with progress_bar(f"frontier over {over}", len(points)) as step:
-        for value in points:
-            row, result = _point(_at(design, over, value), over, value, gap, verify)
+        for i, value in enumerate(points):
+            row, result = solved(value, deadline.part(1 / (len(points) - i)))
             rows.append(row)
             results.append(result)
             step()
     return Frontier(design, over, pd.DataFrame(rows), tuple(results))
 
 
-def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Frontier:
+def _any_design(design: Design, over: Any, values: Any, gap: float | None, deadline: Deadline) -> Frontier:
     """One number of a design, or of its privacy, varied."""
     held = getattr(design, "privacy", None)
     own, inner = _numbers(design), _numbers(held)
@@ -234,14 +253,12 @@ def _any_design(design: Design, over: Any, values: Any, gap: float | None) -> Fr
     if values is None:
         raise DesignError.of("values", values, f"must be the values of {name} to solve at")
     points = array("values", values).tolist()
-    rows, results = [], []
-    with progress_bar(f"frontier over {name}", len(points)) as step:
-        for value in points:
-            row, result = _any_point(_varied(design, name, value), gap)
-            rows.append({name: value, **row})
-            results.append(result)
-            step()
-    return Frontier(design, name, pd.DataFrame(rows), tuple(results))
+
+    def solved(value: float, share: Deadline) -> tuple[dict[str, Any], Result | None]:
+        row, result = _any_point(_varied(design, name, value), gap, share)
+        return {name: value, **row}, result
+
+    return _drawn(design, name, points, solved, deadline)
 
 
 def _varied(design: Any, over: str, value: float) -> Any:
@@ -254,21 +271,38 @@ def _varied(design: Any, over: str, value: float) -> Any:
     return replace(design, privacy=replace(design.privacy, **{over: number}))
 
 
-def _any_point(design: Design, gap: float | None) -> tuple[dict[str, Any], Result | None]:
+def _unsolved(error: MechdesignError, share: Deadline) -> str:
+    """Why a point has no answer; any other error than these is one of the whole curve."""
+    if isinstance(error, InfeasibleError):
+        return error.reason
+    if isinstance(error, SolverError) and share.passed:
+        return _LATE
+    raise error
+
+
+def _any_point(design: Design, gap: float | None, share: Deadline) -> tuple[dict[str, Any], Result | None]:
     try:
-        result = design.solve(gap=gap)
-    except InfeasibleError as error:
+        result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
+    except MechdesignError as error:
         blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
-        return {**blank, "certified": False, "note": error.reason}, None
+        return {**blank, "certified": False, "note": _unsolved(error, share)}, None
+    verified, notes = _verified(result.certificate, result.notes, share)
     row = {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
         "seconds": result.solver_report.seconds,
-        "certified": result.certificate is not None and result.certificate.verify(),
-        "note": "; ".join(result.notes),
+        "certified": verified,
+        "note": "; ".join(notes),
     }
     return row, result
+
+
+def _verified(certificate: Any, notes: Sequence[str], share: Deadline) -> tuple[bool, Sequence[str]]:
+    """Whether a certificate verifies, and the notes; one for which no time is left counts as not verified."""
+    if certificate is not None and share.passed:
+        return False, [*notes, "not verified in time"]
+    return certificate is not None and certificate.verify(), notes
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
@@ -294,13 +328,13 @@ def _kind(owner: Any, field: Any) -> type | None:
     return int if isinstance(held, int) else float
 
 
-def _default(design: OptimalQuantizer, over: str, gap: float) -> list[float]:
+def _default(design: OptimalQuantizer, over: str, gap: float, deadline: Deadline) -> list[float]:
     if over == "epsilon":
         return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
     if over == "bits":
         return [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    free = design.at(max_mse=None).solve(gap=gap)
-    least = design.at(max_mse=None, loss="squared").solve(gap=gap)
+    free = design.at(max_mse=None).solve(gap=gap, time_limit=deadline.part(0.1).limit())
+    least = design.at(max_mse=None, loss="squared").solve(gap=gap, time_limit=deadline.part(0.1).limit())
     top = free.mechanism.expected_loss(design.prior, "squared")
     return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
 
@@ -321,18 +355,18 @@ def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
 
 
 def _point(
-    design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool
+    design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool, share: Deadline
 ) -> tuple[dict[str, Any], Result | None]:
     row: dict[str, Any] = {over: value}
     try:
-        result: OptimalQuantizerResult = design.solve(gap=gap)
-    except InfeasibleError as error:
+        result: OptimalQuantizerResult = design.solve(gap=gap, time_limit=share.part(0.8).limit())
+    except MechdesignError as error:
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
-        return {**row, **numbers, "outputs": 0, "certified": False, "note": error.reason}, None
+        return {**row, **numbers, "outputs": 0, "certified": False, "note": _unsolved(error, share)}, None
     mechanism = result.mechanism
-    certified = mechanism.law is not None
+    certified, notes = mechanism.law is not None, result.notes
     if certified and verify and len(result.bins) <= 64:
-        certified = result.certify().verify()
+        certified, notes = _verified(result.certify(), notes, share)
     row |= {
         "value": result.value,
         "lower_bound": result.lower_bound,
@@ -343,6 +377,6 @@ def _point(
         "seconds": result.seconds,
         "outputs": len(result.bins),
         "certified": certified,
-        "note": "; ".join(result.notes),
+        "note": "; ".join(notes),
     }
     return row, result

@@ -24,6 +24,7 @@ from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers import CompiledLP, HighsSession, Solution
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.farkas import FarkasRays
 from mechdesign.typing import Array
 
 __all__ = ["BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
@@ -149,6 +150,9 @@ class Sweep:
             self._session = HighsSession(
                 self._compiled, self._compiled.point(), time_limit=self._deadline.left
             )
+            reach = np.full(self._compiled.width, np.inf)
+            reach[self._compiled.columns_of("q")] = 1.0  # every row of a family sums to 1
+            self._rays, self._learned = FarkasRays(self._compiled, reach), False
         compiled = self._compiled
         points = np.ones((compiled.point().size, len(boxes[0])))
         for name, value in program.parameters(epsilon, *boxes).items():
@@ -156,7 +160,10 @@ class Sweep:
                 points[compiled.slots(name)] = np.atleast_2d(value).T
         matrix, rhs, cost = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
         self._session.forget_basis()
-        return self._session.sweep(matrix[:, compiled.varying], rhs, cost)[1:]
+        # What is learned here is forgotten, but for the first time: answers do not depend on the order of later calls.
+        known = self._rays.copy() if self._learned else self._rays
+        self._learned = True
+        return self._session.sweep(matrix, rhs, cost, known)
 
 
 class BoxSearch:

@@ -29,10 +29,16 @@ from mechdesign.quantizers.common.rational_rows import excess_loss, tightened
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
+from mechdesign.quantizers.mechanism.selection import (
+    Selection,
+    check_bins,
+    check_range,
+    mirrored_bins,
+    symmetric_bins,
+)
 from mechdesign.quantizers.optm.boxes import BoxSearch
 from mechdesign.quantizers.optm.model import OPTMProgram
-from mechdesign.quantizers.optm.successive import Successive, checked_start
+from mechdesign.quantizers.optm.successive import Successive
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Status
@@ -186,7 +192,7 @@ class OPTM(Design):
         """
         one_of("certify", certify, (True, False))
         deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
-        given = None if start is None else checked_start(start, np.array(self.bins), self.privacy.epsilon)
+        given = None if start is None else _checked_start(start, np.array(self.bins), self.privacy.epsilon)
         search: Any
         if self._successive:
             search = Successive(self.program, given, usable, wanted, solver, deadline, options, certify)
@@ -267,3 +273,17 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
         what = f"o_{n + 1}({i + 1}) = {low[n, i]:g}, u_{n + 1}({i + 1}) = {high[n, i]:g}"
         raise DesignError(f"bounds: {what}; need 0 <= o <= u")
     return low, high
+
+
+def _checked_start(start: Any, bins: Array, epsilon: float) -> Selection:
+    """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
+    given = start.selection if isinstance(start, Quantizer) else None
+    if given is None or len(given.bins) != len(bins) or not np.allclose(given.bins, bins, rtol=1e-12, atol=0):
+        raise DesignError.of(
+            "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
+        )
+    if start.privacy_loss() > epsilon:
+        raise DesignError.of(
+            "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
+        )
+    return Selection(bins, given.left, given.right)

@@ -24,7 +24,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.result import QuantizerResult
-from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
+from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
@@ -243,26 +243,34 @@ def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str
 
 
 class _Task:
-    """Solve all levels for one choice of bins; keeps one compiled model per constraint structure."""
+    """Solve all levels for one choice of bins; keeps one compiled model, and the boxes, per constraint structure."""
 
     def __init__(self, search: OPTMSearch) -> None:
         self.search = search
-        self._sweeps: dict[bytes, Sweep] = {}
+        self._sweeps: dict[bytes, tuple[Sweep, Boxes]] = {}
+        points = search.levels.columns()
+        self._levels = np.stack([points[k] for k in search._level_axes], axis=1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"search": self.search, "_sweeps": {}}  # workers compile their own
+        return {**vars(self), "_sweeps": {}}  # workers compile their own
 
     def __call__(self, bins: tuple[float, ...]) -> Row:
         search, program = self.search, self.search.at(bins).program
-        boxes = grid_boxes(program, search.levels)
-        key = program.signature()
+        key, levels = program.signature(), self._levels
         if key not in self._sweeps:
-            self._sweeps[key] = Sweep(program)
-        objective, q = self._sweeps[key](program, search.privacy.epsilon, boxes)
-        points = search.levels.columns()
-        levels = np.stack([points[k] for k in search._level_axes], axis=1)
+            self._sweeps[key] = self._prepared(key)
+        sweep, boxes = self._sweeps[key]
+        objective, q = sweep(program, search.privacy.epsilon, boxes)
         if np.isnan(objective).all():
             return [0.0] * levels.shape[1], None, 0, len(objective)
         scores = program.judged(objective, q) if search.judge == "loss" else objective
         best = int(np.nanargmin(scores))
         return levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(objective)
+
+    def _prepared(self, key: bytes) -> tuple[Sweep, Boxes]:
+        """A sweep that has learned what is infeasible from the last choice of bins of this structure, whatever comes first."""
+        programs = (self.search.at(bins).program for bins in reversed(self.search.alphabets()))
+        program = next(p for p in programs if p.signature() == key)
+        sweep, boxes = Sweep(program), grid_boxes(program, self.search.levels)
+        sweep(program, self.search.privacy.epsilon, boxes)
+        return sweep, boxes

@@ -31,12 +31,12 @@ def polished(
     every, outer, floor_of = np.arange(len(order)), blocks.outer[order], n + blocks.output[order]
     largest, split = blocks.largest[order], int((~blocks.largest).sum())
     # p − a ≥ 0 at the smallest limits, ρ a − p ≥ 0 at the largest.
-    inner = np.pad(
-        np.where(largest, -1.0, 1.0)[:, None] * blocks.inner.toarray()[order], ((0, 0), (0, floors))
-    )
     weight = np.where(largest, rho, -1.0)
-    sums = np.pad(blocks.rows.toarray(), ((0, 0), (0, floors)))
-    kernel = np.pad(blocks.kernel, (0, floors))
+    inner, sums = np.zeros((len(order), n + floors)), np.zeros((blocks.rows.shape[0], n + floors))
+    inner[:, :n] = np.where(largest, -1.0, 1.0)[:, None] * blocks.inner.toarray()[order]
+    sums[:, :n] = blocks.rows.toarray()
+    kernel = np.zeros((n + floors, n + floors))
+    kernel[:n, :n] = blocks.kernel
     both = kernel + kernel.T
 
     def inside(z: Array) -> Array:

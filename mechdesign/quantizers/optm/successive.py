@@ -11,6 +11,7 @@ point is moved inside the budget, and its exact loss decides.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.privacy import PureDP
@@ -27,6 +28,7 @@ from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.quantizers.optm.blocks import SelectionBlocks
@@ -36,7 +38,7 @@ from mechdesign.solvers import Model, Solution, SolveSequence
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
-__all__ = ["LinearisedPoint", "Successive", "checked_start", "spread"]
+__all__ = ["LinearisedPoint", "Successive", "spread"]
 
 Index = npt.NDArray[np.intp]
 
@@ -44,9 +46,13 @@ _PROGRAMS = 80  # linear programs a start; a third of that where a second-order 
 _ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6
 _SMALL = 150  # unknowns up to which a dense second-order solver finishes in milliseconds
-_TINY = 20  # unknowns up to which any start leads to the same end, and the optimum is a dear one
+_TINY = (
+    20  # unknowns up to which the optimum over all mechanisms is a dear start, and no better than a plain one
+)
 _ROUGH = 5e-5
 _HAIR = 1e-7  # excess probability from which a second-order solver's end is taken
+_FAR = 14.0  # ε from which floors are lost in a linear program's tolerance
+_HALVINGS = 50
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
@@ -213,9 +219,12 @@ class Successive:
             )
 
         if self._unhurried(epsilon):
-            rough = wanted.roughly(None if blocks.size <= _TINY else _ROUGH)
             self.lower_bound = Later(lambda: _bound(solve(wanted)))
-            yield blocks.imitate(rough.probabilities)
+            room = smallest_epsilon(blocks.bins, *blocks.input_range) < (1 - _ROUGH) * epsilon
+            if blocks.size <= _TINY and room:
+                yield self._halfway()
+            else:
+                yield blocks.imitate(wanted.roughly(_ROUGH).probabilities)
         else:
             optimum = solve(wanted)
             everywhere = (
@@ -239,6 +248,10 @@ class Successive:
         for b in self.blocks.blocks:
             q[b.u[0]] = q[b.v[-1]] = 1.0
         return q
+
+    def _halfway(self) -> Array:
+        """Halfway from drawing evenly to the outermost bins: searches from there end no worse than from the optimum."""
+        return (self.blocks.normalised(np.ones(self.blocks.size)) + self._outermost()) / 2
 
     def _mechanism(self, q: Array) -> Quantizer:
         """What the unknowns deploy, in floats; its privacy loss is rounded up."""
@@ -325,6 +338,25 @@ class Successive:
                 return None
             raise
 
+    def _mixed(self, q: Array, epsilon: float) -> LinearisedPoint | None:
+        """Mix in as little of a mechanism that draws widely as brings a point inside; None where that is felt.
+
+        At a large ε the floors that are missing are far below a linear program's tolerance.
+        """
+        blocks, widely = self.blocks, self._halfway()
+
+        def mixed(halvings: int) -> Array:
+            return blocks.normalised(q + 0.5**halvings * (widely - q))
+
+        within = bisect(
+            range(_HALVINGS), False, key=lambda k: self._mechanism(mixed(k)).privacy_loss() > epsilon
+        )
+        moved = mixed(within - 1)
+        if not within or blocks.loss(moved) > (1 + 10 * _HAIR) * blocks.loss(q):
+            return None
+        itself = Solution(Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0)
+        return LinearisedPoint(blocks, moved, itself, self._mechanism(moved))
+
     def _inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
         """Move a point that is over budget by a hair inside it, towards a budget smaller by a hair.
 
@@ -332,6 +364,8 @@ class Successive:
         the budget does. Outputs that are not used are dropped, so that no input alone can reach one.
         """
         blocks = self.blocks
+        if epsilon > _FAR and (point := self._mixed(q, epsilon)) is not None:
+            return point
         price = 1e3 * blocks.loss(q)
         for noise in _NOISE:
             moved = _without_noise(blocks, q, noise)
@@ -361,17 +395,3 @@ def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
         unused = blocks.extremes(q)[1] < noise
         q[blocks.outer[unused[blocks.output]]] = 0.0
     return blocks.normalised(q)
-
-
-def checked_start(start: Any, bins: Array, epsilon: float) -> Selection:
-    """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
-    given = start.selection if isinstance(start, Quantizer) else None
-    if given is None or len(given.bins) != len(bins) or not np.allclose(given.bins, bins, rtol=1e-12, atol=0):
-        raise DesignError.of(
-            "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
-        )
-    if start.privacy_loss() > epsilon:
-        raise DesignError.of(
-            "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
-        )
-    return Selection(bins, given.left, given.right)

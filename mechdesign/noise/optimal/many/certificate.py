@@ -24,8 +24,9 @@ from mechdesign.problem.checks import instance, number, positive, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.solvers.deadline import Deadline
 
-__all__ = ["ManyNoiseCertificate", "averaged", "enclosed_spent"]
+__all__ = ["ManyNoiseCertificate", "averaged", "calibrated", "checked", "enclosed_spent"]
 
 
 def averaged(loss: Any, dimension: int) -> Loss:
@@ -135,18 +136,21 @@ class ManyNoiseCertificate(Certificate):
 
     def checks(self) -> pd.DataFrame:
         """Privacy over all changes up to the sensitivity, the cost, and the lower bound."""
+        return self._checked()
+
+    def _checked(self, spent: DeltaInterval | CalibrationCertificate | None = None) -> pd.DataFrame:
+        """The checks; with what was found a moment ago, nothing is composed again."""
         same = self.mechanism.dimension == self.dimension
         rows: list[Check] = [("the noise has K coordinates", PROVED, 0.0 if same else -1.0, same)]
         if isinstance(self.mechanism, CellProduct):
-            rows += self._cells(self.mechanism)
+            rows += self._cells(self.mechanism, spent or enclosed_spent(self.mechanism, self.privacy))
         else:
-            rows += self._named(self.mechanism)
+            rows += self._named(self.mechanism, spent or calibrated(self.mechanism, self.privacy))
         if self.bound is not None or self.lower_bound > 0:
             rows.append(self._bounded())
         return check_table(rows)
 
-    def _cells(self, noise: CellProduct) -> list[Check]:
-        spent = enclosed_spent(noise, self.privacy)
+    def _cells(self, noise: CellProduct, spent: Any) -> list[Check]:
         margin = self.delta - spent.upper
         agree = spent.lower <= self.spent.upper and self.spent.lower <= spent.upper
         reach = Fraction(noise.law.width) * noise.law.cells_per_shift - Fraction(self.sensitivity)
@@ -161,14 +165,13 @@ class ManyNoiseCertificate(Certificate):
             ("value", exact, float(dearer), dearer >= 0),
         ]
 
-    def _named(self, noise: AdditiveNoise) -> list[Check]:
+    def _named(self, noise: AdditiveNoise, spent: Any) -> list[Check]:
         held = Sensitivity.of(noise.sensitivity)
         size, count = held.bounds(noise.dimension)[0]
         reach, together = size - self.sensitivity, count - self.moved
         covers = reach >= 0 and together >= 0 and held.allows(((self.sensitivity, self.moved),))
         rows: list[Check] = [("changes up to the sensitivity", PROVED, min(reach, float(together)), covers)]
-        spent = CalibrationCertificate.of(noise, self.privacy, "exact", "squared", noise.variance)
-        rows += [tuple(row) for row in spent.checks().itertuples(index=False)]  # type: ignore[misc]
+        rows += [tuple(row) for row in spent.evaluated.itertuples(index=False)]  # type: ignore[misc]
         error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
         rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
         return rows
@@ -193,9 +196,19 @@ class ManyNoiseCertificate(Certificate):
         return (claim, self.bound_how if fits else CLAIMED, margin, fits and margin >= 0 and held.verify())
 
 
-def checked(certificate: ManyNoiseCertificate) -> ManyNoiseCertificate:
-    """Return the certificate, or raise where a claim fails."""
-    table = certificate.checks()
+def calibrated(
+    noise: AdditiveNoise, privacy: Any, deadline: Deadline | None = None
+) -> CalibrationCertificate:
+    """Hold a named law to the requirement."""
+    variance = noise.variance
+    return CalibrationCertificate.of(noise, privacy, "exact", "squared", variance, deadline=deadline)
+
+
+def checked(
+    certificate: ManyNoiseCertificate, spent: DeltaInterval | CalibrationCertificate
+) -> ManyNoiseCertificate:
+    """Return the certificate, or raise where a claim fails; `spent` is its own, found a moment ago."""
+    table = certificate._checked(spent)
     if not table["holds"].all():
         bad = table.loc[~table["holds"], "claim"].tolist()
         raise DesignError.of("mechanism", str(certificate.mechanism), f"fails its own check: {bad}")

@@ -51,27 +51,41 @@ class Divergence:
 
     def log_delta(self, phi: Array, shift: int) -> float:
         """log D at the shift of n cells."""
-        return self.derivatives(phi, shift)[0]
+        inner, tail = self._summands(phi, shift)
+        return self._log(float(inner.sum() + tail.sum()), phi)
+
+    def _summands(self, phi: Array, n: int) -> tuple[Array, Array]:
+        """What the cells with a partner add to the sum, and what the outermost period and its repetitions do."""
+        a, r, line = self.order, self.decay, phi[self.fold]
+        mass, here, there = np.exp(line), line[:-n], line[n:]
+        if a == 1:
+            inner, end = mass[:-n] * (here - there), math.log(1 / r)
+        else:
+            inner = np.exp(np.minimum(a * here - (a - 1) * there, 600.0))
+            end = (r ** (1 - a) + r**a) / (1 - r)
+        tail = np.zeros(mass.size)
+        tail[-n:] = end * mass[-n:]
+        return inner, tail
+
+    def _log(self, total: float, phi: Array) -> float:
+        """log D of the sum: D = log S/(a − 1), of one unit of mass, where a > 1."""
+        if self.order > 1:
+            total = math.log(total / float(self.copies @ np.exp(phi))) / (self.order - 1)
+        return math.log(total) if total > 0 else -math.inf
 
     def derivatives(self, phi: Array, shift: int) -> tuple[float, Array, Array]:
         """log D, its gradient and its Hessian."""
-        a, r, n, size = self.order, self.decay, shift, 2 * self.side + 1
-        line = phi[self.fold]
-        mass = np.exp(line)
-        here, there = line[:-n], line[n:]
+        a, n, size = self.order, shift, 2 * self.side + 1
+        inner, tail = self._summands(phi, n)
+        total = float(inner.sum() + tail.sum())
+        log_value = self._log(total, phi)
         if a == 1:
-            inner = mass[:-n] * (here - there)
-            first = (inner + mass[:-n], -mass[:-n])
-            second = (inner + 2 * mass[:-n], -mass[:-n], np.zeros(size - n))
-            end = math.log(1 / r)
+            mass = np.exp(phi[self.fold][:-n])
+            first = (inner + mass, -mass)
+            second = (inner + 2 * mass, -mass, np.zeros(size - n))
         else:
-            inner = np.exp(np.minimum(a * here - (a - 1) * there, 600.0))
             first = (a * inner, (1 - a) * inner)
             second = (a * a * inner, a * (1 - a) * inner, (a - 1) ** 2 * inner)
-            end = (r ** (1 - a) + r**a) / (1 - r)
-        tail = np.zeros(size)
-        tail[-n:] = end * mass[-n:]
-        total = float(inner.sum() + tail.sum())
         gradient = tail.copy()
         gradient[:-n] += first[0]
         gradient[n:] += first[1]
@@ -81,16 +95,15 @@ class Divergence:
         hessian[i, i + n] += second[1]
         hessian[i + n, i] += second[1]
         hessian[i + n, i + n] += second[2]
-        g, h = self._folded(gradient), self._folded(self._folded(hessian).T)
-        if a > 1:  # D = log S/(a − 1), of one unit of mass
-            whole = float(self.copies @ np.exp(phi))
-            log_sum = math.log(total / whole)
-            share = self.copies * np.exp(phi) / whole
-            h = h / total - np.outer(g, g) / total**2 - np.diag(share) + np.outer(share, share)
-            g, total = g / total - share, log_sum
-        if not total > 0:
-            return -math.inf, g, h
-        return math.log(total / (a - 1 if a > 1 else 1.0)), g / total, h / total - np.outer(g, g) / total**2
+        g, h = self._folded(gradient) / total, self._folded(self._folded(hessian).T) / total
+        if a > 1:
+            share = self.copies * np.exp(phi)
+            share /= share.sum()
+            h = h - np.outer(g, g) - np.diag(share) + np.outer(share, share)
+            g = g - share
+            scale = math.exp(log_value) * (a - 1)  # log S
+            g, h = g / scale, h / scale
+        return log_value, g, h - np.outer(g, g)
 
     def _folded(self, line: Array) -> Array:
         half: Array = line[self.side :].copy()

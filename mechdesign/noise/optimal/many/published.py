@@ -143,7 +143,7 @@ class LeastDivergence(Design):
         deadline = Deadline(time_limit)
         found: list[Candidate] = []
         for order in _ORDERS if self.order is None else (self.order,):
-            if deadline.passed or (len(found) > 1 and found[-1].value > found[-2].value):
+            if found and (deadline.passed or (len(found) > 1 and found[-1].value > found[-2].value)):
                 break
             candidate = _Scaled.of(self, order, deadline).law()
             if candidate is not None:
@@ -217,21 +217,25 @@ class _Scaled:
         return math.log(max(upper, 1e-300) / privacy.delta)
 
     def law(self) -> Candidate | None:
-        """Find the divergence at which δ is spent by secant steps, then meet it from below by φ → (1 + τ)φ."""
-        level = self.descent.problem.log_delta(self._normal(), self.descent.shift)
-        phi, seen = self.at(level, self.start), []
+        """Find the divergence at which δ is spent by secant steps, then meet it from below by φ → (1 + τ)φ.
+
+        Past the deadline the last law that was reached is met, Gaussian masses where none was.
+        """
+        normal, deadline = self._normal(), self.descent.deadline
+        level = self.descent.problem.log_delta(normal, self.descent.shift)
+        phi, seen = None if deadline.passed else self.at(level, self.start), []
         for _ in range(7):
-            if phi is None or self.descent.deadline.passed:
-                return None
+            if phi is None or deadline.passed:
+                break
             seen.append((level, self.spent(phi)))
             if abs(seen[-1][1]) < 2e-3:
                 break
             slope = 6.0 if len(seen) < 2 else (seen[-1][1] - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
             level -= float(np.clip(seen[-1][1] / max(slope, 0.5), -1.0, 1.0))
             phi = self.at(level, phi)
-        if phi is None:
+        if phi is None and not deadline.passed:
             return None
-        met = self._met(phi)
+        met = self._met(normal if phi is None else phi)
         if met is None:
             return None
         noise = CellProduct(self.cell_noise(met), self.design.dimension)
@@ -247,17 +251,15 @@ class _Scaled:
         def over(u: float) -> float:
             return self.spent(phi * math.exp(u))
 
-        low, high = -0.02, 0.02
-        if over(0.0) > 0:
-            while over(low) > 0:
-                low *= 2
-                if low < -2:
-                    return None
-            high = 0.0
-        else:
-            low = 0.0
-            if over(high) <= 0:
-                return phi * math.exp(high)
+        low, high = (-0.02, 0.0) if over(0.0) > 0 else (0.0, 0.02)
+        while low < 0 and over(low) > 0:
+            low *= 2
+            if low < -2:
+                return None
+        if self.descent.deadline.passed:
+            return phi * math.exp(low)
+        if high > 0 and over(high) <= 0:
+            return phi * math.exp(high)
         root = float(optimize.brentq(over, low, high, xtol=1e-8))
         while over(root) > 0:
             root -= 1e-7

@@ -23,11 +23,11 @@ import pandas as pd
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.rounding import round_down
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.laws.staircase import staircase_law
 from mechdesign.noise.optimal.costs import average_costs, check_loss
+from mechdesign.noise.optimal.many.certificate import calibrated
 from mechdesign.noise.optimal.many.composed import Composed
 from mechdesign.noise.optimal.many.loss import composed_upper, dominating_loss
 from mechdesign.noise.optimal.many.mechanism import CellProduct
@@ -100,7 +100,7 @@ def candidates(
     SolverError
         Nothing was found in time.
     """
-    found = _named(question, deadline) if starts is None else started(question, starts)
+    found = _named(question, deadline) if starts is None else started(question, starts, deadline)
     smooth = [c for c in found if c.name not in _ROUGH]
     half = deadline.part(_FREE)
     free = _free(question, min(smooth, key=_value), half) if smooth else None
@@ -145,7 +145,7 @@ def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
     return [c for c in found if math.isfinite(c.value)]
 
 
-def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
+def started(q: ManyQuestion, starts: Mapping[str, Any], deadline: Deadline) -> list[Candidate]:
     """Laws that were calibrated elsewhere, cheapest first: from the first that is private, evaluated here once more."""
     laws = {name: q.named(law) for name, law in starts.items()}
     found = sorted(
@@ -154,7 +154,7 @@ def started(q: ManyQuestion, starts: Mapping[str, Any]) -> list[Candidate]:
     while found:
         noise = laws[found[0].name]
         try:
-            CalibrationCertificate.of(noise, q.privacy, "exact", "squared", noise.variance)
+            calibrated(noise, q.privacy, deadline)
             break
         except MechdesignError:
             del found[0]
@@ -180,11 +180,14 @@ def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | 
     phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi))
     if phi is None:
         return None
+    found = None
     if times > 1:
-        lattice = _Lattice.of(q, coarse * times, reach, deadline)
-        phi = lattice.descent.restored(refined(phi, times, lattice.side + 1))
-        phi = None if phi is None else lattice.descent.run(phi, Concave.around(phi, start=1e-7))
-    return None if phi is None else _repaired(q, lattice.descent, phi, lattice.width)
+        fine = _Lattice.of(q, coarse * times, reach, deadline)
+        inside = fine.descent.restored(refined(phi, times, fine.side + 1))
+        inside = None if inside is None else fine.descent.run(inside, Concave.around(inside, start=1e-7))
+        found = None if inside is None else _repaired(q, fine.descent, inside, fine.width)
+    # a δ lost in the rounding of the finer transforms may be seen on the coarse lattice
+    return found or _repaired(q, lattice.descent, phi, lattice.width)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.optimal.many.certificate import (
     ManyNoiseCertificate,
     averaged,
+    calibrated,
     checked,
     enclosed_spent,
 )
@@ -78,7 +79,7 @@ def never_dearer(
     deadline: Deadline,
 ) -> Any:
     """The optimum of one coordinate as it was found; or a named law, with the bound proved, where one is cheaper."""
-    named = started(_question(design), starts)
+    named = started(_question(design), starts, deadline)
     if min((c.value for c in named), default=math.inf) >= found.value or not found.law.symmetric:
         return found
     tried = sorted(
@@ -106,7 +107,7 @@ def finished(
         return _result(design, found, None, Status.UNCERTIFIED, deadline)
     for i, candidate in enumerate(found):
         try:
-            certificate = _certificate(design, candidate, bound)
+            certificate = _certificate(design, candidate, bound, deadline)
         except MechdesignError:
             continue  # kept by the search's accounting, not by the certificate's
         close = certificate.value - certificate.lower_bound <= (gap or 0.0) * certificate.value
@@ -125,14 +126,17 @@ def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
         return None
 
 
-def _certificate(design: Any, candidate: Candidate, bound: Any) -> ManyNoiseCertificate:
+def _certificate(design: Any, candidate: Candidate, bound: Any, deadline: Deadline) -> ManyNoiseCertificate:
     noise = candidate.noise
+    found: Any
     if isinstance(noise, CellProduct):
-        spent = enclosed_spent(noise, design.privacy)
+        found = spent = enclosed_spent(noise, design.privacy)
     else:
-        spent = noise.delta_interval(design.privacy.epsilon)
-        delta = getattr(design.privacy, "delta", 0.0)
-        spent = DeltaInterval(min(spent.lower, delta), min(spent.upper, delta), spent.how)
+        found = calibrated(noise, design.privacy, deadline)
+        # under pure privacy the largest loss is what is enclosed: no δ is spent
+        spent = (
+            found.spent if getattr(design.privacy, "delta", 0.0) else DeltaInterval(0.0, 0.0, found.spent.how)
+        )
     lower = 0.0 if bound is None else max(round_down(bound.lower_bound), 0.0)
     certificate = ManyNoiseCertificate(
         design.privacy,
@@ -146,7 +150,7 @@ def _certificate(design: Any, candidate: Candidate, bound: Any) -> ManyNoiseCert
         bound if lower > 0 else None,
         design.changed,
     )
-    return checked(certificate)
+    return checked(certificate, found)
 
 
 def _result(
@@ -189,7 +193,7 @@ def _shared(
         share = Fraction(design.privacy.epsilon) / design.moved
         down, up = PureDP(round_down(share)), PureDP(round_up(share))
     best = one(down, design.loss, gap, deadline.limit())
-    found = started(question, starts)
+    found = started(question, starts, deadline)
     if best.law.symmetric:
         found.append(Candidate("pure", question.product(best.law), best.value))
     found.sort(key=lambda c: c.value)

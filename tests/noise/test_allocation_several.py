@@ -1,0 +1,250 @@
+"""Allocation under several bounds at once: against every corner, against programs declared otherwise, and at extremes."""
+
+from __future__ import annotations
+
+import itertools
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.noise.allocation.several import changes_of
+from mechdesign.noise.allocation.several_model import largest_spent
+
+S = md.Sensitivity
+PURE, NEAR = md.PureDP(0.8), md.ApproximateDP(1.0, 1e-6)
+EACH = [1.0, 2.0, 3.0, 4.0, 0.1, 0.0, 0.5, 2.0]
+PRIVACY = {"laplace": PURE, "gaussian": NEAR}
+POWER = {"laplace": 1, "gaussian": 2}
+
+
+def changes(s: S, rng: np.random.Generator, number: int = 400) -> np.ndarray:
+    """Changes within all the bounds, pushed to their border."""
+    each = np.minimum(np.array(s.each), min(b for b in (s.linf, s.l1, s.l2, np.inf) if b is not None))
+    found = []
+    for _ in range(number):
+        v = np.zeros(len(each))
+        count = min(s.changed or len(each), len(each))
+        places = rng.permutation(np.flatnonzero(each))[:count]
+        v[places] = each[places] * rng.choice([1.0, rng.random()], size=len(places))
+        over = max(1.0, v.sum() / (s.l1 or np.inf), np.linalg.norm(v) / (s.l2 or np.inf))
+        v /= over * (1 + 1e-15)
+        # greedily up to its bounds again
+        for i in rng.permutation(places):
+            room = each[i] - v[i]
+            if s.l1 is not None:
+                room = min(room, s.l1 - v.sum())
+            if s.l2 is not None:
+                room = min(room, np.sqrt(max(s.l2**2 - (v**2).sum() + v[i] ** 2, 0.0)) - v[i])
+            v[i] += max(room, 0.0) * (1 - 1e-12)
+        found.append(v)
+    return np.array(found)
+
+
+def spent(result, v: np.ndarray) -> np.ndarray:
+    scales = np.where(result.scales > 0, result.scales, 1.0)
+    return ((np.abs(v) / scales) ** result.design.spend).sum(axis=-1)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("changed", [1, 2, 3, 6])
+@pytest.mark.parametrize("loss", [1, 2, 3.5])
+def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
+    """The same convex program with CVXPY's own top-c sum; and every corner spends at most the budget, one of them all of it."""
+    weights = np.linspace(1.0, 2.5, len(EACH))
+    design = md.NoiseAllocation(
+        noise, S(each=EACH, changed=changed), PRIVACY[noise], loss=loss, weights=weights
+    )
+    result = design.solve()
+    assert result.status == "optimal" and result.certificate.verify()
+    assert result.certificate.exact_spent() <= result.design.budget
+    moved, m = np.flatnonzero(EACH), POWER[noise]
+    corners = [
+        np.isin(np.arange(len(EACH)), some) * np.array(EACH)
+        for some in itertools.combinations(moved, changed)
+    ]
+    most = spent(result, np.array(corners)).max()
+    assert most <= design.budget * (1 + 1e-13) and most == pytest.approx(design.budget, rel=1e-12)
+    u = cp.Variable(len(moved))  # log scales over those found: well conditioned
+    losses = weights[moved] * result.scales[moved] ** loss
+    ratio = (np.array(EACH)[moved] / result.scales[moved]) ** m / design.budget
+    shares = cp.multiply(ratio, cp.exp(-m * u))
+    program = cp.Problem(
+        cp.Minimize(losses / losses.sum() @ cp.exp(loss * u)), [cp.sum_largest(shares, changed) <= 1]
+    )
+    program.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_feas"), 1e-10))
+    assert result.value == pytest.approx(result.value * program.value, rel=1e-7)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"l1": 4.0},
+        {"l2": 4.0},
+        {"l1": 5.0, "l2": 3.5},
+        {"changed": 3, "l2": 5.0},
+        {"changed": 3, "l1": 6.0},
+        {"changed": 4, "l1": 8.0, "l2": 5.0, "linf": 3.5},
+    ],
+)
+def test_every_change_keeps_the_budget(noise, more):
+    s = S(each=EACH, **more)
+    result = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=1).solve()
+    budget, m = result.design.budget, POWER[noise]
+    assert result.certificate.verify() and result.checks()["holds"].all()
+    found = spent(result, changes(s, np.random.default_rng(1)))
+    assert found.max() <= budget * (1 + 1e-12)
+    exact = result.design.changes.exact
+    assert exact == ("changed" not in more and (noise == "laplace" or "l1" not in more))
+    assert (result.status == "optimal") == exact
+    note = "exactly" if exact else "safe upper bound"
+    assert any(note in n for n in result.notes)
+    # the declared program agrees, and no bound is worse than none
+    assert md.NoiseAllocation(noise, s, PRIVACY[noise], loss=1).solve("clarabel").value == pytest.approx(
+        result.value, rel=1e-6
+    )
+    plain = md.NoiseAllocation(noise, EACH, PRIVACY[noise], loss=1).solve()
+    assert result.lower_bound <= result.value <= plain.value * (1 + 1e-9)
+    assert result.spent.sum() == pytest.approx(1.0, abs=1e-6) and result.spent[5] == 0
+    table = result.compare().set_index("mechanism")["loss"]
+    assert (table >= result.value * (1 - 1e-8)).all()
+    # identical noise: the largest norm, as `Sensitivity` knows it, is below its bound here
+    norm = s.largest_l1(len(EACH)) if m == 1 else s.largest_l2(len(EACH))
+    assert largest_spent(result.design.changes, np.ones(len(EACH)))[0] >= norm**m * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("noise", "more"), [("gaussian", {"l2": 3.0}), ("laplace", {"l2": 3.0}), ("laplace", {"l1": 3.0})]
+)
+def test_one_norm_is_spent_exactly(noise, more):
+    """Against the convex program of the worst change itself, at the best scales and at others."""
+    s, rng = S(each=EACH, **more), np.random.default_rng(3)
+    result = md.NoiseAllocation(noise, s, PRIVACY[noise]).solve()
+    each = np.minimum(EACH, min(more.values()))
+    for scales in (result.scales, result.scales * rng.uniform(0.5, 2, len(EACH)) + (each == 0)):
+        y = cp.Variable(len(each), nonneg=True)  # |v| or v²
+        gain = np.where(each > 0, 1 / np.where(each > 0, scales, 1.0), 0.0) ** POWER[noise]
+        limit = {("laplace", "l1"): cp.sum(y), ("laplace", "l2"): cp.norm(y), ("gaussian", "l2"): cp.sum(y)}
+        (name, bound), power = next(iter(more.items())), POWER[noise]
+        program = cp.Problem(
+            cp.Maximize(gain @ y),
+            [y <= each**power, limit[noise, name] <= bound ** (power if noise == "gaussian" else 1)],
+        )
+        program.solve(solver="CLARABEL")
+        most = largest_spent(result.design.changes, scales)[0]
+        assert most == pytest.approx(program.value, rel=1e-7)
+        assert most >= program.value * (1 - 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(-6, 6), min_size=2, max_size=9),
+    st.sampled_from(["gaussian", "laplace"]),
+    st.sampled_from([{"changed": 1}, {"changed": 2}, {"l1": 0.6}, {"l2": 0.4}]),
+    st.floats(0.3, 6.0),
+    st.integers(0, 2**31),
+)
+def test_any_sizes(logs, noise, more, loss, seed):
+    """Sizes a million times apart: within the budget on every change tried, proved, and never above a profile's noise."""
+    each = np.exp(np.array(logs) * 2.3)
+    stated = {k: v if k == "changed" else v * each.sum() for k, v in more.items()}
+    s = S(each=each, **stated)
+    design = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=loss)
+    result = design.solve()
+    assert result.checks()["holds"].all() and result.lower_bound <= result.value
+    assert spent(result, changes(s, np.random.default_rng(seed), 40)).max() <= design.budget * (1 + 1e-12)
+    plain = md.NoiseAllocation(noise, each, PRIVACY[noise], loss=loss).solve()
+    assert result.value <= plain.value * (1 + 1e-9)
+    if design.bounds is None or design.changes.exact:
+        assert result.value - result.lower_bound <= 1e-6 * result.value
+
+
+def test_one_of_several_numbers_is_one_number():
+    """Where one coordinate changes, the (ε, δ) condition of one Laplace coordinate is exact: each gets its own least noise."""
+    result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], changed=1), NEAR).solve()
+    alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().scales[0] for a in (1.0, 4.0)]
+    assert result.scales == pytest.approx(alone, rel=1e-12)
+    assert any("exact" in note for note in result.notes)
+
+
+def test_bounds_that_say_nothing_more_are_left_out():
+    for more in ({"changed": 3}, {"l1": 6.0}, {"l2": 4.0}):
+        design = md.NoiseAllocation("gaussian", S(each=[1, 2, 3, 0], **more), NEAR)
+        assert design.bounds is None and design.sensitivities.tolist() == [1, 2, 3, 0]
+    assert changes_of(S(each=[3, 2, 1], changed=2, l2=3.7), 2).l2 is None
+    assert md.NoiseAllocation("laplace", S(each=[5, 2], l1=3), PURE).sensitivities.tolist() == [3, 2]
+
+
+def test_many_coordinates():
+    each = np.random.default_rng(0).lognormal(size=100_000)
+    result = md.NoiseAllocation("gaussian", S(each=each, changed=1000), NEAR).solve()
+    assert result.certificate.verify() and result.status == "optimal"
+    plain = md.NoiseAllocation("gaussian", each, NEAR).solve()
+    assert result.value < 0.05 * plain.value
+
+
+def test_saved_compared_and_released(tmp_path):
+    s = S(each=[1.0, 2.0, 0.5, 4.0], changed=2)
+    result = md.NoiseAllocation("gaussian", s, NEAR).solve()
+    result.save(tmp_path / "a.json")
+    back = md.load(tmp_path / "a.json")
+    assert str(back) == str(result) and back.certificate.verify() and back.design.bounds == s
+    result.report(tmp_path / "a.html")
+    assert "at most 2 coordinates change" in (tmp_path / "a.html").read_text()
+    assert result.mechanism.release([1.0, 2, 3, 4]).shape == (4,)
+    names = ["allocated gaussian", "gaussian", "correlated gaussian", "allocated laplace", "allocated mixed"]
+    query = md.NumericQuery(4, s)
+    found = md.compare(query, NEAR, mechanisms=names, progress=False)
+    assert found["allocated gaussian"].value == pytest.approx(result.value)
+    errors = found.table.set_index("mechanism")["error"]
+    # one's signs are free: independent noise is the best Gaussian noise
+    assert errors["allocated gaussian"] <= errors["gaussian"] * (1 - 0.05)
+    assert errors["correlated gaussian"] == pytest.approx(errors["allocated gaussian"], rel=1e-6)
+    assert "single coordinates" in found.table.set_index("mechanism")["note"]["allocated mixed"]
+    ready = md.compare(query, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
+    assert ready["mine"].value == result.value
+    wider = md.NumericQuery(4, S(each=[1.0, 2.0, 0.5, 4.0], changed=3))
+    with pytest.raises(md.DesignError, match="does not cover"):
+        md.compare(wider, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_lattice_is_paid_for(noise):
+    """Rounding moves each changed coordinate by two steps at most: no change then spends more than the budget."""
+    s = S(each=[1e-4, 1.0, 3.0], l2=3.0)
+    result = md.NoiseAllocation(noise, s, PRIVACY[noise]).solve()
+    law, m, h = result.mechanism, POWER[noise], 2.0**-30
+    wider = 1 + law.lattice_cost
+    for v in changes(s, np.random.default_rng(0)):
+        v = v + (v > 0) * 2 * h * law.scales
+        assert ((v / law.scales / wider) ** m).sum() <= result.design.budget * (1 + 1e-12)
+
+
+def test_refusals():
+    few = S(each=[1.0, 2.0], changed=1)
+    for call, word in (
+        (lambda: md.NoiseAllocation("gaussian", few, NEAR, lower=1.0), "lower"),
+        (lambda: md.NoiseAllocation("gaussian", few, NEAR, groups=[[0, 1]]), "groups"),
+        (lambda: md.NoiseAllocation("mixed", few, NEAR), "single coordinates"),
+        (lambda: md.NoiseAllocation("gaussian", [1.0, 2.0, 3.0], NEAR, bounds=few), "bounds"),
+        (lambda: md.NoiseAllocation("gaussian", [1.0, 1.0], NEAR, bounds=few), "sensitivities"),
+        (lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], NEAR, bounds="few"), "bounds"),
+        (
+            lambda: md.NoiseAllocation("gaussian", S(each=EACH, l1=4, l2=3), NEAR).solve("closed-form"),
+            "closed form",
+        ),
+        (lambda: md.NoiseAllocation("gaussian", few, NEAR).solve(none=1), "none"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            call()
+
+
+def test_a_limit_is_kept():
+    design = md.NoiseAllocation("gaussian", S(each=EACH, changed=3, l1=6.0), NEAR)
+    result = design.solve(time_limit=1e-9)
+    assert result.status == "limit" and result.certificate.verify()
+    assert design.solve().value <= result.value * (1 + 1e-9)

@@ -44,7 +44,7 @@ from mechdesign.typing import Array
 __all__ = ["refine"]
 
 _MOST_CELLS = 200_000
-_CELLS_PER_SECOND = 150_000  # of truncated Laplace noise, on each side
+_CELLS_PER_SECOND = 180_000  # of truncated Laplace noise, on each side
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
 _MOST_ALIGNED = 140

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.accounting.arguments import excess, inside
+from mechdesign.accounting.arguments import inside
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.enclosure import Coordinates, enclosed_delta, enclosed_gaussian
 from mechdesign.accounting.grid import discretise
@@ -23,19 +23,17 @@ from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of,
 from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
-from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, one_of, probability, whole
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = [
     "SMALLEST_DELTA",
     "DeltaInterval",
     "GridPlan",
     "delta_interval",
-    "epsilon_bound",
     "is_gaussian",
     "plan_grid",
     "upper_delta",
@@ -125,6 +123,12 @@ def _spread(loss: Loss) -> tuple[float, float]:
     typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
     largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
     return max(typical, largest * 1e-6), largest
+
+
+def apart(terms: tuple[NoiseTerm, ...]) -> bool:
+    """Whether a coordinate changes by more than its noise reaches, so that neighbours share no answer."""
+    losses = (loss_of(t.law, t.sensitivity) for t in terms)
+    return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
 
 
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
@@ -236,8 +240,12 @@ def delta_interval(
             if found is not None:
                 return DeltaInterval(*found, PROVED)
             return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
+        if apart(terms):
+            return DeltaInterval(1.0, 1.0)
         plan = plan_grid(terms, epsilon, width)
         return _refine(plan, epsilon, width, rounds, None, points, deadline)
+    if apart(terms):
+        return DeltaInterval(0.0, 1.0)
     plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
     return _refine(plan, epsilon, width, rounds, sampling, points, deadline)
 
@@ -334,6 +342,8 @@ def upper_delta(
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
     terms = as_terms(terms)
+    if apart(terms):
+        return 1.0
     if sampling == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
@@ -350,72 +360,3 @@ def upper_delta(
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
     return least
-
-
-def epsilon_bound(
-    terms: Any,
-    delta: float,
-    *,
-    width: float = 0.01,
-    rounds: int = 1,
-    sampling: float = 1.0,
-    time_limit: float | None = None,
-) -> float:
-    r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
-
-    Parameters
-    ----------
-    terms, width, rounds, sampling
-        As in `delta_interval`.
-    delta : float
-        δ in (0, 1).
-    time_limit : float, optional
-        Seconds after which the least ε seen to do is returned.
-
-    Returns
-    -------
-    float
-        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` when δ(ε) never
-        falls that far.
-
-    Raises
-    ------
-    DesignError
-        δ outside (0, 1), or below what double precision can certify.
-    SolverError
-        No ε was seen to do within the time limit.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
-    0.3
-    """
-    delta = inside("delta", delta, 0, 1)
-    if delta < SMALLEST_DELTA:
-        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
-    terms, deadline = as_terms(terms), Deadline(time_limit)
-    least = math.inf
-
-    def over(epsilon: float) -> float:
-        nonlocal least
-        if deadline.passed:
-            raise too_late("accounting")
-        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling": sampling}
-        found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
-        least = min(least, epsilon) if found <= 0 else least
-        return found
-
-    low, high = 0.0, 1.0
-    try:
-        if over(0.0) <= 0:
-            return 0.0
-        while over(high) > 0:
-            low, high = high, 2 * high
-            if high > 1e6:
-                return math.inf
-        return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
-    except SolverError:
-        if not deadline.passed or math.isinf(least):
-            raise
-        return least

@@ -340,3 +340,16 @@ def test_a_staircase_is_steep_where_delta_is_large(epsilon: float, delta: float,
     result = calibrate("staircase", privacy=ApproximateDP(epsilon, delta), sensitivity=1.0)
     assert result.variance <= variance
     assert result.noise.delta_interval(epsilon).upper <= delta and result.certificate.verify()
+
+
+@pytest.mark.parametrize("sampling_rate", [1.0, 0.2])
+def test_noise_of_bounded_reach_serves_several_rounds(sampling_rate) -> None:
+    """Scales at which neighbours share no answer are tried on the way; they were called too small for doubles."""
+    found = calibrate(
+        "truncated_laplace",
+        privacy=ApproximateDP(1.0, 1e-4),
+        sensitivity=1.0,
+        rounds=4,
+        sampling_rate=sampling_rate,
+    )
+    assert found.certificate.verify() and found.delta(1.0) <= 1e-4

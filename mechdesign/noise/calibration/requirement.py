@@ -14,6 +14,7 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
     SMALLEST_DELTA,
     GridPlan,
+    apart,
     delta_interval,
     is_gaussian,
     plan_grid,
@@ -278,6 +279,8 @@ class _Planned:
         law = terms[0].law
         if len(terms) == 1 and terms[0].count == 1:
             return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
+        if apart(terms):
+            return 1.0
         # a shape may change much before the plan does, unless the loss turns into an atom
         kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
         plan, at = self._plans.get(which, (None, kind))

@@ -364,7 +364,8 @@ def _point(
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
         return {**row, **numbers, "outputs": 0, "certified": False, "note": _unsolved(error, share)}, None
     mechanism = result.mechanism
-    certified, notes = mechanism.law is not None, result.notes
+    notes: Sequence[str] = result.notes
+    certified = mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:
         certified, notes = _verified(result.certify(), notes, share)
     row |= {

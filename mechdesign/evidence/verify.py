@@ -590,6 +590,12 @@ def lattice_noise(result, account):
     account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
     account.recomputed("the value shown is", result["value"], float(spent / total))
     proof = spread_bound if stated.get("knots") else climb_bound if stated.get("level") else lattice_bound
+    if (m := stated.get("grouped", 1)) != 1:  # m changes in turn: (m ε, δ (1 + e^ε + … + e^((m-1)ε))) at m Δ
+        epsilon = Fraction(privacy["epsilon"])
+        if not isinstance(m, int) or m < 1 or m * epsilon > 200 or stated.get("knots"):
+            raise Refused("changes of so many sensitivities at once")
+        high, sensitivity = exp_bounds(m * epsilon)[1], m * sensitivity
+        delta *= (high - 1) / (low - 1)
     bound = proof(stated, loss, delta, high, sensitivity)
     account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))
     account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))

@@ -26,7 +26,7 @@ from mechdesign.accounting.terms import NoiseTerm, as_terms
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, one_of, probability, whole
+from mechdesign.problem.checks import instance, non_negative, number, one_of, probability, whole
 from mechdesign.solvers.deadline import Deadline
 
 __all__ = [
@@ -81,6 +81,8 @@ class DeltaInterval:
 
     def vouched(self, fresh: DeltaInterval, most: float) -> bool:
         """Whether what is stated claims no more than what was computed anew: at least as wide, no better checked, ≤ `most`."""
+        instance("fresh", fresh, DeltaInterval)
+        most = number("most", most)
         around = self.lower <= fresh.lower * (1 + _MACHINES[RECOMPUTED])
         around = around and fresh.upper <= self.upper * (1 + _MACHINES[fresh.how])
         return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)

@@ -80,6 +80,7 @@ class NoiseCertificate(Certificate):
     grouped: int = 1
 
     def __post_init__(self) -> None:
+        instance("privacy", self.privacy, PureDP, ApproximateDP)
         spread = len(instance("knots", self.knots, np.ndarray)) > 0
         instance("level", self.level, Fraction)
         whole("periods", self.periods, 0, MOST_PERIODS)

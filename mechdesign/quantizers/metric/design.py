@@ -216,8 +216,10 @@ class MetricQuantizer(Design):
             set_budget(model, self.notion, knots, epsilon)
             try:
                 # With many knots the interior point (and its crossover) is ahead of the simplex method.
-                chosen = solver or ("highs-ipm" if self.continuum and count > _MANY else None)
-                answers.append(solvers.solve(model, chosen, deadline=deadline, **options))
+                many = solver is None and self.continuum and count > _MANY
+                answers.append(
+                    solvers.solve(model, "highs-ipm" if many else solver, deadline=deadline, **options)
+                )
             except InfeasibleError:
                 raise self._infeasible() from None
             rows = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
 
 __all__ = [
     "ABOUT_FILE",
@@ -71,7 +71,9 @@ def fitting() -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):  # of absurd numbers nothing follows that a check would let pass
             yield
-    except MechdesignError:
+    except MechdesignError as error:
+        if isinstance(error, DesignError):  # an argument that no design would have been made with
+            raise ResultFormatError(f"the result's parts do not fit together: {error!s:.200}") from error
         raise
     except (
         ArithmeticError,

@@ -209,10 +209,7 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
         case {"$table": list(columns), **rest} if not rest:
             return _table(columns, inner)
         case {"$tuple": list(values), **rest} if not rest:
-            held = tuple(inner(values))
-            if bool in (types := {*map(type, held)}) and types & {int, float}:
-                _refuse("true or false among numbers")
-            return held
+            return tuple(inner(values))
         case {"$items": list(pairs), **rest} if not rest:
             return _once([(inner(k), inner(v)) for k, v in pairs])
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:

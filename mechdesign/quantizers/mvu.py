@@ -47,6 +47,9 @@ from mechdesign.typing import Array, Status
 
 __all__ = ["MVU"]
 
+_TOLD_APART = 16.0
+"""Budgets up to which a linear program's tolerance is far below e^-epsilon."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Table:
@@ -247,7 +250,8 @@ class MVU(Design):
         if self.m > 4:
             return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
         # A hair inside the budget, so that the alphabet is feasible for it and not only next to one that is.
-        model = self.model(epsilon=self.privacy.epsilon * (1 - 1e-10))
+        # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
+        model = self.model(epsilon=min(self.privacy.epsilon, _TOLD_APART) * (1 - 1e-10))
         return self.search.simplex(model, starts, deadline)
 
     def _table(
@@ -255,7 +259,7 @@ class MVU(Design):
     ) -> _Table:
         """The best P for an alphabet."""
         # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
-        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
+        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > _TOLD_APART):
             return self._as_optimum(alphabet, epsilon, deadline)
         model = self.model(alphabet, epsilon=epsilon)
         solution = solve(model, solver or "highs", deadline=deadline, **options)

@@ -99,10 +99,18 @@ class Copies:
         return None
 
     def excess(self, epsilons: Array) -> Array:
-        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: a guide."""
+        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: a guide.
+
+        0 where the walk that proves it would take too many steps.
+        """
         small = np.geomspace(1e-12, 1e-2, 100)
-        p = np.concatenate([small, np.geomspace(0.01, 0.2, 100), np.linspace(0.2, 0.99, 150), 1 - small])
-        return np.asarray((p - np.exp(epsilons)[:, None] * self.least(p)).max(axis=1))
+        p = np.concatenate(
+            [small, np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:], 1 - small[-2::-1]]
+        )
+        found = p - np.exp(epsilons)[:, None] * self.least(p)
+        most = np.maximum(found.max(axis=1), 1e-300)
+        steps = (np.diff(p) / (1.02 * most[:, None] - found[:, :-1])).sum(axis=1)
+        return np.where(steps < 0.8 * _STEPS, most, 0.0)
 
     def _step(self, p: float, epsilon: float, delta: float) -> float:
         """The end p′ of a step: p″ − e^{ε₁} q(p″) ≤ p′ − e^{ε₁} q(p) ≤ δ₁ for all p″ from p to p′, as q increases."""

@@ -29,7 +29,8 @@ from mechdesign.typing import Array, Indices
 __all__ = ["LARGEST", "Copies"]
 
 _MOST = 128  # copies; the rest are left out
-_STEPS = 3000
+_STEPS = 6000
+_PLANNED = 4000  # steps of a proof: a second, at most
 LARGEST = 0.97  # of δ₁ that are tried
 _SHRUNK = (1e-12, 1e-9, 1e-6, 1e-3)  # how far below its floating-point guess a probability is proved
 
@@ -110,7 +111,7 @@ class Copies:
         found = p - np.exp(epsilons)[:, None] * self.least(p)
         most = np.maximum(found.max(axis=1), 1e-300)
         steps = (np.diff(p) / (1.02 * most[:, None] - found[:, :-1])).sum(axis=1)
-        return np.where(steps < 0.8 * _STEPS, most, 0.0)
+        return np.where(steps < _PLANNED, most, 0.0)
 
     def _step(self, p: float, epsilon: float, delta: float) -> float:
         """The end p′ of a step: p″ − e^{ε₁} q(p″) ≤ p′ − e^{ε₁} q(p) ≤ δ₁ for all p″ from p to p′, as q increases."""

@@ -44,9 +44,8 @@ def lower_bound(design: Any, one: Callable[..., Any], deadline: Deadline) -> Bou
 
     prove(design.privacy, None, 0.1, deadline.limit(most=_WHOLE_SECONDS, least=_LEAST_SECONDS))
     inner = Deadline(deadline.limit(most=_SECONDS))
-    most = max((float(held.lower_bound) for held, _ in found), default=0.0)
     for promised, mean, copies, epsilon in _promising(design, loss, inner):
-        if promised <= most or inner.passed:
+        if inner.passed or any(held.lower_bound >= promised for held, _ in found):
             break
         delta = copies.share(epsilon, inner)
         if delta is not None:

@@ -47,10 +47,10 @@ class Copies:
 
     Examples
     --------
-    Of ten copies, one is nearly (0.1, 0.17)-DP:
+    Where ten copies are (1, 1e-6)-DP together, one is (0.1, 0.008)-DP:
 
     >>> ten = Copies(10, 1.0, 1e-6)
-    >>> ten.imply(0.1, 0.17), ten.imply(0.1, 0.16)
+    >>> ten.imply(0.1, 0.008), ten.imply(0.1, 0.007)
     (True, False)
     """
 

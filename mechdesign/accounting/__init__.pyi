@@ -2,7 +2,7 @@ from .gaussian import gaussian_mu as gaussian_mu
 from .gaussian import gaussian_profile as gaussian_profile
 from .interval import DeltaInterval as DeltaInterval
 from .interval import delta_interval as delta_interval
-from .interval import epsilon_bound as epsilon_bound
+from .least_epsilon import epsilon_bound as epsilon_bound
 from .loss import centred_loss as centred_loss
 from .pld import LawPrivacyLoss as LawPrivacyLoss
 from .pld import to_pld as to_pld

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.accounting.arguments import excess, inside
+from mechdesign.accounting.arguments import inside
 from mechdesign.accounting.composition import Part, composed_delta, find_tilt
 from mechdesign.accounting.enclosure import Coordinates, enclosed_delta, enclosed_gaussian
 from mechdesign.accounting.grid import discretise
@@ -23,19 +23,17 @@ from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of,
 from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
-from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, one_of, probability, whole
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.problem.checks import instance, non_negative, number, one_of, probability, whole
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = [
     "SMALLEST_DELTA",
     "DeltaInterval",
     "GridPlan",
     "delta_interval",
-    "epsilon_bound",
     "is_gaussian",
     "plan_grid",
     "upper_delta",
@@ -44,6 +42,8 @@ __all__ = [
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
 _FLOOR = 1e-300
+_MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
+"""How far an end may come out elsewhere, relative: closed forms are rounded once, sums in doubles at each step."""
 _NORMAL = {"norm": (), "gennorm": (2.0,)}
 
 
@@ -78,6 +78,14 @@ class DeltaInterval:
 
     def __contains__(self, delta: float) -> bool:
         return self.lower <= delta <= self.upper
+
+    def vouched(self, fresh: DeltaInterval, most: float) -> bool:
+        """Whether what is stated claims no more than what was computed anew: at least as wide, no better checked, ≤ `most`."""
+        instance("fresh", fresh, DeltaInterval)
+        most = number("most", most)
+        around = self.lower <= fresh.lower * (1 + _MACHINES[RECOMPUTED])
+        around = around and fresh.upper <= self.upper * (1 + _MACHINES[fresh.how])
+        return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)
 
 
 @dataclass(frozen=True)
@@ -362,72 +370,3 @@ def upper_delta(
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
     return least
-
-
-def epsilon_bound(
-    terms: Any,
-    delta: float,
-    *,
-    width: float = 0.01,
-    rounds: int = 1,
-    sampling: float = 1.0,
-    time_limit: float | None = None,
-) -> float:
-    r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
-
-    Parameters
-    ----------
-    terms, width, rounds, sampling
-        As in `delta_interval`.
-    delta : float
-        δ in (0, 1).
-    time_limit : float, optional
-        Seconds after which the least ε seen to do is returned.
-
-    Returns
-    -------
-    float
-        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` when δ(ε) never
-        falls that far.
-
-    Raises
-    ------
-    DesignError
-        δ outside (0, 1), or below what double precision can certify.
-    SolverError
-        No ε was seen to do within the time limit.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
-    0.3
-    """
-    delta = inside("delta", delta, 0, 1)
-    if delta < SMALLEST_DELTA:
-        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
-    terms, deadline = as_terms(terms), Deadline(time_limit)
-    least = math.inf
-
-    def over(epsilon: float) -> float:
-        nonlocal least
-        if deadline.passed:
-            raise too_late("accounting")
-        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling": sampling}
-        found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
-        least = min(least, epsilon) if found <= 0 else least
-        return found
-
-    low, high = 0.0, 1.0
-    try:
-        if over(0.0) <= 0:
-            return 0.0
-        while over(high) > 0:
-            low, high = high, 2 * high
-            if high > 1e6:
-                return math.inf
-        return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
-    except SolverError:
-        if not deadline.passed or math.isinf(least):
-            raise
-        return least

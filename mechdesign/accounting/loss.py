@@ -188,19 +188,25 @@ _OFF = 1e-14
 """How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
 
 
-def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any]:
-    """Generalised inverse of an odd, non-decreasing loss, by bracketed root finding."""
+def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf) -> Callable[[Any], Any]:
+    """Generalised inverse of an odd, non-decreasing loss, infinite beyond `edge`, by bracketed root finding."""
+    last = edge * (1 - 8 * np.finfo(float).eps)
+    jump = float(loss(last)) if 0 < edge < math.inf else math.inf
 
     def inverse(v: Any) -> Any:
         v = np.asarray(v, dtype=float)
         w = np.abs(v).ravel()
-        high = np.full_like(w, scale)
+        beyond = w >= jump
+        if beyond.all():
+            return np.where(v >= 0, edge, -edge)
+        most = last if jump < math.inf else math.inf
+        high = np.full_like(w, min(scale, most))
         for _ in range(600):
-            short = (loss(high) <= w) & (high < 1e300)
+            short = (loss(high) <= w) & (high < min(most, 1e300)) & ~beyond
             if not short.any():
                 break
-            high = np.where(short, 2 * high, high)
-        never = loss(high) <= w
+            high = np.where(short, np.minimum(2 * high, most), high)
+        never = (loss(high) <= w) | beyond
         w, low = np.where(never, 0.0, w), np.zeros_like(high)
         if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
             end = float(high[~never].max(initial=scale))
@@ -216,21 +222,39 @@ def _inverse_of(loss: Callable[[Any], Any], scale: float) -> Callable[[Any], Any
                 args=(w,),
                 tolerances={"fatol": _OFF} if w.size > 1 else None,
             ).x
-        out = np.where(never, np.inf, root).reshape(v.shape)
+        out = np.where(never, np.where(beyond, edge, np.inf), root).reshape(v.shape)
         return np.where(v >= 0, out, -out)
 
     return inverse
 
 
 @lru_cache(maxsize=64)
-def _tail(dist: Any, shapes: tuple[float, ...]) -> Tail:
+def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[Any, Tail, float, float]:
+    """The law of scale one, its tail, the end of its support or of what doubles see of it, and its standard deviation."""
     law = dist(*shapes)
-    return Tail(law.logpdf, float(law.support()[1]), dist.name)
+    top = float(law.support()[1])
+    return law, Tail(law.logpdf, top, dist.name), _seen(law, top), float(law.std())
+
+
+def _seen(law: Any, top: float) -> float:
+    """Where the density ends, or has no logarithm in doubles any more."""
+    low, high = 0.0, min(1.0, top)
+    with np.errstate(all="ignore"):
+        while high < top and np.isfinite(law.logpdf(high)):
+            if high > 1e300:
+                return math.inf
+            low, high = high, min(2 * high, top)
+        if high == top:
+            return top
+        while low < (middle := low / 2 + high / 2) < high:
+            low, high = (middle, high) if np.isfinite(law.logpdf(middle)) else (low, middle)
+    return low
 
 
 def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
     """Loss and tail from ``logpdf`` alone."""
-    law, tail = dist(*shapes), _tail(dist, shapes)
+    # Every frozen law has a generator of its own; SciPy's are alike, so that one tail does for all.
+    law, tail, seen, deviation = _unit_law(getattr(stats, of_scipy(dist) or "", dist), shapes)
     top = float(law.support()[1])
 
     def log_density(t: Any) -> Any:
@@ -244,7 +268,7 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
         return np.where(np.isnan(out), np.copysign(np.inf, t), out)
 
     reach = tail.reach if math.isinf(top) else math.inf
-    return UnitLoss(loss, _inverse_of(loss, float(law.std())), edge=top - r / 2, reach=reach), tail
+    return UnitLoss(loss, _inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
 
 
 def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:

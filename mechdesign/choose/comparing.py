@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from mechdesign.choose.accuracies import Accuracy, accuracy_of, error_of
 from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
-from mechdesign.choose.candidates import candidates, check_privacy, fewest, solved
-from mechdesign.choose.comparison import COLUMNS, Comparison
+from mechdesign.choose.candidates import candidates, check_privacy, solved
+from mechdesign.choose.comparison import Comparison
+from mechdesign.choose.measured import least_error, measured, ranked
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.privacy import MetricDP
-from mechdesign.problem.words import guarantee
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import Alphabet
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
 from mechdesign.solvers.deadline import Deadline
@@ -32,9 +24,6 @@ from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 
 __all__ = ["compare"]
-
-_STEPS = 300
-"""Grid of outputs, on each side, from which the least loss of any report is bounded."""
 
 
 def compare(
@@ -108,15 +97,15 @@ def compare(
     with progress_bar("comparing", len(names)) if progress else nullcontext(lambda: None) as step:
         rows = _tried(question, privacy, time_limit, names, jobs, step)
     rows += [
-        _measured(name, question, privacy, result, 0.0, result.solver_report.seconds)
+        measured(name, question, privacy, result, result.solver_report.seconds)
         for name, result in own.items()
     ]
     results = {row["mechanism"]: row.pop("result") for row in rows if "result" in row}
     if not results:
         reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
-    least, least_name = _least(question, privacy, results, time_limit)
-    return Comparison(question, privacy, _ranked(rows, least), results, least, least_name)
+    least, least_name = least_error(question, privacy, results, time_limit)
+    return Comparison(question, privacy, ranked(rows, least), results, least, least_name)
 
 
 def _tried(
@@ -199,7 +188,8 @@ class _Try:
                 "seconds": time.perf_counter() - started,
                 "note": f"no answer in {self.time_limit:g} s" if late else " ".join(str(error).split()),
             }
-        row = _measured(name, self.question, self.privacy, result, started)
+        row = measured(name, self.question, self.privacy, result, fresh=True)
+        row["seconds"] = time.perf_counter() - started
         if deadline.finite and result.status is Status.LIMIT:
             proved = (
                 "no bound is proved"
@@ -208,85 +198,3 @@ class _Try:
             )
             row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
         return row
-
-
-def _measured(
-    name: str, question: Question, privacy: Any, result: Result, started: float, seconds: float | None = None
-) -> dict[str, Any]:
-    found: Accuracy = accuracy_of(result, question)
-    known = candidates(question).get(name)
-    return {
-        "mechanism": name,
-        "error": error_of(result, question),
-        "standard deviation": found.standard_deviation,
-        "mean absolute error": found.absolute_error,
-        "95% half-width": found.half_width,
-        "privacy": _privacy_claim(result, privacy, seconds is None),
-        "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
-        "assumes": known.assumes if known else "",
-        "seconds": time.perf_counter() - started if seconds is None else seconds,
-        "note": "; ".join(result.notes),
-        "result": result,
-    }
-
-
-def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
-    """The guarantee, and how the certificate's first claim, which is privacy, was checked; again, unless it is fresh."""
-    if result.certificate is None:
-        return "not certified"
-    held = result.certificate
-    table = held.evaluated if fresh and isinstance(held, CalibrationCertificate) else held.checks()
-    first = table.iloc[0]
-    return f"{guarantee(privacy)}: {first['how'] if first['holds'] else 'REFUTED'}"
-
-
-def _ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
-    table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable", ignore_index=True)
-    floor = table["error"].min() if least is None else least
-    table["ratio"] = table["error"] / floor if floor > 0 else np.nan
-    for name in ("privacy", "assumes", "note"):
-        table[name] = table[name].fillna("").astype(object)
-    return table
-
-
-def _least(
-    question: Question, privacy: Any, results: dict[str, Result], time_limit: float | None
-) -> tuple[float | None, str]:
-    """The least error proved, and of what; None where nothing is proved."""
-    if isinstance(question, LocalReport):
-        return _least_report(question, privacy, results, time_limit)
-    if isinstance(question, NumericQuery) and (question.scalar is None or question.whole):
-        return None, ""  # whole numbers need not be protected from changes in between
-    name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
-    if name in results and results[name].lower_bound is not None:
-        what = "additive noise" if isinstance(question, NumericQuery) else "channel between the points"
-        return results[name].lower_bound, f"no {what} does better"
-    return None, ""
-
-
-def _least_report(
-    q: LocalReport, privacy: Any, results: dict[str, Result], time_limit: float | None
-) -> tuple[float | None, str]:
-    """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
-
-    An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
-    most h/2 in absolute and h²/4 in squared error, so the least loss on the grid less that bounds all of them.
-    """
-    if q.loss.function is not None:
-        return None, ""
-    reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
-    grid = Alphabet(reach, reach / _STEPS)
-    try:
-        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(
-            gap=1e-5, time_limit=time_limit
-        )
-    except MechdesignError:
-        return None, ""
-    step = 2 * reach / (grid.size - 1) * (1 + 1e-9)
-    bound = (found.lower_bound or 0.0) - q.loss.absolute * step / 2 - q.loss.squared * step**2 / 4
-    if bound <= 0:
-        return None, ""
-    return (
-        bound,
-        f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has",
-    )

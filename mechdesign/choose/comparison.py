@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.choose.accuracies import Accuracy, accuracy_of, error_of
+from mechdesign.choose.accuracies import Accuracy, accuracy_of
 from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
-from mechdesign.choose.questions import NumericQuery, Question
-from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, Check
+from mechdesign.choose.measured import COLUMNS, least_error, measured, ranked
+from mechdesign.choose.questions import LocalReport, NumericQuery, Question
+from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section, page
@@ -25,10 +27,8 @@ from mechdesign.problem.checks import instance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMNS", "Comparison"]
+__all__ = ["Comparison"]
 
-COLUMNS = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
-COLUMNS += ["privacy", "bits", "assumes", "seconds", "note"]
 _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 
 
@@ -84,29 +84,65 @@ class Comparison(Handed):
         return self.results
 
     def agreements(self) -> list[Check]:
-        """Whether each result answers the question at its privacy, and the table shows the result's own errors."""
+        """Whether each result answers the question at its privacy, and the table shows what follows from the results.
+
+        Every cell but seconds and notes is computed anew; these are the file's own words.
+        """
         rows: list[Check] = []
-        shown_errors = dict(zip(self.table["mechanism"], self.table["error"]))
+        made = []
         for name, result in self.results.items():
+            reason = ""
             try:
-                check_same_privacy(name, result, self.privacy)
-                check_answer(name, result, self.question)
-                check_loss(name, result, self.question)
-                reason = ""
-            except DesignError as error:
+                with fitting():
+                    check_same_privacy(name, result, self.privacy)
+                    check_answer(name, result, self.question)
+                    check_loss(name, result, self.question)
+                    made.append(measured(name, self.question, self.privacy, result))
+            except MechdesignError as error:
                 reason = f" ({error})"
             rows.append(
                 (f"{name}: answers the question at its privacy{reason}", PROVED, math.nan, not reason)
             )
-            least = error_of(result, self.question)
-            near = abs(shown_errors.get(name, math.inf) - least) <= 1e-9 * least
-            rows.append((f"{name}: the table shows its error", PROVED, math.nan, near))
-        whole = set(self.table.loc[self.table["error"].notna(), "mechanism"]) == set(self.results)
-        ordered = bool(self.table["error"].dropna().is_monotonic_increasing)
-        rows.append(
-            ("every mechanism that the table ranks has a result", PROVED, math.nan, whole and ordered)
-        )
+        rows.append(self._least_agrees())
+        whole = list(self.table) == COLUMNS and len(made) == len(self.results)
+        kept = self.table[self.table["error"].notna()] if whole else self.table
+        whole = whole and sorted(kept["mechanism"]) == sorted(self.results)
+        if whole:
+            rows += self._cells_agree(
+                kept.set_index("mechanism"), ranked(made, self.least).set_index("mechanism")
+            )
+            blank = self.table[self.table["error"].isna()].drop(columns=["mechanism", "seconds", "note"])
+            whole = kept["error"].is_monotonic_increasing and bool(
+                (blank.isna() | (blank == "")).all(axis=None)
+            )
+            whole = whole and bool((self.table["error"].notna().astype(int).diff().fillna(0) <= 0).all())
+        rows.append(("every mechanism that the table ranks has a result", PROVED, math.nan, bool(whole)))
+        rows.append((OWN_WORDS, CLAIMED, math.nan, True))
         return rows
+
+    def _cells_agree(self, shown_rows: pd.DataFrame, fresh: pd.DataFrame) -> Iterator[Check]:
+        """Whether the table shows of each result what follows from it: numbers to 1e-9, words as they are."""
+        for name in self.results:
+            for column in fresh.columns.difference(["seconds", "note"], sort=False):
+                near = close(shown_rows.loc[name, column], fresh.loc[name, column])
+                yield f"{name}: the table shows its {column}", RECOMPUTED, math.nan, near
+
+    def _least_agrees(self) -> Check:
+        """Whether the least error stated is that of a result's bound; of any reports, at most one that is found anew."""
+        claim = "the least error is proved" if self.least is not None else "no least error is stated"
+        try:
+            with fitting():
+                found, name = least_error(self.question, self.privacy, self.results)
+                holds = (self.least, self.least_name) == (found, name)
+                if not holds and isinstance(self.question, LocalReport) and self.least_name == name:
+                    # not from a result: stated is what another search found, perhaps one that was more precise
+                    stated, most = self.least or 0.0, found or 0.0
+                    if most < stated < most * (1 + 1e-4):
+                        most = least_error(self.question, self.privacy, self.results, gap=1e-8)[0] or 0.0
+                    holds = 0 < stated <= most
+        except MechdesignError:
+            holds = False
+        return claim, RECOMPUTED, math.nan, bool(holds)
 
     @property
     def best(self) -> Result:

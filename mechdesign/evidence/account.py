@@ -101,7 +101,11 @@ def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iter
     tried = result.tried()
     if len(tried):
         yield Section(
-            "What the search tried", table=tried, rows=12, caption=f"The best of {len(tried)} that were tried"
+            "What the search tried",
+            result.tried_words,
+            tried,
+            rows=12,
+            caption=f"The best of {len(tried)} that were tried",
         )
     file = claims["about"] == ABOUT_FILE
     kinds = [how for how in _HOW if (claims[~file]["how"] == how).any()]

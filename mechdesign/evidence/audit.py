@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import MissingExtra, ResultFormatError
+from mechdesign.errors import MechdesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.certificate import (
     ABOUT_FILE,
     ABOUT_MECHANISM,
@@ -26,6 +26,8 @@ from mechdesign.evidence.certificate import (
     RECOMPUTED,
     Check,
     check_table,
+    fitting,
+    unfit,
 )
 from mechdesign.evidence.serialize import dumps
 from mechdesign.typing import Status
@@ -41,13 +43,27 @@ def claims(result: Any) -> pd.DataFrame:
 
     About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other.
     """
+    try:
+        with fitting():
+            return _claims(result)
+    except MissingExtra:
+        raise
+    except MechdesignError as error:
+        return unfit(error).assign(about=ABOUT_FILE)
+
+
+def _claims(result: Any) -> pd.DataFrame:
     certificate = result.certificate
     statement = {} if certificate is None else certificate.statement
     made = [] if certificate is None else [*certificate.checks().itertuples(index=False, name=None)]
-    agreed = [*_agreements(result, statement)]
+    agreed = [*_agreements(result, statement), *result.beside()]
     uncovered = [*_uncovered(result, statement)]
     table = check_table([*made, *agreed, *uncovered])
-    about_file = [claim in FORM for claim, *_ in made] + [True] * len(agreed) + [False] * len(uncovered)
+    about_file = (
+        [claim.partition(" (")[0] in FORM for claim, *_ in made]
+        + [True] * len(agreed)
+        + [False] * len(uncovered)
+    )
     return table.assign(about=[ABOUT_FILE if file else ABOUT_MECHANISM for file in about_file])
 
 
@@ -180,9 +196,10 @@ def audited(result: Any, source: str) -> tuple[pd.DataFrame, pd.DataFrame, str]:
         Its parts do not fit together.
     """
     try:
-        return claims(result), result.audit(), str(result)
+        with fitting():  # parts of the right kind, and of sizes or values that never stand together
+            return claims(result), result.audit(), str(result)
     except MissingExtra:
         raise
-    except Exception as error:  # parts of the right kind, and of sizes or values that never stand together
-        reason = f"{source}: its parts do not fit together ({type(error).__name__}: {error!s:.200})"
+    except MechdesignError as error:
+        reason = f"{source}: its parts do not fit together ({error!s:.200})"
     raise ResultFormatError(" ".join(reason.split()))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
+import numpy as np
 import pandas as pd
+
+from mechdesign.errors import MechdesignError, MissingExtra, ResultFormatError
 
 __all__ = [
     "ABOUT_FILE",
@@ -14,11 +20,16 @@ __all__ = [
     "CHECK_COLUMNS",
     "CLAIMED",
     "FORM",
+    "OWN_WORDS",
     "PROVED",
     "RECOMPUTED",
     "Certificate",
     "Check",
     "check_table",
+    "checked_anyhow",
+    "close",
+    "fitting",
+    "unfit",
 ]
 
 PROVED = "proved"
@@ -26,8 +37,10 @@ RECOMPUTED = "recomputed"
 CLAIMED = "claimed"
 CHECK_COLUMNS = ["claim", "how", "margin", "holds"]
 ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
+FIT = "its parts fit together"
 FORM = frozenset(
     {
+        FIT,
         "knots and outputs increase",
         "rows sum to 1",
         "no probability is negative",
@@ -40,6 +53,9 @@ FORM = frozenset(
 )
 """Checks of certificates that say nothing of privacy, error or optimality: that a law is one, and is the one shown."""
 
+OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
+"""What nothing in a comparison or a frontier shows."""
+
 Check = tuple[str, str, float, bool]
 """A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""
 
@@ -49,12 +65,78 @@ def check_table(checks: Sequence[Check]) -> pd.DataFrame:
     return pd.DataFrame(checks, columns=CHECK_COLUMNS)
 
 
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Say that parts do not fit together where computing with them fails: a file was changed."""
+    try:
+        with np.errstate(all="ignore"):  # of absurd numbers nothing follows that a check would let pass
+            yield
+    except MechdesignError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ResultFormatError("the result's parts do not fit together") from error
+
+
+def checked_anyhow(checks: Callable[[Any], pd.DataFrame]) -> Callable[[Any], pd.DataFrame]:
+    """Make a failed check of what cannot be checked, so that a table is returned whatever a file says."""
+
+    @wraps(checks)
+    def checked(self: Any) -> pd.DataFrame:
+        try:
+            with fitting():
+                return checks(self)
+        except MissingExtra:
+            raise
+        except MechdesignError as error:
+            return unfit(error)
+
+    return checked
+
+
+def unfit(error: MechdesignError) -> pd.DataFrame:
+    """The one check of parts that cannot be computed with."""
+    reason = " ".join(str(error).split())[:200]
+    return check_table([(f"{FIT} ({reason})", PROVED, math.nan, False)])
+
+
+def close(stated: Any, fresh: Any) -> bool:
+    """Whether a cell of a table is the one computed anew: the same word, or the same number to 1e-9 (or none, twice).
+
+    Examples
+    --------
+    >>> close(1.0, 1.0 + 1e-12), close(math.nan, None), close("proved", "recomputed")
+    (True, True, False)
+    """
+    stated, fresh = (v.item() if isinstance(v, np.generic) else v for v in (stated, fresh))
+    if isinstance(fresh, (str, bool)):
+        return bool(stated == fresh)
+    if isinstance(stated, (str, bool)):
+        return False
+    stated, fresh = (math.nan if v is None else float(v) for v in (stated, fresh))
+    if math.isnan(stated) or math.isnan(fresh):
+        return math.isnan(stated) and math.isnan(fresh)
+    return abs(stated - fresh) <= 1e-9 * abs(fresh)
+
+
 class Certificate(ABC):
     """Evidence that anyone can check: a statement in exact numbers, a law, and multipliers.
 
     Verification recomputes every claim from these three, in exact or outward-rounded arithmetic, and takes nothing
     from a solver.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "checks" in vars(cls):
+            cls.checks = checked_anyhow(cls.checks)  # type: ignore[assignment, method-assign]
 
     @property
     @abstractmethod

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import CLAIMED, Certificate
+from mechdesign.evidence.certificate import CLAIMED, Certificate, Check, fitting
 from mechdesign.evidence.deferred import deferred, known
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
@@ -28,17 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
-
-
-@contextmanager
-def _fitting() -> Iterator[None]:
-    """Say that parts do not fit together where computing with them fails: a file was changed."""
-    try:
-        yield
-    except MechdesignError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ResultFormatError(f"the result's parts do not fit together: {error!s:.200}") from error
 
 
 @serializable("solve-report")
@@ -144,6 +132,9 @@ class Result(Handed):
     certificate: Certificate | None = None
     duals: pd.DataFrame | None = deferred()
 
+    tried_words: ClassVar[str] = "Stated by the search, not checked."
+    """What a page says of `tried`."""
+
     def __post_init__(self) -> None:
         parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
         for name, kind in parts:
@@ -188,14 +179,17 @@ class Result(Handed):
         ResultFormatError
             The parts do not fit together, as they do not in a file that was changed.
         """
-        with _fitting():
+        with fitting():
             return self._audit()
 
     def _audit(self) -> pd.DataFrame:
         return pd.DataFrame(columns=AUDIT_COLUMNS)
 
     def checks(self) -> pd.DataFrame:
-        """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves."""
+        """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves.
+
+        Parts that do not fit together, as those of a file that was changed, are one check that does not hold.
+        """
         return claims(self)
 
     def restated(self) -> Mapping[str, Any]:
@@ -225,15 +219,18 @@ class Result(Handed):
 
     def summary(self) -> str:
         """A short, proof-like account."""
+        with fitting():
+            return self._summary()
+
+    def _summary(self) -> str:
         digits = meaningful(self.gap)
         value = f"value: {at_most(self.value, digits)}"
         lines = [type(self.design).__name__, *self.solver_report.lines(), value]
         if self.lower_bound is not None:
             bound = at_least(self.lower_bound, digits)
             lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
-        with _fitting():
-            lines += self._evidence()
-            lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
+        lines += self._evidence()
+        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
         return "\n".join([lines[0], *("  " + line for line in lines[1:])])
 
     def __str__(self) -> str:
@@ -262,6 +259,10 @@ class Result(Handed):
         """What a search tried, best first; no rows where nothing was searched."""
         return pd.DataFrame()
 
+    def beside(self) -> Iterable[Check]:
+        """Checks of what stands beside the evidence: a table of what was tried, where there is one that a page shows."""
+        return ()
+
     def plot(self, **options: Any) -> Figure:
         table = self.audit().groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**sized(options, 5.0, 3.0))
@@ -270,11 +271,12 @@ class Result(Handed):
         return fig
 
     def _page(self) -> dict[str, Any]:
-        account, table = self.account(), self.checks()
-        return {
-            "title": account.title,
-            "subtitle": account.subtitle,
-            "kind": "mechdesign report",
-            "facts": headline(self, account, table),
-            "sections": tuple(result_sections(self, account, table)),
-        }
+        with fitting():
+            account, table = self.account(), self.checks()
+            return {
+                "title": account.title,
+                "subtitle": account.subtitle,
+                "kind": "mechdesign report",
+                "facts": headline(self, account, table),
+                "sections": tuple(result_sections(self, account, table)),
+            }

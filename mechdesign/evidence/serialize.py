@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import json
 import math
@@ -208,11 +209,16 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
         case {"$table": list(columns), **rest} if not rest:
             return _table(columns, inner)
         case {"$tuple": list(values), **rest} if not rest:
-            return tuple(inner(values))
+            held = tuple(inner(values))
+            if bool in (types := {*map(type, held)}) and types & {int, float}:
+                _refuse("true or false among numbers")
+            return held
         case {"$items": list(pairs), **rest} if not rest:
-            return {inner(k): inner(v) for k, v in pairs}
+            return _once([(inner(k), inner(v)) for k, v in pairs])
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
             cls = _class(kind, kinds)
+            if missing := _required().get(kind, set()) - set(fields):
+                _refuse(f"{kind} without its {', '.join(sorted(missing))}")
             values = {k: inner(v) for k, v in fields.items()}
             made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
             if dataclasses.is_dataclass(made):
@@ -220,9 +226,10 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
             return made
         case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
             shapes, named = inner(args), inner(kwds)
-            if not all(isinstance(v, (int, float, np.ndarray)) for v in [*shapes, *named.values()]):
-                _refuse(f"the law {name!s:.40} has parameters that are no numbers")
             made = _from_histogram if name == "histogram" else _generator(name, kinds)
+            numbers = [*(shapes[:2] if name == "histogram" else shapes), *named.values()]
+            if not all(type(v) in (int, float, np.ndarray) for v in numbers):
+                _refuse(f"the law {name!s:.40} has parameters that are no numbers")
             return made(*shapes, **named)
         case {"$callable": str(name), **rest} if not rest:
             known = LOSSES.get(name[1:]) if name.startswith("@") else None
@@ -242,13 +249,20 @@ def _array(values: Any, dtype: Any, shape: list[Any]) -> Any:
             ]
         return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
     wanted, found = np.dtype(dtype), np.array(values)
-    cast = found.astype(wanted)
-    # Numbers of the type that is named, not texts that look like them, and none that changes on the way.
+    # Numbers of the type that is named, not texts or truth values that look like them, and none that changes on the way.
     kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
-    whole = wanted.kind in "iuU"
-    if found.size and (found.dtype.kind not in kinds or (whole and not np.array_equal(cast, found))):
+    good = not found.size or (found.dtype.kind in kinds and (wanted.kind == "b" or not _has_bool(values)))
+    with np.errstate(over="ignore"):
+        cast = found.astype(wanted) if good else found
+    if not good or not np.array_equal(cast, found, equal_nan=wanted.kind == "f"):
         _refuse(f"an array of type {dtype} that holds something else")
     return cast.reshape(shape)
+
+
+def _has_bool(values: Any) -> bool:
+    """Whether true or false stands in nested lists; NumPy makes numbers of them."""
+    types = set(map(type, values)) if isinstance(values, list) else {type(values)}
+    return bool in types or (list in types and any(map(_has_bool, values)))
 
 
 def _table(columns: list[Any], decoded: Callable[[Any], Any]) -> pd.DataFrame:
@@ -293,11 +307,18 @@ def dumps(value: Any) -> str:
     return text
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The dictionary of these pairs, refused where a key stands twice: of two values the reader would take one."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        _refuse("not valid JSON: a key stands twice in one object")
+        _refuse("a key stands twice in one object")
     return found
+
+
+@functools.cache
+def _required() -> dict[str, set[str]]:
+    """The members of every kind, as the schema lists them."""
+    return {kind: set(schema["required"]) for kind, schema in result_schema()["$defs"]["kinds"].items()}
 
 
 def _integer(digits: str) -> int:
@@ -311,7 +332,7 @@ def _document(text: str) -> Any:
     try:
         document = json.loads(
             text,
-            object_pairs_hook=_pairs,
+            object_pairs_hook=_once,
             parse_int=_integer,
             parse_constant=lambda word: _refuse(f"not valid JSON: {word}"),
         )
@@ -345,7 +366,7 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     except ResultFormatError as error:
         reason = str(error)
     except Exception as error:  # constructors are handed whatever the file says
-        reason = f"malformed content ({type(error).__name__}: {error!s:.300})"
+        reason = f"malformed content ({error!s:.300})"
     raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
 
 

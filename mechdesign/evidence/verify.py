@@ -106,16 +106,15 @@ def plain(node):
         return node
     if "$kind" in node:
         return {"": node["$kind"], **{key: plain(child) for key, child in node["fields"].items()}}
+    numbers = flat(node["$array"]) if node.get("dtype") not in (None, "bool") else node.get("args", [])[:2]
+    keys = [json.dumps(key) for key, _ in node.get("$items", [])]
+    if bool in map(type, numbers) or len({*keys}) < len(keys):
+        raise Refused("true or false among numbers, or a key that stands twice")
     if "$law" in node:
-        named = {key: plain(child) for key, child in node["kwds"]["$items"]}
-        return {"": "law", "name": node["$law"], "args": plain(node["args"]), **named}
-    for tag, meant in (("$fraction", Fraction), ("$float", float)):
-        if tag in node:
-            return meant(node[tag])
-    for tag in ("$array", "$tuple", "$table", "$items", "$callable"):
-        if tag in node:
-            return plain(node[tag])
-    return None
+        return {**dict(plain(node["kwds"])), "": "law", "name": node["$law"], "args": plain(node["args"])}
+    known = {"$fraction": Fraction, "$float": float}
+    known |= dict.fromkeys(("$array", "$tuple", "$table", "$items", "$callable"), plain)
+    return next((meant(node[tag]) for tag, meant in known.items() if tag in node), None)
 
 
 def exp_bounds(x, bits=320):
@@ -591,6 +590,12 @@ def lattice_noise(result, account):
     account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
     account.recomputed("the value shown is", result["value"], float(spent / total))
     proof = spread_bound if stated.get("knots") else climb_bound if stated.get("level") else lattice_bound
+    if (m := stated.get("grouped", 1)) != 1:  # m changes in turn: (m ε, δ (1 + e^ε + … + e^((m-1)ε))) at m Δ
+        epsilon = Fraction(privacy["epsilon"])
+        if not isinstance(m, int) or m < 1 or m * epsilon > 200 or stated.get("knots"):
+            raise Refused("changes of so many sensitivities at once")
+        high, sensitivity = exp_bounds(m * epsilon)[1], m * sensitivity
+        delta *= (high - 1) / (low - 1)
     bound = proof(stated, loss, delta, high, sensitivity)
     account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))
     account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))

@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import integrate
+from scipy import integrate, special
 
-from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.least_epsilon import epsilon_bound
+from mechdesign.accounting.loss import frozen_parts, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
@@ -102,6 +103,13 @@ class AdditiveNoise:
             return scale * self.law.dist.mean_absolute(*shapes)
         if self.law.dist.name == "dlaplace":
             return 2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0])
+        if of_scipy(self.law.dist) == "gennorm":
+            return scale * math.exp(special.gammaln(2 / shapes[0]) - special.gammaln(1 / shapes[0]))
+        return self._integrated_error
+
+    @cached_property
+    def _integrated_error(self) -> float:
+        """E|T| by quadrature."""
         top = float(self.law.support()[1])
         edges = self.law.std() * np.concatenate([np.linspace(0, 4, 9), [6, 8, 12, 16, 24, 32, 48, 64]])
         edges = np.unique(np.minimum(edges, top))

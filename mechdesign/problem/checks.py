@@ -191,10 +191,10 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
         ):  # NumPy would drop what is imaginary, and the mask
             raise TypeError
         given = np.asarray(value)
-        if given.dtype.kind in "US" or (
+        if given.dtype.kind in "bUS" or (
             given.dtype.kind == "O" and any(isinstance(v, str) for v in given.flat)
         ):
-            raise TypeError  # NumPy would read the numbers in texts
+            raise TypeError  # NumPy would read the numbers in texts, and true as 1
         found = np.array(given, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None

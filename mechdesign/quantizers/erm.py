@@ -10,14 +10,16 @@ nearer the chosen bins: less error, more privacy loss.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import erm_families, symmetric_bins
 from mechdesign.quantizers.parameter_search import ParameterSearch, settle_family
 from mechdesign.runs.grid import Grid
+from mechdesign.typing import Array
 
 __all__ = ["ERM"]
 
@@ -40,15 +42,28 @@ class ERM(ParameterSearch):
         Axes ``delta``, ``inner`` (both in units of half the input range) and ``gamma``.
     """
 
+    _selector = "gamma"
+
     def __post_init__(self) -> None:
         # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
         delta, inner, gamma = np.geomspace(0.5, 5, 16), np.geomspace(0.1, 4, 12), np.geomspace(1e-3, 20, 6)
         settle_family(self, Grid(delta=delta, inner=inner, gamma=gamma), least=3)
 
-    def mechanism(self, **parameters: float) -> Quantizer | None:
-        given = self._of(parameters)
-        gamma, delta, inner = given["gamma"], given["delta"], given["inner"]
-        if gamma <= 0 or inner <= 0 or inner >= 1 + delta:
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        delta, inner = given["delta"], given["inner"]
+        if inner <= 0 or inner >= 1 + delta:
             return None
         middle = np.linspace(-inner, inner, self.m - 2) if self.m > 3 else np.zeros(1)
-        return Quantizer.erm(self._bins(middle, delta), gamma, self.input_range)
+        return self._bins(middle, delta)
+
+    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+        left = erm_families(bins)
+        right = left if symmetric_bins(bins) else erm_families(-bins[::-1])
+
+        def of(gamma: float) -> tuple[Array, Array] | None:
+            if gamma <= 0:
+                return None
+            first = left(gamma)
+            return first, first if right is left else right(gamma)
+
+        return of

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, interval, non_negative, one_of, positive, settle, whole
@@ -216,7 +216,16 @@ class MVU(Design):
                 return table.rows
             return self._table(alphabet, epsilon, solver, deadline, options).rows
 
-        law = certified_law(alphabet, self.inputs, rows, budget) if certify else None
+        law = None
+        if certify:
+            try:
+                law = certified_law(alphabet, self.inputs, rows, budget)
+            except InfeasibleError:
+                if solver is not None:
+                    raise
+                # On the edge of what is feasible the program's tolerance lets rows in that no smaller budget mends.
+                table = self._as_optimum(alphabet, budget, deadline)
+                law = certified_law(alphabet, self.inputs, rows, budget)
         if law is None:
             mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
         else:
@@ -247,9 +256,13 @@ class MVU(Design):
         """The best P for an alphabet."""
         # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
         if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > 16):
-            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
-            rows = optimum.mechanism.probabilities(self.inputs)
-            return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
+            return self._as_optimum(alphabet, epsilon, deadline)
         model = self.model(alphabet, epsilon=epsilon)
         solution = solve(model, solver or "highs", deadline=deadline, **options)
         return _Table(solution.primal["P"], solution.value, SolveReport.of(solution), None)
+
+    def _as_optimum(self, alphabet: Array, epsilon: float, deadline: Deadline) -> _Table:
+        """The same by floors, which exact arithmetic moves off the edge of what is feasible."""
+        optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
+        rows = optimum.mechanism.probabilities(self.inputs)
+        return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)

@@ -25,6 +25,10 @@ from mechdesign.typing import Array, Status
 
 __all__ = ["AlphabetSearch"]
 
+# How closely, in the logarithm of a gap between outputs, a start is followed at first.
+_ROUGH = 1e-2
+_FOLLOWED = 3
+
 # First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
 _SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
 _SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
@@ -147,20 +151,27 @@ class AlphabetSearch:
             if deadline.passed:
                 raise StopIteration
 
-        best: Any = None
+        def descend(first: Array, width: float, **stop: float) -> Any:
+            corners = np.vstack([first, first + width * np.eye(len(first))])
+            options: Any = {"maxfev": 400 * len(first), "initial_simplex": corners, **stop}
+            return optimize.minimize(value, first, method="Nelder-Mead", callback=on_time, options=options)
+
+        rough: list[Any] = []
         for steps in self._starts(starts):
-            first = np.log(steps)
             # A small first simplex: the first search stays in the basin of the published optimum.
-            options: Any = {
-                "xatol": 1e-7,
-                "fatol": 1e-10,
-                "maxfev": 400 * len(steps),
-                "initial_simplex": np.vstack([first, first + 0.1 * np.eye(len(first))]),
-            }
-            found = optimize.minimize(value, first, method="Nelder-Mead", callback=on_time, options=options)
-            best = found if best is None or found.fun < best.fun else best
+            rough.append(descend(np.log(steps), 0.1, xatol=_ROUGH, fatol=math.inf))
             if deadline.passed:
                 break
+        # Most starts end at the same few alphabets: the best of them are followed to their ends, each once.
+        best, seen = min(rough, key=lambda found: float(found.fun)), list[Array]()
+        for near in sorted(rough, key=lambda found: float(found.fun)):
+            if deadline.passed or len(seen) == _FOLLOWED or near.fun > (1 + 10 * _ROUGH) * best.fun:
+                break
+            if any(np.abs(near.x - other).max() <= 10 * _ROUGH for other in seen):
+                continue
+            seen.append(near.x)
+            found = descend(near.x, 10 * _ROUGH, xatol=1e-7, fatol=1e-10)
+            best = found if found.fun < best.fun else best
         if best.fun < 1e6:
             return alphabet(best.x), count
         if deadline.passed:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import optimize
@@ -27,6 +28,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection_line import SelectionLine
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Status
@@ -58,16 +60,35 @@ class ParameterSearch(Design):
     input_range: Any = None
     grid: Grid | None = None
 
-    @abstractmethod
+    _selector: ClassVar[str]
+    """The parameter that decides how bins are selected; the others decide where they are."""
+
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
+        given = self._of(parameters)
+        line = self._line(given)
+        families = None if line is None else self._families(line.bins)(given[self._selector])
+        return None if line is None or families is None else line.mechanism(*families)
+
+    @abstractmethod
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        """The bins; None where the parameters make no mechanism."""
+
+    @abstractmethod
+    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+        """From the selector to how bins are selected, left and right; to None where it makes no mechanism."""
+
+    def _line(self, given: dict[str, float]) -> SelectionLine | None:
+        """The members with the same bins."""
+        bins = self._outputs(given)
+        return None if bins is None else SelectionLine(bins, self.input_range, self.prior, self.loss)
 
     def _of(self, parameters: dict[str, float]) -> dict[str, float]:
         """The parameters as numbers, or a DesignError unless they are those of the grid's axes."""
         axes = {} if self.grid is None else self.grid.axes
         if parameters.keys() != axes.keys():
             raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
-        return {name: number(name, value) for name, value in parameters.items()}
+        return {name: number(name, parameters[name]) for name in axes}
 
     def model(self, **options: Any) -> Any:
         """There is none: members are in closed form, and their parameters are searched."""
@@ -117,7 +138,9 @@ class ParameterSearch(Design):
         lines = _Lines(self, deadline)
         rough = lines.rough(3 * whole("starts", starts, 1))
         best = lines.zoomed(rough, whole("zoom", zoom, 0), starts)
-        law = None if not certify else best.mechanism.certified().law
+        member = self.mechanism(**best.point)
+        assert member is not None
+        law = None if not certify else member.certified().law
         status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
         report = SolveReport(
             "grid search",
@@ -126,12 +149,12 @@ class ParameterSearch(Design):
             iterations=lines.count,
         )
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
+        value = member.expected_loss(self.prior, self.loss)
         if law is None:
-            return QuantizerResult(self, best.mechanism, best.value, None, report, notes)
-        exact = Quantizer.of_law(law, best.mechanism.selection)
-        certificate = QuantizerCertificate.of(self, law, best.value)
-        value = certificate.shown(best.value)
-        return QuantizerResult(self, exact, value, None, report, notes, certificate)
+            return QuantizerResult(self, member, value, None, report, notes)
+        exact = Quantizer.of_law(law, member.selection)
+        certificate = QuantizerCertificate.of(self, law, value)
+        return QuantizerResult(self, exact, certificate.shown(value), None, report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""
@@ -141,10 +164,9 @@ class ParameterSearch(Design):
 
 @dataclass(frozen=True)
 class _Member:
-    """A member with its privacy loss, and its expected loss where it is within the budget."""
+    """A member's parameters with its privacy loss, and its expected loss where it is within the budget."""
 
     point: dict[str, float]
-    mechanism: Any
     loss: float
     value: float
 
@@ -193,11 +215,25 @@ class _Lines:
         """The best member within the budget on one line; refined onto the budget, or to the least value near it."""
         if self.deadline.passed:
             return None
-        epsilon, line = self.design.privacy.epsilon, self.line
+        design, epsilon, line = self.design, self.design.privacy.epsilon, self.line
+        outer = dict(zip(self.outer, map(float, place)))
+
+        @cache
+        def shared(t: float | None) -> tuple[SelectionLine, Any] | None:
+            found = design._line(outer if t is None else {**outer, self.last: t})
+            return None if found is None else (found, design._families(found.bins))
 
         @cache
         def member(t: float) -> _Member:
-            return self._member({**dict(zip(self.outer, map(float, place))), self.last: float(t)})
+            point = {**outer, self.last: float(t)}
+            found = shared(None if self.last == design._selector else float(t))
+            families = None if found is None else found[1](point[design._selector])
+            self.count += 1
+            loss = value = math.inf
+            if found is not None and families is not None:
+                loss, value = found[0].losses(*families, budget=epsilon)
+            self.least = min(self.least, loss)
+            return _Member(point, loss, value)
 
         members = [member(t) for t in line]
         k = int(np.argmin([c.value for c in members]))
@@ -218,12 +254,3 @@ class _Lines:
             )
             found.append(member(lowest.x))
         return min(found, key=lambda c: c.value)
-
-    def _member(self, point: dict[str, float]) -> _Member:
-        mechanism = self.design.mechanism(**point)
-        self.count += 1
-        loss = math.inf if mechanism is None else mechanism.privacy_loss()
-        self.least = min(self.least, loss)
-        if mechanism is None or loss > self.design.privacy.epsilon:
-            return _Member(point, mechanism, loss, math.inf)
-        return _Member(point, mechanism, loss, mechanism.expected_loss(self.design.prior, self.design.loss))

@@ -11,14 +11,16 @@ Its privacy loss grows with m: it is at most :math:`\log(2 (1-q)^2 (c + Δ)/Δ) 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import rqm_family
 from mechdesign.quantizers.parameter_search import ParameterSearch, settle_family
 from mechdesign.runs.grid import Grid
+from mechdesign.typing import Array
 
 __all__ = ["RQM"]
 
@@ -48,13 +50,14 @@ class RQM(ParameterSearch):
     True
     """
 
+    _selector = "q"
+
     def __post_init__(self) -> None:
         settle_family(self, Grid(delta=_DELTAS, q=np.linspace(0.02, 0.9, 12)))
 
-    def mechanism(self, **parameters: float) -> Quantizer | None:
-        given = self._of(parameters)
-        q, delta = given["q"], given["delta"]
-        if not 0 < q < 1 or delta < 0:
-            return None
-        inner = (1 + delta) * np.linspace(-1, 1, self.m)[1:-1]
-        return Quantizer.rqm(self._bins(inner, delta), q, self.input_range)
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        delta = given["delta"]
+        return None if delta < 0 else self._bins((1 + delta) * np.linspace(-1, 1, self.m)[1:-1], delta)
+
+    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+        return lambda q: (rqm_family(len(bins), q),) * 2 if 0 < q < 1 else None

@@ -60,10 +60,11 @@ def _held(path: Path, modules: list[str] | None) -> tuple[Any, dict[str, Any]]:
     return loaded, loaded.members
 
 
-def _not_held(loaded: Any) -> list[str]:
-    """What a comparison or a frontier says of its results that does not hold."""
+def _of_table(loaded: Any) -> tuple[list[str], list[str]]:
+    """What a comparison or a frontier says of its results that does not hold, and what nothing in it shows."""
     rows = loaded.agreements() if hasattr(loaded, "agreements") else []
-    return [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
+    amiss = [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
+    return amiss, [f"claimed: {claim}" for claim, how, _, holds in rows if holds and how == "claimed"]
 
 
 def _named(name: str) -> str:
@@ -88,7 +89,7 @@ def audit(
     if csv is not None:
         _beside(csv, result, "csv")
     loaded, members = _held(result, modules)
-    amiss, tables, counts = _not_held(loaded), [], []
+    (amiss, claimed), tables, counts = _of_table(loaded), [], []
     for name, member in members.items():
         claims, table, summary = audited(member, str(result))
         typer.echo(f"{_named(name)}{summary}")
@@ -113,7 +114,7 @@ def audit(
         pd.concat(tables).to_csv(csv, index=False)
     if amiss:
         raise DesignError(f"{result}: {'; '.join(amiss)}")
-    for line in counts:
+    for line in [*claimed, *counts]:
         typer.echo(line)
 
 
@@ -138,7 +139,7 @@ def verify(result: File, modules: Modules = None) -> None:
     from mechdesign.shell.show import show
 
     loaded, members = _held(result, modules)
-    failed, counts, by = _not_held(loaded), [], []
+    (failed, claimed), counts, by = _of_table(loaded), [], []
     for name, member in members.items():
         claims, _, _ = audited(member, str(result))
         text = result.read_text(encoding="utf-8") if member is loaded else dumps(member)
@@ -157,7 +158,7 @@ def verify(result: File, modules: Modules = None) -> None:
         by.append("two programs" if rows else "the package alone")
     if failed:
         raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
-    for line in counts:
+    for line in [*claimed, *counts]:
         typer.echo(line)
     if len(by) == 1:
         typer.echo(f"verified by {by[0]}: {result}")
@@ -195,7 +196,7 @@ def report(
     target = result.with_suffix(".html") if out is None and result.name else out or result
     _beside(target, result, "out")
     loaded, members = _held(result, modules)
-    failed = _not_held(loaded)
+    failed, _ = _of_table(loaded)
     for name, member in members.items():
         claims, _, _ = audited(member, str(result))  # refuses a file whose parts do not fit together
         failed += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]

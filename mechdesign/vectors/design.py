@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +26,7 @@ from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Status
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
 from mechdesign.vectors.certificate import VectorCertificate, least_error
-from mechdesign.vectors.result import VectorQuantizerResult, named
+from mechdesign.vectors.result import VectorQuantizerResult, row_of
 from mechdesign.vectors.sampled import SampledCoordinates
 from mechdesign.vectors.signs import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.signs import SampledSigns
@@ -129,6 +130,13 @@ class VectorQuantizer(Design):
         counts = range(2, most + 1 if self.inputs == "box" else 2)
         return tuple(SampledSigns(self.dimension, b, self.privacy, self.radius) for b in counts)
 
+    def candidates(self) -> Iterator[Mechanism]:
+        """What is tried, each made when it is asked for."""
+        yield from self.spheres
+        yield from self.signs
+        kind = "box" if self.inputs == "box" else "ball"
+        yield SampledCoordinates(self.dimension, self.bits, self.privacy, kind, self.radius)
+
     def solve(
         self,
         solver: str | None = None,
@@ -156,16 +164,11 @@ class VectorQuantizer(Design):
         started, deadline = time.perf_counter(), Deadline(time_limit)
         found: list[Mechanism] = []
         limited = False
-        candidates: tuple[Mechanism, ...] = (*self.spheres, *self.signs)
-        for candidate in candidates:
+        for candidate in self.candidates():
             found.append(candidate)
             _ = candidate.error
             if limited := deadline.passed:
                 break
-        if not limited:
-            kind = "box" if self.inputs == "box" else "ball"
-            found.append(SampledCoordinates(self.dimension, self.bits, self.privacy, kind, self.radius))
-            limited = deadline.passed
         best = min(found, key=lambda m: m.error)
         bound = min(least_error(self.dimension, self.epsilon, self.inputs, self.radius), best.error)
         evidence = VectorCertificate(
@@ -195,17 +198,8 @@ class VectorQuantizer(Design):
             solver_report=report,
             notes=_notes(best),
             certificate=evidence if certify else None,
-            table=pd.DataFrame([_row(m) for m in sorted(found, key=lambda m: m.error)]),
+            table=pd.DataFrame([row_of(m) for m in sorted(found, key=lambda m: m.error)]),
         )
-
-
-def _row(mechanism: Mechanism) -> dict[str, Any]:
-    return {
-        "mechanism": named(mechanism),
-        "bits": mechanism.slots * mechanism.code_bits,
-        "count": mechanism.slots if isinstance(mechanism, SampledCoordinates) else mechanism.near,
-        "error": mechanism.error,
-    }
 
 
 def _notes(mechanism: Mechanism) -> tuple[str, ...]:

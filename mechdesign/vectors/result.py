@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import RECOMPUTED, Check, close
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+from mechdesign.vectors.sampled import SampledCoordinates
 from mechdesign.vectors.signs import SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
@@ -36,6 +40,16 @@ def named(mechanism: Any) -> str:
     return "rotated simplex" if isinstance(mechanism, SphereQuantizer) else "sampled coordinates"
 
 
+def row_of(mechanism: Any) -> dict[str, Any]:
+    """A mechanism's row in the table of what was tried."""
+    return {
+        "mechanism": named(mechanism),
+        "bits": mechanism.slots * mechanism.code_bits,
+        "count": mechanism.slots if isinstance(mechanism, SampledCoordinates) else mechanism.near,
+        "error": mechanism.error,
+    }
+
+
 @serializable("vector-result")
 @dataclass(frozen=True, eq=False)
 class VectorQuantizerResult(Result):
@@ -49,8 +63,30 @@ class VectorQuantizerResult(Result):
 
     table: pd.DataFrame | None = None
 
+    tried_words: ClassVar[str] = "Computed anew with the checks below."
+
     def to_frame(self) -> pd.DataFrame:
         return self.tried()
+
+    def beside(self) -> Iterator[Check]:
+        """That what was tried costs what the table says, by its closed form."""
+        if self.table is None:
+            return
+        names = ["mechanism", "bits", "count", "error"]
+        fresh = {tuple(row.values())[:3]: row["error"] for row in map(row_of, self.design.candidates())}
+        holds = (
+            list(self.table) == names and len(self.table) > 0 and not self.table.duplicated(names[:3]).any()
+        )
+        if holds:
+            rows = self.table.itertuples(index=False, name=None)
+            holds = all(
+                close(error, fresh.get(key, math.nan))
+                for *key_parts, error in rows
+                for key in [tuple(key_parts)]
+            )
+            holds = holds and self.table["error"].is_monotonic_increasing
+            holds = holds and self.table["error"].iloc[0] == self.value
+        yield "what was tried costs what the table shows", RECOMPUTED, math.nan, bool(holds)
 
     def tried(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table

@@ -147,7 +147,7 @@ def vectors_of_noise() -> None:
         for error in ("total", "largest"):
             CASES[f"MatrixMechanism {name} {error}"] = solved(
                 lambda make=make, error=error: md.MatrixMechanism(
-                    make(), md.ApproximateDP(1.0, 1e-6), error=error
+                    make(), md.ApproximateDP(1.0, 1e-6), loss=error
                 )
             )
     for k in (1, 100, 10**4, 10**6):

@@ -101,10 +101,12 @@ def _number(rng: random.Random, value: Any) -> Any:
 
 
 def node_mutation(rng: random.Random, payload: Any, other: Any, paths: list[Any], others: list[Any]) -> Any:
-    """Another value, a changed number, a node taken from elsewhere, a key that is gone or added, an order changed."""
+    """Another value, a changed number, a node taken from elsewhere, a key that is gone or added, an order changed, a forgery."""
     path = rng.choice(paths)
     node = at(payload, path)
-    match rng.randrange(6):
+    match rng.randrange(7):
+        case 6:
+            return forgery(rng, payload)
         case 0:
             return put(payload, path, copy.deepcopy(rng.choice(ATOMS)))
         case 1 | 2:
@@ -131,6 +133,56 @@ def node_mutation(rng: random.Random, payload: Any, other: Any, paths: list[Any]
                 change()
             return put(payload, path, node)
     return put(payload, path, copy.deepcopy(rng.choice(ATOMS)))
+
+
+def forgery(rng: random.Random, payload: Any) -> Any:
+    """What one who knows the format would try: an enclosure moved, a cell of a table, a member left out, a key twice, true for 1."""
+    payload = copy.deepcopy(payload)
+    owners = [n for n in (at(payload, p) for p in places(payload)) if isinstance(n, dict)]
+    rng.shuffle(owners)
+    kinds = ["spent", "cell", "missing", "twice", "true"]
+    for kind in rng.sample(kinds, len(kinds)):
+        for owner in owners:
+            if kind == "spent" and owner.get("$kind") == "delta-interval":
+                ends = owner["fields"]
+                low, high = ends["lower"], ends["upper"]
+                forged = [
+                    (low, low),
+                    (high, high),
+                    (-5.0, high),
+                    (low, 1.0),
+                    (low, high * (1 - 1e-9)),
+                    (0.0, low / 2),
+                ]
+                ends["lower"], ends["upper"] = rng.choice(forged)
+                return payload
+            if kind == "cell" and any(values for _, _, values in owner.get("$table", [])):
+                values = rng.choice([values for _, _, values in owner["$table"] if values])
+                k = rng.randrange(len(values))
+                values[k] = _number(rng, values[k]) if type(values[k]) in (int, float) else rng.choice(ATOMS)
+                return payload
+            if kind == "missing" and owner.get("fields"):
+                del owner["fields"][rng.choice(list(owner["fields"]))]
+                return payload
+            if kind == "twice" and owner.get("$items"):
+                owner["$items"].append([rng.choice(owner["$items"])[0], 5.97])
+                return payload
+            if kind == "true" and (
+                numbers := [k for k, v in owner.items() if v in (0, 1) and type(v) is not bool]
+            ):
+                owner[rng.choice(numbers)] = True
+                return payload
+            if (
+                kind == "true"
+                and (row := owner.get("$array", owner.get("$tuple")))
+                and owner.get("dtype") != "bool"
+            ):
+                while isinstance(row[0], list) and row[0]:
+                    row = row[0]
+                if type(row[0]) in (int, float):
+                    row[0] = True
+                    return payload
+    return payload
 
 
 def text_mutation(rng: random.Random, text: str) -> str:
@@ -211,8 +263,11 @@ def examined(result: md.Result, original: list[str]) -> str:
     try:
         table = result.audit()
         definition = table[~table["family"].astype(str).str.startswith("model:")]
-        good = bool(claims(result)["holds"].all()) and bool((definition["slack"] >= -1e-9).all())
-    except Exception:  # `mechdesign audit` prints that the parts do not fit together
+        good = bool(claims(result)["holds"].all())  # always a table
+        good = good and bool((definition["slack"] >= -1e-9).all())
+    except (
+        md.ResultFormatError
+    ):  # of the audit table: `mechdesign audit` prints that the parts do not fit together
         return "failed"
     if not good:
         return "failed"

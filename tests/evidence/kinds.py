@@ -103,7 +103,7 @@ KINDS: dict[str, str] = {
     "mixed-noise": "scales:arr, laplace:arr, sensitivities:arr",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:any, max_abs:any",
     "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?",
-    "noise-certificate": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, law:@cell-noise, value:frac, lower_bound:frac, cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag, knots:arr, kernels:arr, level:frac, periods:count",
+    "noise-certificate": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, law:@cell-noise, value:frac, lower_bound:frac, cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag, knots:arr, kernels:arr, level:frac, periods:count, grouped:count",
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:any, changed:count?",
     "optimal-noise-result": result("@optimal-noise","@cell-noise","@noise-certificate"),
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",

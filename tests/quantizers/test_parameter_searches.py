@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -12,10 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import Selection
+from mechdesign.quantizers.mechanism.selection_line import SelectionLine
 from mechdesign.quantizers.optm.grid_search import OPTMSearch
 from mechdesign.typing import Status
 
@@ -37,6 +45,39 @@ def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
     ).value <= 2.2062  # fmt: skip
     with pytest.raises(md.InfeasibleError, match="smallest loss met"):
         md.ERM(4, md.PureDP(0.01), UNIFORM, grid=md.Grid(delta=[1], inner=[0.5], gamma=[0.5, 1])).solve()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_line_of_members_values_them_as_the_mechanisms_do(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m, centre = int(rng.integers(2, 9)), float(rng.choice([0.0, 30.0]))
+    ends = centre - 1, centre + 1
+    bins = centre + np.sort(np.append(rng.uniform(-2, 2, m - 2), [-2.5, 2.5]))
+    left, right = (np.tril(rng.uniform(0.05, 1, (m - 1, m - 1))) for _ in range(2))
+    left, right = left / left.sum(axis=1)[:, None], right / right.sum(axis=1)[:, None]
+    laws = [
+        stats.uniform(centre - 1, 2),
+        md.clipped(stats.norm(centre, 1), *ends),
+        [ends[0], centre, ends[1]],
+    ]
+    prior = Prior.of(laws[seed % 3], ends)
+    loss = Loss.of([{"absolute": 0.3, "squared": 2.0}, "absolute", lambda t: np.abs(t) ** 1.5][seed % 4 % 3])
+    line = SelectionLine(bins, ends, prior, loss)
+    privacy, value = line.losses(left, right)
+    mechanism = Quantizer.of_selection(Selection(bins, left, right), ends)
+    assert privacy == mechanism.privacy_loss()
+    assert value == pytest.approx(mechanism.expected_loss(prior, loss), rel=1e-12)
+    assert line.losses(left, right, budget=0.9 * privacy) == (privacy, np.inf)
+
+
+def test_the_order_of_the_axes_says_which_is_on_the_budget() -> None:
+    axes = {"delta": [1.0, 2.0], "inner": [0.2, 0.5], "gamma": [0.1, 1.0]}
+    for order in itertools.permutations(axes):
+        design = md.ERM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(**{name: axes[name] for name in order}))
+        found = design.solve(zoom=1, starts=1)
+        assert found.epsilon <= 1.5
+        assert found.value == pytest.approx(found.mechanism.expected_loss(UNIFORM), rel=1e-14)
 
 
 def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
 from mechdesign.accounting.interval import is_gaussian
 from mechdesign.accounting.law import AtomicLoss
@@ -60,7 +60,7 @@ def concentrated_rho(law: Any, sensitivity: float, dimension: int = 1, xi: float
 
     def rho(log_theta: float) -> float:
         theta = math.exp(log_theta)
-        divergence = float(special.logsumexp(theta * values + log_mass)) / theta
+        divergence = _log_sum(theta * values + log_mass) / theta
         return (dimension * divergence - xi) / (1 + theta)
 
     grid = np.linspace(math.log(1e-3), math.log(last), 60)
@@ -95,6 +95,12 @@ def worst_rho(law: Any, sensitivity: float | Sensitivity, dimension: int = 1, xi
     if law.dist.name == "staircase" or (not hasattr(law.dist, "_logpdf") and total != int(total)):
         return box
     return min(box, concentrated_rho(law, total, 1, xi))
+
+
+def _log_sum(logs: Array) -> float:
+    """log Σ e^v without SciPy's overhead, which is ten times the work."""
+    top = float(logs.max())
+    return top + math.log(float(np.sum(np.exp(logs - top))))
 
 
 def _tail(law: Any, sensitivity: float) -> tuple[float, float]:

@@ -74,7 +74,7 @@ class CalibrationResult(Result):
         return self.noise.mse
 
     def delta(self, epsilon: Any) -> Any:
-        """δ(ε), from above; from the ε of the calibration on, the certificate's δ holds too (δ falls with ε).
+        """δ(ε), from above; from the ε of the calibration on, its δ holds too (δ falls with ε).
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class CalibrationResult(Result):
         privacy = self.design.privacy
         if self.certificate is None or not isinstance(privacy, PureDP | ApproximateDP):
             return None
-        return privacy.epsilon, self.certificate.upper if getattr(privacy, "delta", 0.0) else 0.0
+        return privacy.epsilon, getattr(privacy, "delta", 0.0)  # what is kept; a file could state less
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""

@@ -16,6 +16,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.climb import MOST_PERIODS, Climb
 from mechdesign.noise.optimal.costs import law_cost, lower_costs
+from mechdesign.noise.optimal.grouped import MOST_GROUPED, grouped_delta
 from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
 from mechdesign.noise.optimal.spline import Spread, spread_bound
 from mechdesign.problem.checks import array, instance, whole
@@ -57,6 +58,8 @@ class NoiseCertificate(Certificate):
         Where it is not 0, there are no multipliers but those of `mechdesign.noise.optimal.climb` at this level.
     periods : int
         As many of them; 0 for infinitely many.
+    grouped : int
+        The bound is one for changes of so many sensitivities at once (`mechdesign.noise.optimal.grouped`).
     """
 
     privacy: PureDP | ApproximateDP
@@ -74,16 +77,22 @@ class NoiseCertificate(Certificate):
     kernels: Indices = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
     level: Fraction = Fraction(0)
     periods: int = 0
+    grouped: int = 1
 
     def __post_init__(self) -> None:
+        instance("privacy", self.privacy, PureDP, ApproximateDP)
         spread = len(instance("knots", self.knots, np.ndarray)) > 0
         instance("level", self.level, Fraction)
         whole("periods", self.periods, 0, MOST_PERIODS)
+        size = whole("grouped", self.grouped, 1, MOST_GROUPED)
+        if size & (size - 1) or size * self.privacy.epsilon > 200 or (spread and size > 1):
+            raise DesignError.of("grouped", size, "must be a power of two, 1 with knots, and at most 200/ε")
         whole("cells", self.cells, 1, MOST_CELLS if spread or self.level else 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
-
+        if (self.totals < 0).any():
+            raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
         if spread:
             Spread(self.cells, self.knots, self.kernels, self.psi)
 
@@ -106,37 +115,23 @@ class NoiseCertificate(Certificate):
 
     def proved_bound(self) -> Fraction:
         """The lower bound that follows from the multipliers."""
+        loss, delta = Loss.of(self.loss), float(self.delta)
+        size, epsilon = self.grouped, self.privacy.epsilon
         if len(self.knots):
-            return spread_bound(
-                Spread(self.cells, self.knots, self.kernels, self.psi),
-                Loss.of(self.loss),
-                sensitivity=self.sensitivity,
-                epsilon=self.privacy.epsilon,
-                delta=float(self.delta),
-            )
-        if self.level and Loss.of(self.loss).polynomial:
-            climb = Climb.of(
-                Loss.of(self.loss),
-                self.sensitivity,
-                epsilon=self.privacy.epsilon,
-                delta=float(self.delta),
-                periods=self.periods,
-            )
+            spread = Spread(self.cells, self.knots, self.kernels, self.psi)
+            return spread_bound(spread, loss, sensitivity=self.sensitivity, epsilon=epsilon, delta=delta)
+        sensitivity, delta = size * self.sensitivity, grouped_delta(epsilon, delta, size)
+        epsilon *= size
+        if self.level and loss.polynomial:
+            climb = Climb.of(loss, sensitivity, epsilon=epsilon, delta=delta, periods=self.periods)
             return climb.bound(self.level)
         multipliers = [
             Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
         ]
         n, length = self.cells, self.psi.shape[1]
         reach = (length - 1) // 2 + n + 1
-        costs = lower_costs(Loss.of(self.loss), -reach, reach, Fraction(self.sensitivity) / n)
-        return weak_duality(
-            costs,
-            multipliers,
-            shift=n,
-            epsilon=self.privacy.epsilon,
-            delta=float(self.delta),
-            mirrored=self.mirrored,
-        )
+        costs = lower_costs(loss, -reach, reach, Fraction(sensitivity) / n)
+        return weak_duality(costs, multipliers, shift=n, epsilon=epsilon, delta=delta, mirrored=self.mirrored)
 
     @property
     def bound_how(self) -> str:

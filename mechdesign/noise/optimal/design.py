@@ -27,16 +27,16 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.attempt import Attempt, Proof
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import Attempt, refine
+from mechdesign.noise.optimal.lattice import refine
 from mechdesign.noise.optimal.many.question import alike
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.solve import never_dearer, solve_many
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.result import OptimalNoiseResult
-from mechdesign.noise.optimal.spline import Spread
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
@@ -272,11 +272,6 @@ class OptimalNoise(Design):
         return Status.LIMIT if deadline.passed else Status.GAP
 
     def _certificate(self, best: Attempt) -> NoiseCertificate:
-        multipliers = best.multipliers
-        if best.spread is not None:
-            return self._spread_certificate(best, best.spread)
-        periods, level = best.climb or (0, Fraction(0))
-        length = len(multipliers[0].psi) if multipliers else 0 if level else 2 * best.cells + 3
         return NoiseCertificate(
             privacy=self.privacy,
             sensitivity=self.sensitivity,
@@ -284,30 +279,8 @@ class OptimalNoise(Design):
             law=best.law,
             value=best.value,
             lower_bound=best.bound,
-            cells=best.cells,
-            shifts=np.array([m.shift for m in multipliers], dtype=np.int64),
-            psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
-            totals=np.array([m.total for m in multipliers]),
-            mirrored=best.mirrored,
-            level=level,
-            periods=periods,
-        )
-
-    def _spread_certificate(self, best: Attempt, spread: Spread) -> NoiseCertificate:
-        return NoiseCertificate(
-            privacy=self.privacy,
-            sensitivity=self.sensitivity,
-            loss=self.loss,
-            law=best.law,
-            value=best.value,
-            lower_bound=best.bound,
-            cells=spread.cells,
-            shifts=np.zeros(0, dtype=np.int64),
-            psi=spread.psi,
-            totals=np.zeros(0),
-            mirrored=True,
-            knots=spread.knots,
-            kernels=spread.kernels,
+            grouped=best.proof.grouped,
+            **_multipliers(best.proof),
         )
 
     def _notes(self, law: CellNoise, status: Status) -> list[str]:
@@ -326,3 +299,29 @@ class OptimalNoise(Design):
                 "δ is large enough that almost exact answers pay"
             )
         return notes
+
+
+def _multipliers(proof: Proof) -> dict[str, Any]:
+    """The evidence of a bound, as a certificate holds it."""
+    if (spread := proof.spread) is not None:
+        return {
+            "cells": spread.cells,
+            "shifts": np.zeros(0, dtype=np.int64),
+            "psi": spread.psi,
+            "totals": np.zeros(0),
+            "mirrored": True,
+            "knots": spread.knots,
+            "kernels": spread.kernels,
+        }
+    periods, level = proof.climb or (0, Fraction(0))
+    listed = proof.multipliers
+    length = len(listed[0].psi) if listed else 0 if level else 2 * proof.cells + 3
+    return {
+        "cells": proof.cells,
+        "shifts": np.array([m.shift for m in listed], dtype=np.int64),
+        "psi": np.array([m.psi for m in listed]).reshape(len(listed), length),
+        "totals": np.array([m.total for m in listed]),
+        "mirrored": proof.mirrored,
+        "level": level,
+        "periods": periods,
+    }

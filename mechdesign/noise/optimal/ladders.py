@@ -38,7 +38,7 @@ def _binary(length: int) -> list[int]:
     return [1 << k for k in range(length.bit_length() - 1, -1, -1) if length >> k & 1]
 
 
-def _law(weights: list[int], spans: list[int], width: float, cells: int, **shape: Any) -> CellNoise:
+def symmetric_law(weights: list[int], spans: list[int], width: float, cells: int, **shape: Any) -> CellNoise:
     """The even law whose right half this is."""
     both = [*spans[::-1], *spans]
     return CellNoise(
@@ -78,7 +78,7 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
             spans += parts
             weights += [height * v for v in parts]
     width = round_width(Fraction(sensitivity) / n)
-    return _law(weights, spans, width, n, decay=decay)
+    return symmetric_law(weights, spans, width, n, decay=decay)
 
 
 def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNoise | None:
@@ -110,7 +110,7 @@ def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNo
         heights, parts = _levels(found[0] / (2 * spans), spans)
         if 2 * sum(map(len, parts)) > MOST_SPANS:
             return None
-        law = _law(
+        law = symmetric_law(
             [int(Fraction(h) * 2**_BITS) * v for h, part in zip(heights, parts) for v in part],
             [v for part in parts for v in part],
             width,

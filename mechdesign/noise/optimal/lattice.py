@@ -8,15 +8,14 @@ bound are as close as asked.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 
 from mechdesign.errors import SolverError
-from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.attempt import Attempt, Proof
 from mechdesign.noise.optimal.climb import best_climb
 from mechdesign.noise.optimal.costs import (
     ExactCosts,
@@ -26,8 +25,10 @@ from mechdesign.noise.optimal.costs import (
     lower_costs,
     tail_costs,
 )
+from mechdesign.noise.optimal.grouped import group_size, grouped
 from mechdesign.noise.optimal.ladders import best_spread, falling_law, first_step, pure_staircase
-from mechdesign.noise.optimal.lower_bound import Multiplier, weak_duality
+from mechdesign.noise.optimal.lower_bound import weak_duality
+from mechdesign.noise.optimal.named import named_laws
 from mechdesign.noise.optimal.program import LatticeProgram, Line
 from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.repair import (
@@ -36,73 +37,28 @@ from mechdesign.noise.optimal.repair import (
     raised_into_privacy,
     round_width,
 )
-from mechdesign.noise.optimal.spline import Spread, spread_bound
+from mechdesign.noise.optimal.spline import plain_spread, spread_bound
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array
 
-__all__ = ["Attempt", "refine"]
+__all__ = ["refine"]
 
-_SPIKE = 64
-"""The spike is this many times narrower than a cell: a density, at nearly the cost of an atom."""
 _MOST_CELLS = 200_000
+_CELLS_PER_SECOND = 180_000  # of truncated Laplace noise, on each side
 _ATTEMPTS = 14
 _FINENESS = (4, 6, 8, 12)
 _MOST_ALIGNED = 140
+_LONGEST, _LONGEST_EVER = 400.0, 4000.0
+"""Sensitivities on each side from which bounds come from groups alone, with a time limit and without."""
+_GROUPED = (0.03, 64.0)
+"""For a gap of 1%: largest ε of a group, and least number of groups on each side."""
+_WIDEST = 3.0  # in first windows
+_GRACE = 0.5  # seconds
+_CLIMBED = (0.02, 0.004)
+"""The same ε for a closed form, and where it need not be smaller."""
 _LATTICE_ERROR = 0.027  # relative, of a lattice with one cell per step; it falls with their square
 _QUICK = 2
 """Of these ladders so many are tried without a time limit: seconds; each further one takes a minute and more."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What one lattice gave: a private law with its exact cost, and multipliers with the bound they prove."""
-
-    law: CellNoise
-    value: Fraction
-    bound: Fraction
-    multipliers: tuple[Multiplier, ...]
-    cells: int
-    mirrored: bool
-    tail: float
-    size: tuple[int, int]
-    iterations: int
-    spread: Spread | None = None
-    climb: tuple[int, Fraction] | None = None
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of law and bound."""
-        return float(1 - self.bound / self.value)
-
-    def report(self, status: Status, deadline: Deadline) -> SolveReport:
-        """The solver's account."""
-        return SolveReport(
-            solver="highs" if self.multipliers or self.spread is not None else "closed form",
-            status=status,
-            seconds=deadline.elapsed,
-            variables=self.size[0],
-            constraints=self.size[1],
-            iterations=self.iterations,
-        )
-
-    def duals(self) -> pd.DataFrame:
-        """Multipliers of the shifts' sums."""
-        rows = [("privacy", m.shift, m.total) for m in self.multipliers]
-        return pd.DataFrame(rows, columns=["family", "index", "dual"])
-
-    def better(self, other: Attempt) -> Attempt:
-        """The better law with the better bound: both are valid, whatever lattice they came from."""
-        law = self if self.value <= other.value else other
-        proof = self if self.bound >= other.bound else other
-        return replace(
-            law,
-            bound=proof.bound,
-            multipliers=proof.multipliers,
-            cells=proof.cells,
-            mirrored=proof.mirrored,
-            spread=proof.spread,
-            climb=proof.climb,
-        )
 
 
 def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt:
@@ -116,9 +72,14 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
         The search stops there with the best so far.
     """
     window, cells = question.first_window(), question.cells
-    start = _staircase(question, deadline) if question.held else None
-    if start is not None and (start.gap <= question.gap or deadline.passed):
+    start = _known(question, deadline) if question.held else None
+    if start is not None and (start.gap <= question.gap or (deadline.passed and question.delta == 0)):
         return start
+    if start is not None and question.delta > 0:
+        start = _in_groups(question, start, deadline)
+        longest = _LONGEST if deadline.finite else _LONGEST_EVER
+        if start.gap <= question.gap or deadline.passed or question.support > longest:
+            return start
     if start is not None and question.laddered:
         start = _on_ladders(question, start, deadline)
         if start.gap <= question.gap or deadline.passed:
@@ -151,27 +112,56 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     return best
 
 
+def _known(q: Question, deadline: Deadline) -> Attempt:
+    """The best law that needs no program, beside the staircase's bound."""
+    best = _staircase(q, deadline)
+    if best.bound == 0:
+        spread = plain_spread(q.loss, q.sensitivity, q.epsilon)
+        bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+        best = best.with_proof(Proof(bound, 1, spread=spread))
+    if q.delta > 0 and best.gap > min(q.gap, 1e-3):
+        most = round(min(4 * _MOST_CELLS, _CELLS_PER_SECOND * deadline.left))
+        for value, law in named_laws(q, most):
+            best = best.with_law(value, law)
+    return best
+
+
+def _in_groups(q: Question, start: Attempt, deadline: Deadline) -> Attempt:
+    """Bounds from lattices with one point per group of sensitivities, in ever smaller groups; `start` where there are none."""
+    best, wide = start, 1.0
+    size = group_size(q.epsilon, _GROUPED[0], q.support, _GROUPED[1])
+    # The first takes a tenth of a second; laws may have taken all there was.
+    time = Deadline(max(deadline.left, min(_GRACE, deadline.seconds))) if deadline.finite else deadline
+    while size > 1 or best is not start:
+        g = grouped(q, size)
+        if g.programmed == 0 or g.support > _LONGEST:
+            break
+        program, proof = _lower(g, 1, max(math.ceil(wide * g.first_window()), 2), time)
+        best = best.with_proof(replace(proof, grouped=size))
+        if best.gap <= q.gap or time.passed or size == 1:
+            break
+        # Mass that is hidden in the tails asks for a wider window, the rest for smaller groups.
+        wider = program.tail > 1e-7 and wide < _WIDEST
+        wide, size = (1.5 * wide, size) if wider else (wide, size // 2)
+    return best
+
+
 def _staircase(q: Question, deadline: Deadline) -> Attempt:
     """The staircase, and the bound that makes it the best of all pure noise, less what δ takes."""
+    size, rough = 1, math.sqrt(q.gap / 0.01)
+    if q.delta > 0:
+        size = group_size(q.epsilon, max(_CLIMBED[0] * rough, _CLIMBED[1]))
+    g = grouped(q, size)
     periods, level, bound, step = best_climb(
-        q.loss, q.sensitivity, epsilon=q.epsilon, delta=q.delta, gap=q.gap, deadline=deadline
+        q.loss, g.sensitivity, epsilon=g.epsilon, delta=g.delta, gap=q.gap, deadline=deadline
     )
+    step = step if size == 1 else math.nan  # a group's
     law = pure_staircase(q.epsilon, q.sensitivity, step if step > 0 else first_step(q.epsilon, q.loss))
     if 20 * q.delta > q.gap:  # every now and then the exact answer, almost
         spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
         law = replace(law, spike=spike, spike_width=law.width)
-    return Attempt(
-        law,
-        law_cost(law, q.loss),
-        bound,
-        (),
-        law.cells_per_shift,
-        True,
-        0.0,
-        (0, 0),
-        0,
-        climb=(periods, level),
-    )
+    proof = Proof(bound, law.cells_per_shift if level else 1, climb=(periods, level), grouped=size)
+    return Attempt(law, law_cost(law, q.loss), proof)
 
 
 def _aligned(q: Question, n: int, gap: float) -> int:
@@ -192,15 +182,12 @@ def _on_ladders(question: Question, best: Attempt, deadline: Deadline) -> Attemp
     q = question
     more = _FINENESS if deadline.finite else _FINENESS[:_QUICK]
     for fineness in more[:1] if _aligned(q, 0, 1.0) else more:
-        value, law = best.value, best.law
-        if q.delta > 0 and (other := falling_law(q, 4 * fineness, deadline)) is not None:
-            value, law = min((value, law), (law_cost(other, q.loss), other), key=lambda found: found[0])
-        spread = best_spread(q, fineness, float(value) * (1 - 0.95 * q.gap), deadline)
-        bound = Fraction(0)
+        if q.delta > 0 and (law := falling_law(q, 4 * fineness, deadline)) is not None:
+            best = best.with_law(law_cost(law, q.loss), law)
+        spread = best_spread(q, fineness, float(best.value) * (1 - 0.95 * q.gap), deadline)
         if spread is not None:
             bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
-        found = Attempt(law, value, bound, (), law.cells_per_shift, True, 0.0, (0, 0), 0, spread)
-        best = best.better(found)
+            best = best.with_proof(Proof(bound, best.law.cells_per_shift, spread=spread))
         if best.gap <= q.gap or deadline.passed:
             break
     return best
@@ -222,30 +209,34 @@ def _attempt(question: Question, n: int, window: float, deadline: Deadline, best
         check_loss(q.loss, float(width) * np.arange(-side - n - 1, side + n + 2))
         if q.programmed == 0:  # say so at once if no tails of pure noise can carry this loss
             tail_costs(q.loss, 2 * np.arange(-n, n) + 1, width / 2, n, outward_decay(q.epsilon))
-    lower = lower_costs(q.loss, -side - n - 1, side + n + 1, width)
+    program, proof = _lower(q, n, side, deadline)
+    if best is not None and (deadline.passed or proof.bound >= best.value * Fraction(1 - q.gap)):
+        # no better law is asked for, or there is no time for one
+        return replace(best.with_proof(proof), tail=program.tail, size=program.program.shape[::-1])
+    tail = program.tail
+    upper, masses = (_upper if q.programmed > 0 else _pure_upper)(q, n, side, program, deadline)
+    if deadline.passed and best is not None:
+        return best.with_proof(proof)
+    law = _repaired(q, n, upper, masses)
+    size = max(program.program.shape, upper.program.shape)[::-1]
+    iterations = program.program.iterations + (0 if upper is program else upper.program.iterations)
+    return Attempt(law, law_cost(law, q.loss), proof, tail, size, iterations)
+
+
+def _lower(q: Question, n: int, side: int, deadline: Deadline) -> tuple[LatticeProgram, Proof]:
+    """Solve the lower program on `side` cells on each side of 0, and prove what its multipliers say."""
+    lower = lower_costs(q.loss, -side - n - 1, side + n + 1, Fraction(q.sensitivity) / n)
     inner = lower[n + 1 : -n - 1]
     mirrored = inner.numerators == inner.numerators[::-1]
     line = _line(2 * side + 1, n, mirrored, tailed=True)
     cost, scale = _priced(line, inner, tail=float(min(lower.floats()[[n, -n - 1]])))
     program = LatticeProgram(line, cost, epsilon=q.epsilon, delta=q.programmed, deadline=deadline)
     program.solve(max(2e-4 * q.programmed, 2e-9))
-    if deadline.passed and best is not None:
-        return best
-    tail = program.tail
     multipliers = tuple(replace(m, psi=m.psi * scale, total=m.total * scale) for m in program.multipliers())
     bound = weak_duality(lower, multipliers, shift=n, epsilon=q.epsilon, delta=q.delta, mirrored=mirrored)
     if q.loss.function is None:  # lattice costs of t² may be negative, the loss is not
         bound = max(bound, Fraction(0))
-    if best is not None and bound >= best.value * Fraction(1 - q.gap):  # no better law is asked for
-        proof = replace(best, bound=bound, multipliers=multipliers, cells=n, mirrored=mirrored, spread=None)
-        return replace(proof, climb=None, tail=tail, size=program.program.shape[::-1])
-    upper, masses = (_upper if q.programmed > 0 else _pure_upper)(q, n, side, program, deadline)
-    if deadline.passed and best is not None:
-        return best
-    law = _repaired(q, n, upper, masses)
-    size = max(program.program.shape, upper.program.shape)[::-1]
-    iterations = program.program.iterations + (0 if upper is program else upper.program.iterations)
-    return Attempt(law, law_cost(law, q.loss), bound, multipliers, n, mirrored, tail, size, iterations)
+    return program, Proof(bound, n, multipliers, mirrored)
 
 
 def _upper(
@@ -256,7 +247,7 @@ def _upper(
     count = 2 * side if half else 2 * side + 1
     unit, middles = Fraction(_width(q, n)) / 2, 2 * np.arange(count) + 1 - count
     # On the edge grid there is no spike; at the price of the dearest cell it never pays.
-    spike = None if half else average_costs(q.loss, middles[:1] * 0, unit / _SPIKE).floats()[0]
+    spike = None if half else average_costs(q.loss, middles[:1] * 0, unit / q.spike_share).floats()[0]
     line = _line(count, n, program.line.mirrored, half=half) if half else program.line
     cost, _ = _priced(line, average_costs(q.loss, middles, unit), spike=spike)
     if half:
@@ -304,7 +295,7 @@ def _repaired(q: Question, n: int, program: LatticeProgram, masses: Array) -> Ce
         half=q.grid == "edge",
         width=width,
         cells_per_shift=n,
-        spike_width=width / _SPIKE,
+        spike_width=width / q.spike_share,
     )
 
 

@@ -13,6 +13,7 @@ __all__ = ["Question"]
 _LADDERED = (3.5, 5.5, 27.0)
 """ε from which ladders see more than a lattice (asked for more than a rough answer; otherwise), and from which their
 narrowest cells are too narrow."""
+_SPIKE = 64
 _SMALLEST_DELTA = 1e-7
 """Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 
@@ -49,8 +50,23 @@ class Question:
         """
         if self.delta < _SMALLEST_DELTA:
             return 0.0
-        r = math.expm1(self.epsilon) / (2 * self.delta)
+        r = self.ratio
         return self.delta if math.log1p(r) / r > self.gap / 20 else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """r = (e^ε - 1)/2δ, δ > 0: what kind of noise is best; truncated Laplace noise reaches to log(1 + r)/ε."""
+        return math.expm1(self.epsilon) / (2 * self.delta)
+
+    @property
+    def support(self) -> float:
+        """Sensitivities on each side that truncated Laplace noise reaches."""
+        return math.log1p(self.ratio) / self.epsilon if self.delta > 0 else math.inf
+
+    @property
+    def spike_share(self) -> int:
+        """How many times narrower than a cell a spike is: a density, at nearly the cost of an atom."""
+        return _SPIKE << min(8, max(0, math.ceil(-math.log2(1 - self.delta) - 3)))
 
     @property
     def held(self) -> bool:
@@ -67,8 +83,7 @@ class Question:
         """Sensitivities on each side: past the support of truncated Laplace noise."""
         if self.programmed == 0:
             return 2.0 + 9.0 / self.epsilon
-        support = math.log1p(math.expm1(self.epsilon) / (2 * self.programmed)) / self.epsilon
-        return 1.0 + max(support, min(1.6 * support, 2.0 + 12.0 / self.epsilon))
+        return 1.0 + max(self.support, min(1.6 * self.support, 2.0 + 12.0 / self.epsilon))
 
     def first_cells(self) -> int:
         """A guess from staircase-like noise: density at 0 over cost, both O(1) factors off."""

@@ -28,7 +28,7 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Spread", "spread_bound", "spread_pieces"]
+__all__ = ["Spread", "plain_spread", "spread_bound", "spread_pieces"]
 
 _BITS = 120  # of the multipliers behind the point
 _HALVINGS = 6
@@ -184,6 +184,16 @@ def spread_bound(spread: Spread, loss: Loss, *, sensitivity: float, epsilon: flo
     level = min(_least(b, reached, _HALVINGS) for b, _ in pieces)
     charged = _charge(spread)
     return max(Fraction(level, unit) - Fraction(delta) * charged, Fraction(0))
+
+
+def plain_spread(loss: Loss, sensitivity: float, epsilon: float) -> Spread:
+    r"""One shift, by Δ, of one function around 0, a height h up to Δ/4 and 0 from Δ/2 on: :math:`(2 + e^\varepsilon) h = \ell(Δ/2)`.
+
+    It proves 2h(1 - δ), which is small, and more than 0 whatever δ < 1.
+    """
+    height = float(loss(np.array([sensitivity / 2]))[0]) / (2 + math.exp(epsilon)) * (1 - 1e-12)
+    shift = np.array([[4, 4, 4]], dtype=np.int64)
+    return Spread(4, np.array([-2, -1, 1, 2], dtype=np.int64), shift, np.full((1, 2), height))
 
 
 def _charge(spread: Spread) -> Fraction:

@@ -31,7 +31,7 @@ from mechdesign.quantizers.mechanism.selection import (
     erm_family,
     rqm_family,
 )
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, doubles, inside
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, doubles, inside, loss_from_floats
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -213,12 +213,7 @@ class Quantizer(PiecewiseTable):
         if self.law is not None:
             ratio = self.law.ratio()
             return math.inf if ratio is None else log_upper(ratio)
-        low, high = self.extremes()
-        reachable = high > 0
-        if np.any(low[reachable] == 0):
-            return math.inf
-        slack = 2 * (len(self.bins) + 8) * np.finfo(float).eps
-        return float(np.log(high[reachable] / low[reachable]).max() + slack)
+        return loss_from_floats(*self.extremes())
 
     def metric_loss(self) -> float:
         """Smallest ε with p(x, i) ≤ e^{ε|x − x'|} p(x', i): ∞ if any probability jumps or vanishes.

@@ -13,6 +13,7 @@ Source: *Privacy-Aware Randomized Quantization via Linear Programming*, §3. RQM
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -29,11 +30,14 @@ from mechdesign.typing import Array
 
 __all__ = [
     "Selection",
+    "SelectionPlaces",
     "check_bins",
     "check_range",
+    "erm_families",
     "erm_family",
     "mirrored_bins",
     "rqm_family",
+    "summing_to_one",
     "symmetric_bins",
 ]
 
@@ -84,13 +88,55 @@ def rqm_family(m: int, q: float) -> Array:
 
 def erm_family(bins: Array, gamma: float) -> Array:
     """Selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
-    gamma, m = positive("gamma", gamma), len(bins)
-    table = np.zeros((m - 1, m - 1))
-    table[0, 0] = 1.0
-    for j in range(1, m - 1):
-        weights = np.exp(gamma * (bins[: j + 1] - bins[j]) / (2 * (bins[j] - bins[0])))
-        table[j, : j + 1] = weights / weights.sum()
-    return table
+    return erm_families(bins)(gamma)
+
+
+def erm_families(bins: Array) -> Callable[[float], Array]:
+    """Return `erm_family` as a function of γ, for many of them with the same bins."""
+    steps = np.where(np.tri(len(bins) - 1, dtype=bool), bins[:-1] - bins[:-1, None], -np.inf)
+    reach = 2 * np.maximum(bins[:-1] - bins[0], bins[1] - bins[0])[:, None]
+
+    def family(gamma: float) -> Array:
+        weights = np.exp(positive("gamma", gamma) * steps / reach)
+        return np.asarray(weights / weights.sum(axis=1)[:, None])
+
+    return family
+
+
+class SelectionPlaces:
+    """What all selection mechanisms with the same bins and input range share: where a bin's neighbours are.
+
+    Parameters
+    ----------
+    bins : array, shape (m,)
+    input_range : (float, float)
+
+    Attributes
+    ----------
+    knots : array, shape (K + 1,)
+        The range's ends and the bins between them.
+    """
+
+    def __init__(self, bins: Array, input_range: tuple[float, float]) -> None:
+        self.bins, self.knots = bins, cell_edges(bins, np.array(input_range))
+        starts, ends = self.knots[:-1, None], self.knots[1:, None]
+        self._below = np.minimum(np.searchsorted(bins, self.knots[:-1], side="right"), len(bins) - 1)
+        gaps = bins[None, :] - bins[:, None]
+        self._inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
+        self._ends = [(bins - x, x - bins) for x in (starts, ends)]
+
+    def tables(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """One-sided limits of p at the segments' ends, each (K, m), for two families of selection probabilities."""
+        j, m = self._below, len(self.bins)
+        ql, qr = np.zeros((2, len(j), m))
+        ql[:, :-1] = left[j - 1]
+        qr[:, 1:] = right[m - j - 1, ::-1]
+        # Both factors of every term are non-negative: the bins with ql are left of x, those with qr right of it.
+        first, last = (
+            ql * ((qr * to_right) @ self._inverse.T) + qr * ((ql * to_left) @ self._inverse)
+            for to_right, to_left in self._ends
+        )
+        return first, last
 
 
 @serializable("selection")
@@ -116,21 +162,8 @@ class Selection:
 
     def segments(self, input_range: tuple[float, float]) -> tuple[Array, Array, Array]:
         """Knots (K + 1,) and the one-sided limits of p at the segments' ends, each (K, m)."""
-        bins, m = self.bins, len(self.bins)
-        knots = cell_edges(bins, np.array(input_range))
-        j = np.minimum(np.searchsorted(bins, knots[:-1], side="right"), m - 1)
-        ql, qr = np.zeros((2, len(j), m))
-        ql[:, :-1] = self.left[j - 1]
-        qr[:, 1:] = self.right[m - j - 1, ::-1]
-        gaps = bins[None, :] - bins[:, None]
-        inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
-
-        def table(x: Array) -> Array:
-            # Both factors of every term are non-negative: the bins with ql are left of x, those with qr right of it.
-            to_right, to_left = qr * (bins - x[:, None]), ql * (x[:, None] - bins)
-            return ql * (to_right @ inverse.T) + qr * (to_left @ inverse)
-
-        return knots, table(knots[:-1]), table(knots[1:])
+        places = SelectionPlaces(self.bins, input_range)
+        return places.knots, *places.tables(self.left, self.right)
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy table: side, interval j, bin i (1-based, as in the paper), probability."""
@@ -170,7 +203,12 @@ def _family(name: str, given: Any, m: int) -> Array:
     if np.any(np.abs(sums - 1) > 1e-6):
         k = int(np.argmax(np.abs(sums - 1)))
         raise DesignError(f"{name}[{k}] sums to {sums[k]:.9g}: every row must sum to 1")
-    # Rows that sum to one but for rounding stay as they are: what was divided once is not divided again.
-    table /= np.where(np.abs(sums - 1) <= 4e-16 * m, 1.0, sums)[:, None]
+    table = summing_to_one(table)
     table.setflags(write=False)
     return table
+
+
+def summing_to_one(table: Array) -> Array:
+    """Divide rows by their sums; those that are one but for rounding stay, so that nothing is divided twice."""
+    sums = table.sum(axis=1)
+    return table / np.where(np.abs(sums - 1) <= 4e-16 * (len(table) + 1), 1.0, sums)[:, None]

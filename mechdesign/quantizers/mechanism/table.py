@@ -8,6 +8,7 @@ Bins and knots together cut the input range into cells, on each of which every p
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
 from mechdesign.typing import Array
 
-__all__ = ["PiecewiseTable", "cell_edges", "doubles", "inside"]
+__all__ = ["PiecewiseTable", "cell_edges", "doubles", "inside", "loss_from_floats"]
 
 _LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
 
@@ -57,6 +58,15 @@ def cell_edges(bins: Array, knots: Array) -> Array:
     array([-1. , -0.5,  0.5,  1. ])
     """
     return np.union1d(knots, bins[(bins > knots[0]) & (bins < knots[-1])])
+
+
+def loss_from_floats(low: Array, high: Array) -> float:
+    """Return the privacy loss of outputs with these least and largest probabilities, rounding errors added."""
+    reachable = high > 0
+    if np.any(low[reachable] == 0):
+        return math.inf
+    slack = 2 * (len(low) + 8) * np.finfo(float).eps
+    return float(np.log(high[reachable] / low[reachable]).max() + slack)
 
 
 @dataclass(frozen=True, eq=False)

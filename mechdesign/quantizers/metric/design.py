@@ -48,6 +48,7 @@ from mechdesign.typing import Array
 __all__ = ["MetricQuantizer"]
 
 _COUNTS = (65, 129, 257, 513, 1025)
+_MANY = 257
 _SHRINK = (
     1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
 )
@@ -214,7 +215,11 @@ class MetricQuantizer(Design):
         def solved(epsilon: float) -> RationalTable:
             set_budget(model, self.notion, knots, epsilon)
             try:
-                answers.append(solvers.solve(model, solver, deadline=deadline, **options))
+                # With many knots the interior point (and its crossover) is ahead of the simplex method.
+                many = solver is None and self.continuum and count > _MANY
+                answers.append(
+                    solvers.solve(model, "highs-ipm" if many else solver, deadline=deadline, **options)
+                )
             except InfeasibleError:
                 raise self._infeasible() from None
             rows = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)

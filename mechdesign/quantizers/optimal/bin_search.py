@@ -31,12 +31,14 @@ from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
 from mechdesign.quantizers.optimal.outputs import BinSearch
+from mechdesign.quantizers.optimal.simplex import linear
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
 __all__ = ["Searched", "any_outputs_bound", "search_bins"]
 
 _GRID_OUTPUTS = 121
+_POLISHES = 5
 
 
 def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
@@ -229,6 +231,11 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
             + ("better outputs than the starts did" if found else "nothing better than the search"),
         )
         best, value = min((best, value), (free, height), key=lambda found: found[1])
-    search.descend("polish", best, min(coarse, 1e-9), 40)
+    # Under point masses the value has kinks, on which a descent stops early: begun anew, it may leave them.
+    for _ in range(_POLISHES if linear(problem) else 1):
+        before = value
+        best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
+        if not before - value > coarse * abs(before):
+            break
     search.found.status = Status.LIMIT if deadline.passed else Status.FEASIBLE
     return search.found

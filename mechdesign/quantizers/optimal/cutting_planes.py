@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound, rounding_decides
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
 from mechdesign.quantizers.optimal.proof import Chords, Lines, Proof
 from mechdesign.solvers.deadline import Deadline
@@ -38,7 +38,8 @@ from mechdesign.typing import Array, Indices, Status
 __all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes"]
 
 _ROUNDS = 400
-_STALLED = 25
+# Rounds that may bring nothing; and where rounding alone keeps value and bound apart.
+_STALLED, _SETTLED = 25, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class Bundle:
         self.source: Indices = np.zeros(0, dtype=int)
         self.place: Indices = np.zeros(0, dtype=int)
         self.found: list[Planes] = []
-        self.best, self.value, self.lower_bound = np.zeros(n), math.inf, -math.inf
+        self.best, self.value, self.lower_bound, self.margin = np.zeros(n), math.inf, -math.inf, 0.0
         self.multipliers = np.zeros(self.folding.total)
         self.slopes = np.zeros(len(problem.atoms[0]))
         self.weights = np.zeros(0)
@@ -210,12 +211,13 @@ class Bundle:
             weights = weights / np.where(sums > 0, sums, 1.0)[self.group]
             nu = self.folding.unfold(np.maximum(fixed, 0.0))
             constant = float(weights @ self.constants)
-            bound = lower_bound(self.problem, constant, weights @ self.gradients, nu, self.problem.scale)
+            gradient = weights @ self.gradients
+            bound, margin = lower_bound(self.problem, constant, gradient, nu, self.problem.scale)
             # Weights are rounded down to add up to no more than one.
-            bound -= 2e-13 * self.problem.scale
-            if bound > self.lower_bound:
-                self.lower_bound, self.multipliers, self.slopes = bound, nu, self._slopes(weights)
-                self.weights = weights
+            hair = 2e-13 * self.problem.scale
+            if bound - hair > self.lower_bound:
+                self.lower_bound, self.margin = bound - hair, margin + hair
+                self.multipliers, self.slopes, self.weights = nu, self._slopes(weights), weights
         x = self.program.x
         floors = self.problem.inside(np.maximum(x[self.floors], 0.0)[self.folding.index])
         return floors, x[self.heights] * self.unit
@@ -242,7 +244,9 @@ def minimise(
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1
         narrowest = min(narrowest, distance)
         # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
-        if answer is None or distance <= gap * abs(bundle.value) or stalled > _STALLED:
+        settled = rounding_decides(bundle.value, bundle.lower_bound, bundle.margin)
+        patience = _SETTLED if settled else _STALLED
+        if answer is None or distance <= gap * abs(bundle.value) or stalled > patience:
             break
         floors, theta = answer
         before = bundle.value
@@ -262,6 +266,7 @@ def minimise(
         len(bundle.constants),
         (name,),
         bundle.proof,
+        bundle.margin,
     )
 
 

@@ -208,8 +208,8 @@ class OptimalQuantizer(Design):
         Parameters
         ----------
         solver : str, optional
-            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend
-            of `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting
+            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"simplex"`` (few samples as prior),
+            ``"exchange"`` (worst case), or a backend of `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting
             planes. None chooses.
         gap : float, optional
             Relative gap between value and lower bound to stop at, 1e-6 by default. What cannot be reached in double
@@ -243,7 +243,7 @@ class OptimalQuantizer(Design):
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)
 
-    def roughly(self, gap: float) -> Quantizer:
+    def roughly(self, gap: float | None = None) -> Quantizer:
         """Return floats near the optimum, unproved, for a search to start from.
 
         Raises
@@ -252,7 +252,7 @@ class OptimalQuantizer(Design):
             The outputs cannot be unbiased at this ε.
         """
         check_feasible(self.problem, self.privacy.epsilon, self.frame)
-        return float_mechanism(self, best_floors(self.problem, wanted_gap(gap, gap)).floors)
+        return float_mechanism(self, best_floors(self.problem, wanted_gap(gap, 1e-3)).floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""

@@ -19,7 +19,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.account import versions
 from mechdesign.evidence.audit import same
-from mechdesign.evidence.certificate import PROVED, Check
+from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Section
@@ -42,6 +42,7 @@ __all__ = ["Frontier", "frontier"]
 
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
+_COMMON, _OWN = ["value", "lower_bound", "gap", "seconds", "certified", "note"], ("seconds", "note")
 Solved = Callable[[float, Deadline], tuple[dict[str, Any], Result | None]]
 _LATE = "no answer within its share of the time limit"
 AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
@@ -84,19 +85,33 @@ class Frontier(Handed):
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
     def agreements(self) -> list[Check]:
-        """Whether each point's result is of the design at that point, and its numbers those of the table."""
+        """Whether each point's result is of the design at that point, and the table shows what follows from the result."""
         rows: list[Check] = []
-        for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows()):
-            fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
+        columns = [self.over, *(COLUMNS if self._quantizers else _COMMON)]
+        whole = len(self.results) == len(self.table) and list(self.table) == columns
+        whole = whole and [r is not None for r in self.results] == [*self.table["value"].notna()]
+        for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
+            try:
+                with fitting():
+                    fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
+                    fresh = self._fresh(result)
+            except MechdesignError:
+                fits, fresh = False, {}
             rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
-            shown = same(row["value"], result.value) and (
-                math.isnan(row["lower_bound"])
-                if result.lower_bound is None
-                else same(row["lower_bound"], result.lower_bound)
-            )
-            rows.append((f"{name}: the table shows its value and bound", PROVED, math.nan, shown))
-        whole = len(self.results) == len(self.table) and len(self.members) == len(self._solved())
-        return [*rows, ("every point that the table shows solved has a result", PROVED, math.nan, whole)]
+            shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
+            claim = f"{name}: the table shows its "
+            rows += [(claim + k, RECOMPUTED, math.nan, close(row[k], fresh[k])) for k in shown]
+        blank = self.table[self.table["value"].isna()][[c for c in columns[1:] if whole and c not in _OWN]]
+        whole = whole and bool((blank.isna() | (blank == 0)).all(axis=None))
+        rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
+        return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
+
+    def _fresh(self, result: Any) -> dict[str, Any]:
+        """A row computed from its result; one that is said not to be certified may be."""
+        if not self._quantizers:
+            return _row(result, result.certificate is not None and result.certificate.verify())
+        exact = result.mechanism.law is not None and (len(result.bins) > 64 or result.certify().verify())
+        return _quantizer_row(result, exact)
 
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]
@@ -287,15 +302,18 @@ def _any_point(design: Design, gap: float | None, share: Deadline) -> tuple[dict
         blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
         return {**blank, "certified": False, "note": _unsolved(error, share)}, None
     verified, notes = _verified(result.certificate, result.notes, share)
-    row = {
+    return _row(result, verified, notes), result
+
+
+def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
+    return {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
         "seconds": result.solver_report.seconds,
-        "certified": verified,
+        "certified": certified,
         "note": "; ".join(notes),
     }
-    return row, result
 
 
 def _verified(certificate: Any, notes: Sequence[str], share: Deadline) -> tuple[bool, Sequence[str]]:
@@ -363,21 +381,19 @@ def _point(
     except MechdesignError as error:
         numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
         return {**row, **numbers, "outputs": 0, "certified": False, "note": _unsolved(error, share)}, None
-    mechanism = result.mechanism
-    certified = mechanism.law is not None
     notes: Sequence[str] = result.notes
+    certified = result.mechanism.law is not None
     if certified and verify and len(result.bins) <= 64:
         certified, notes = _verified(result.certify(), notes, share)
-    row |= {
-        "value": result.value,
-        "lower_bound": result.lower_bound,
-        "gap": result.gap,
-        "absolute": mechanism.expected_loss(design.prior, "absolute"),
-        "squared": mechanism.expected_loss(design.prior, "squared"),
+    return row | _quantizer_row(result, certified, notes), result
+
+
+def _quantizer_row(result: Any, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
+    mechanism, prior = result.mechanism, result.design.prior
+    row = _row(result, certified, notes) | {
+        "absolute": mechanism.expected_loss(prior, "absolute"),
+        "squared": mechanism.expected_loss(prior, "squared"),
         "epsilon_upper": mechanism.privacy_loss(),
-        "seconds": result.seconds,
         "outputs": len(result.bins),
-        "certified": certified,
-        "note": "; ".join(notes),
     }
-    return row, result
+    return {name: row[name] for name in COLUMNS}

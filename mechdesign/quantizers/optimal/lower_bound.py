@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.quantizers.optimal.proof import Proof
 from mechdesign.typing import Array
 
-__all__ = ["FloorSolution", "Folding", "lower_bound"]
+__all__ = ["FloorSolution", "Folding", "at_point_masses", "lower_bound", "rounding_decides"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class FloorSolution:
         The methods tried, in order.
     proof : Proof, optional
         What the lower bound was found from.
+    margin : float
+        What rounding took off the lower bound.
     """
 
     floors: Array
@@ -55,11 +58,16 @@ class FloorSolution:
     cuts: int = 0
     methods: tuple[str, ...] = ()
     proof: Proof | None = None
+    margin: float = 0.0
 
     @property
     def gap(self) -> float:
         """Relative distance between value and bound."""
         return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
+
+    def proved(self, gap: float) -> bool:
+        """Whether the gap is at most this, or no method could make it much smaller."""
+        return self.gap <= gap or rounding_decides(self.value, self.lower_bound, self.margin)
 
     def merged(self, other: FloorSolution | None) -> FloorSolution:
         """Return the better floors with the better bound and what belongs to it, efforts added."""
@@ -76,10 +84,15 @@ class FloorSolution:
         )
 
 
+def rounding_decides(value: float, bound: float, margin: float) -> bool:
+    """Whether next to nothing but the bound's margin for rounding keeps value and bound apart."""
+    return value - bound <= 1.05 * margin
+
+
 def lower_bound(
     problem: FloorProblem, constant: float, gradient: Array, multipliers: Array, scale: float
-) -> float:
-    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included.
+) -> tuple[float, float]:
+    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included; and return what rounding took off it.
 
     For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
     :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
@@ -95,7 +108,19 @@ def lower_bound(
     least = float(rest.min())
     bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
     size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
-    return float(bound - problem.accuracy * size)
+    margin = problem.accuracy * size
+    return float(bound - margin), float(margin)
+
+
+def at_point_masses(
+    problem: FloorProblem, floors: Array, lam: Array, mu: Array
+) -> tuple[float, float, Array]:
+    """What point masses add to the loss of the floors' fill; and, with slopes there, to a bound's constant and gradient."""
+    points, weights = problem.atoms
+    table = pieces(problem, floors)
+    rows = table.rows_at(points, table.at(points))
+    value = float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
+    return value, float(weights @ (lam + mu * points)), weights @ problem.reduced(points, lam, mu)
 
 
 class Folding:

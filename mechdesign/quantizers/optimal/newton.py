@@ -32,8 +32,13 @@ from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound
-from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.lower_bound import (
+    FloorSolution,
+    Folding,
+    at_point_masses,
+    lower_bound,
+    rounding_decides,
+)
 from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
@@ -44,6 +49,8 @@ __all__ = ["newton"]
 # Fraction of the way to the boundary that a step may go.
 _REACH = 0.995
 _STEPS = 120
+# Steps that may bring nothing; and where rounding alone keeps value and bound apart.
+_STALLED, _SETTLED = 15, 1
 # Systems beyond this size are factorised as sparse ones.
 _DENSE = 700
 
@@ -220,20 +227,15 @@ class _Path:
             self._last = at.copy(), self.problem.continuum(self.problem.fill(at[self.folding.index]))
         return self._last[1]
 
-    def assess(self) -> tuple[float, float, Continuum]:
-        """Value of the fill of the current floors, bound from the current duals, and the density's part."""
+    def assess(self) -> tuple[float, float, float, Continuum]:
+        """Value of the fill of the current floors, bound from the current duals and its margin, and the density's part."""
         problem, a, part = self.problem, self.floors, self._density(self.v)
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
-        points, weights = problem.atoms
-        if points.size:
-            table = pieces(problem, a)
-            rows = table.rows_at(points, table.at(points))
-            value += float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
-            lam, mu = self.atom_duals
-            constant += float(weights @ (lam + mu * points))
-            gradient = gradient + weights @ problem.reduced(points, lam, mu)
-        return value, lower_bound(problem, constant, gradient, self.multipliers, self.scale), part
+        if problem.atoms[0].size:
+            parts = at_point_masses(problem, a, *self.atom_duals)
+            value, constant, gradient = value + parts[0], constant + parts[1], gradient + parts[2]
+        return value, *lower_bound(problem, constant, gradient, self.multipliers, self.scale), part
 
     def step(self, part: Continuum) -> bool:
         """Move once along the path; False when the equations can no longer be solved."""
@@ -349,25 +351,28 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     value, bound, floors, nu = math.inf, -math.inf, path.floors, none
     proved = path.floors, path.atom_duals
     count = stalled = 0
-    longest = 0.0
+    longest = margin = 0.0
     # The last steps divide by what has become zero; results are checked.
     with one_thread(), np.errstate(all="ignore"):
         for count in range(1, _STEPS + 1):  # noqa: B007
             began = time.monotonic()
-            new_value, new_bound, part = path.assess()
+            new_value, new_bound, new_margin, part = path.assess()
             if not (math.isfinite(new_value) and math.isfinite(new_bound)):
                 break
             before = value - bound
             if new_value < value:
                 value, floors = new_value, path.floors
             if new_bound > bound:
-                bound, nu, slopes = new_bound, path.multipliers, path.atom_duals[1]
+                bound, margin, nu, slopes = new_bound, new_margin, path.multipliers, path.atom_duals[1]
                 proved = path.floors, path.atom_duals
             if value - bound <= gap * abs(value) or deadline.left <= longest:
                 break
             stalled = 0 if value - bound < 0.999 * before else stalled + 1
-            if stalled > 15 or not path.step(part):
+            patience = _SETTLED if rounding_decides(value, bound, margin) else _STALLED
+            if stalled > patience or not path.step(part):
                 break
             longest = max(longest, time.monotonic() - began)
     proof = fill_proof(problem, proved[0], nu, proved[1])
-    return FloorSolution(floors, value, bound, count, nu, slopes, methods=("newton",), proof=proof)
+    return FloorSolution(
+        floors, value, bound, count, nu, slopes, methods=("newton",), proof=proof, margin=margin
+    )

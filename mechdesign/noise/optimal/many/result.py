@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate, enclosed_spent
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.pictures import draw_laws, relative_table
@@ -29,6 +35,7 @@ _WORDS = {
     "pure": "the optimum of one coordinate at its share of the budget",
     "lattice": "the optimum of one coordinate",
 }
+_PUBLISHED = re.compile(r"cactus|Rényi, order [0-9.e+]+")
 
 
 @serializable("many-noise-result")
@@ -76,6 +83,24 @@ class ManyNoiseResult(Result):
         """Return answers with noise, exactly, for deployment."""
         return self.mechanism.release(x)
 
+    def beside(self) -> Iterator[Check]:
+        """That the laws tried begin with this one, and go on in order, none below what is proved."""
+        if self.table is None:
+            return
+        holds = list(self.table) == ["law", "value"] and len(self.table) > 0 and self.table["law"].is_unique
+        if holds:
+            first, values = str(self.table["law"].iloc[0]), self.table["value"].to_numpy(dtype=float)
+            if isinstance(self.mechanism, AdditiveNoise):
+                family, held = FAMILIES.get(first), self.law.dist.name
+                holds = family is not None and (
+                    held == first or (held == "norm" and family.normal is not None)
+                )
+            else:
+                holds = first in _WORDS or _PUBLISHED.fullmatch(first) is not None
+            ordered = bool(np.isfinite(values).all() and (np.diff(values) >= 0).all())
+            holds = holds and ordered and values[0] == self.value >= (self.lower_bound or 0.0)
+        yield "the laws tried begin with this one, in order", PROVED, math.nan, holds
+
     def tried(self) -> pd.DataFrame:
         """The laws tried, cheapest first."""
         return pd.DataFrame() if self.table is None else self.table
@@ -114,7 +139,8 @@ class ManyNoiseResult(Result):
             value,
             (guarantee(design.privacy), spent),
             "Above: the density of the noise on one number. Below: how often it is larger than t.",
-            "The laws tried at the same privacy, each at its least scale.",
+            "The laws tried at the same privacy, each at its least scale. What the others cost is stated by the search, not "
+            "checked.",
         )
 
     def alternatives(self) -> pd.DataFrame:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import MechdesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_down, round_up
@@ -15,6 +14,7 @@ from mechdesign.noise.optimal.many.certificate import (
     ManyNoiseCertificate,
     calibrated,
     checked,
+    delta_spent,
     enclosed_spent,
 )
 from mechdesign.noise.optimal.many.lower import Bound, lower_bound
@@ -124,10 +124,7 @@ def _certificate(
         found = spent = enclosed_spent(noise, design.privacy)
     else:
         found = calibrated(noise, design.privacy, deadline)
-        # under pure privacy the largest loss is what is enclosed: no δ is spent
-        spent = (
-            found.spent if getattr(design.privacy, "delta", 0.0) else DeltaInterval(0.0, 0.0, found.spent.how)
-        )
+        spent = delta_spent(found)
     held, mean = bound or (None, None)
     lower = 0.0 if held is None else max(round_down(held.lower_bound), 0.0)
     certificate = ManyNoiseCertificate(

@@ -1,0 +1,291 @@
+"""Numbers and words that a file states beside its evidence: each is computed anew, or said to be the file's own.
+
+Each docstring says what the commit before (9a1829b) did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cheap
+import pytest
+
+import mechdesign as md
+from evidence.test_doctored import solved
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.evidence import verify
+from mechdesign.evidence.certificate import OWN_WORDS
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate, enclosed_spent
+
+SPENT: dict[str, Callable[[], Any]] = {
+    "sampled": lambda: md.calibrate(
+        "laplace", privacy=md.ApproximateDP(1, 1e-5), sensitivity=1.0, rounds=5, sampling_rate=0.1
+    ),
+    "one": lambda: md.calibrate("gaussian", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
+    "pure": lambda: md.calibrate("laplace", privacy=cheap.PURE, sensitivity=1.0),
+    "zcdp": lambda: md.calibrate("laplace", privacy=md.ZeroConcentratedDP(0.1), sensitivity=1.0),
+    "divergence": lambda: solved("least-divergence"),
+}
+
+
+def read(payload: Any) -> Any:
+    return loads(cheap.sealed(payload), kinds=KINDS)
+
+
+@pytest.mark.parametrize("name", SPENT)
+def test_an_enclosure_that_is_stated_holds_the_one_computed_anew(name: str) -> None:
+    """Was: `spent` narrowed to one end, or widened to [-5, ∞], was "that of the law", and `delta` returned its upper end."""
+    result = SPENT[name]()
+    payload = json.loads(dumps(result))["payload"]
+    assert read(payload).checks()["holds"].all()
+    spent = result.certificate.spent
+    low, high = spent.lower, spent.upper
+    forged = [(-5.0, high), (low, {"$float": "inf"}), (low, 2 * high + 1), (2 * high + 1, high)]
+    forged += [(0.5 * low, high * (1 - 1e-9)), (low * (1 + 1e-9), high)]
+    if spent.width > 1e-9:  # else an end is within what libraries of mathematics may differ by
+        forged += [(low, low), (high, high)]
+    for lower, upper in forged:
+        changed = copy.deepcopy(payload)
+        fields = changed["fields"]["certificate"]["fields"]["spent"]["fields"]
+        if (lower, upper) == (low, high):
+            continue  # an interval from 0
+        fields |= {"lower": lower, "upper": upper}
+        assert not read(changed).checks()["holds"].all(), (lower, upper)
+    changed["fields"]["certificate"]["fields"]["spent"]["fields"] |= {"lower": low, "upper": high}
+    if spent.how == "recomputed":
+        changed["fields"]["certificate"]["fields"]["spent"]["fields"]["how"] = "proved"
+        assert not read(changed).checks()["holds"].all()
+
+
+@pytest.mark.parametrize("privacy", [md.ApproximateDP(1.0, 1e-6), md.PureDP(3.0)], ids=str)
+def test_of_a_named_law_for_many_coordinates_too(privacy: Any) -> None:
+    """Was: what the certificate of a named law stated of δ was not compared with anything."""
+    noise = md.calibrate("laplace", privacy=privacy, sensitivity=1.0, dimension=5).noise
+    spent = enclosed_spent(noise, privacy)
+    evidence = ManyNoiseCertificate(privacy, 1.0, 5, "squared", noise, noise.variance, 0.0, spent)
+    assert evidence.verify()
+    assert not dataclasses.replace(evidence, spent=DeltaInterval(0.0, 1.1e-6)).verify()
+    if spent.upper:
+        assert not dataclasses.replace(evidence, spent=DeltaInterval(spent.lower, spent.lower)).verify()
+
+
+def test_delta_is_not_the_files_word() -> None:
+    """Was: 9.9927e-06 for a law whose true δ was 9.99354e-06."""
+    result = SPENT["sampled"]()
+    payload = json.loads(dumps(result))["payload"]
+    true = result.certificate.lower
+    payload["fields"]["certificate"]["fields"]["spent"]["fields"] |= {"lower": 0.0, "upper": 0.99 * true}
+    forged = read(payload)
+    assert true <= forged.delta(1.0) <= 1e-5
+    assert forged.epsilon(0.99 * true) > 1
+
+
+TABLES: dict[str, Callable[[], Any]] = {
+    "numbers": lambda: md.compare(
+        md.NumericQuery(loss="absolute"),
+        cheap.PURE,
+        mechanisms=["laplace", "staircase", "optimal noise", "gaussian"],
+    ),
+    "report": lambda: md.compare(
+        md.LocalReport(bits=2), cheap.PURE, mechanisms=["ERM", "optimal, even outputs"]
+    ),
+    "points": lambda: md.compare(md.MetricSpace.line([0.0, 1.0, 3.0]), alpha=0.7, progress=False),
+    "frontier": lambda: md.frontier(
+        md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), "epsilon", [0.1, 1.0]
+    ),
+    "frontier-noise": lambda: md.frontier(md.Calibration("laplace", cheap.PURE, 1.0), "epsilon", [0.5, 1.0]),
+}
+UNSEEN = ("seconds", "note")
+
+
+def cells(payload: Any) -> list[tuple[str, list[Any], int]]:
+    """The column, its values and the row of every cell of the table, and of the least error beside it."""
+    fields = payload["fields"]
+    found = [(name, values, k) for name, _, values in fields["table"]["$table"] for k in range(len(values))]
+    return found + [(name, fields, name) for name in ("least", "least_name") if name in fields]
+
+
+def agrees(payload: Any) -> bool:
+    try:
+        return all(holds for *_, holds in read(payload).agreements())
+    except md.ResultFormatError:
+        return False
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
+    """Was: of a comparison errors alone, of a frontier values and bounds; "verified, and as its table shows them"."""
+    made = TABLES[name]()
+    claimed = [claim for claim, how, *_ in made.agreements() if how == "claimed"]
+    assert claimed == [OWN_WORDS]
+    payload = json.loads(dumps(made))["payload"]
+    assert agrees(payload)
+    tried, found = 0, made.table["value" if "value" in made.table else "error"].notna()
+    for number, (column, _, row) in enumerate(cells(payload)):
+        if type(row) is int and (not found[row] or (name != "frontier" and row)):
+            continue  # that there is no result is the file's own word
+        changed = copy.deepcopy(payload)
+        _, values, k = cells(changed)[number]
+        was = values[k]
+        if type(was) in (int, float):
+            forged = [was * 1.001 + (was == 0), {"$float": "nan"}]
+        elif type(was) is bool:  # what is said not to be certified may be
+            forged = [] if was else [True]
+        else:
+            forged = [1.0 if was is None or type(was) is dict else f"{was}!"]
+        for other in forged if column not in UNSEEN else ():
+            values[k] = other
+            tried += 1
+            assert not agrees(changed), (column, k, was, other)
+        values[k] = was
+    assert tried > 5
+    columns = payload["fields"]["table"]["$table"]
+    for extra in (columns[:-1], [*columns, ["proved optimal", "object", ["yes"] * len(columns[0][2])]]):
+        changed = copy.deepcopy(payload)
+        changed["fields"]["table"]["$table"] = extra
+        assert not agrees(changed)
+
+
+@pytest.mark.parametrize("name", ["vectors", "vectors-box", "least-divergence"])
+def test_what_was_tried_is_checked_or_said_not_to_be(name: str) -> None:
+    """Was: any table was shown as fact, "error at the same privacy: gaussian 9.9"."""
+    result = solved(name)
+    payload = json.loads(dumps(result))["payload"]
+    words = next(s.text for s in result.sections() if s.title == "What the search tried")
+    assert words == (
+        "Computed anew with the checks below." if "vectors" in name else "Stated by the search, not checked."
+    )
+    columns = payload["fields"]["table"]["$table"]
+    first = [(k, 0) for k in range(len(columns))]
+    later = [(k, -1) for k in range(len(columns))] if "vectors" in name else [(1, -1)]
+    for k, row in (first + later) if len(columns[0][2]) > 1 else first:
+        was = columns[k][2][row]
+        lower = 0.9 * result.value if columns[k][0] in ("error", "value") else None
+        others = (
+            [lower or was + 1, {"$float": "nan"}, -was]
+            if type(was) in (int, float)
+            else [f"{was}!", "laplace"]
+        )
+        for other in others:
+            columns[k][2][row] = other
+            with contextlib.suppress(md.ResultFormatError):
+                assert other == was or not read(payload).checks()["holds"].all(), (k, row, was, other)
+        columns[k][2][row] = was
+    assert read(payload).checks()["holds"].all()
+
+
+def places(node: Any, tag: str) -> Iterator[Any]:
+    """Every object with this tag."""
+    if isinstance(node, dict):
+        if tag in node:
+            yield node
+        for child in node.values():
+            yield from places(child, tag)
+    elif isinstance(node, list):
+        for child in node:
+            yield from places(child, tag)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("law:")])
+def test_no_member_is_missing(kind: str) -> None:
+    """Was: defaults were filled in, for `design.sensitivity`, `loss`, `spans`, …, where the format requires all members."""
+    payload = json.loads(cheap.documents()[kind])["payload"]
+    for name in payload["fields"]:
+        short = copy.deepcopy(payload)
+        del short["fields"][name]
+        with pytest.raises(md.ResultFormatError):
+            read(short)
+
+
+@pytest.mark.parametrize(
+    "name", ["optm", "optimal-noise", "matrix-mechanism", "metric-channel", "mixed-allocation"]
+)
+def test_truth_values_are_no_numbers(name: str) -> None:
+    """Was: `true` in an array of numbers, and as a law's parameter, was read as 1."""
+    payload = json.loads(dumps(solved(name)))["payload"]
+    tried = 0
+    for number, owner in enumerate(places(payload, "$array")):
+        if owner["dtype"] in ("bool", "object", "str") or 0 in owner["shape"]:
+            continue
+        changed = copy.deepcopy(payload)
+        row = [*places(changed, "$array")][number]["$array"]
+        while isinstance(row[0], list):
+            row = row[0]
+        row[0], tried = True, tried + 1
+        with pytest.raises(md.ResultFormatError):
+            read(changed)
+        with contextlib.suppress(verify.NotCovered), pytest.raises(verify.Refused):
+            verify.verify(cheap.sealed(changed))
+    for number, owner in enumerate(places(payload, "$law")):
+        for k in range(len(owner["args"])):
+            changed = copy.deepcopy(payload)
+            [*places(changed, "$law")][number]["args"][k], tried = True, tried + 1
+            with pytest.raises(md.ResultFormatError):
+                read(changed)
+    assert tried
+
+
+def test_a_key_of_a_law_stands_once() -> None:
+    """Was: [["scale", 0.01], ["scale", 5.97]] was read as 5.97 by both programs."""
+    payload = json.loads(dumps(cheap.solved("optm")))["payload"]
+    law = next(places(payload, "$law"))
+    law["args"], law["kwds"] = [], {"$items": [["loc", -1.0], ["scale", 0.01], ["scale", 2.0]]}
+    with pytest.raises(md.ResultFormatError, match="twice"):
+        read(payload)
+    with pytest.raises(verify.Refused, match="twice"):
+        verify.verify(cheap.sealed(payload))
+
+
+def changed_at(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
+    payload = copy.deepcopy(payload)
+    node = payload["fields"]
+    for key in path[:-1]:
+        node = node[key]
+        if "fields" in node:
+            node = node["fields"]
+    node[path[-1]] = value
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        *(
+            ("calibration", ("certificate", part), v)
+            for part in ("privacy", "noise", "spent")
+            for v in (None, [])
+        ),
+        ("calibration", ("certificate", "value"), 0.0),
+        ("calibration", ("certificate", "sampling_rate"), -1.0),
+        ("calibration", ("mechanism",), None),
+        *(("optimal-noise", ("certificate", part), v) for part in ("privacy", "law") for v in (None, [])),
+        *(("knorm", ("certificate", part), None) for part in ("design", "law")),
+        ("noise-allocation", ("certificate", "question"), None),
+        ("optimal-noise", ("certificate", "psi", "shape"), [29, 2]),
+        ("optimal-noise", ("certificate", "shifts", "$array", 0), 10**6),
+        ("matrix-mechanism", ("certificate", "multipliers", "$tuple"), []),
+        ("correlated-gaussian", ("mechanism", "lift"), 0),
+        ("correlated-gaussian", ("certificate", "noise", "lift"), 0),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error")
+def test_checks_answer_whatever_a_file_says(name: str, path: tuple[Any, ...], value: Any) -> None:
+    """Was: AttributeError, ZeroDivisionError, TypeError, "math domain error" from ``checks``."""
+    payload = changed_at(json.loads(dumps(cheap.solved(name)))["payload"], path, value)
+    try:
+        result = read(payload)
+    except md.ResultFormatError as error:
+        assert "Error" not in str(error)
+        return
+    table = result.checks()
+    assert not table["holds"].all()
+    assert path[0] != "certificate" or not result.certificate.verify()
+    assert not table["claim"].str.contains("Error").any()

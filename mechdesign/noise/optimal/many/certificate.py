@@ -18,6 +18,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.certificate import CalibrationCertificate
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.optimal.many.copies import Copies
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.optimal.many.question import cost_of
 from mechdesign.problem.checks import instance, number, positive, whole
@@ -29,13 +30,13 @@ from mechdesign.solvers.deadline import Deadline
 __all__ = ["ManyNoiseCertificate", "averaged", "calibrated", "checked", "enclosed_spent"]
 
 
-def averaged(loss: Any, dimension: int) -> Loss:
-    r"""The loss whose optimum for one coordinate bounds that of K from below.
+def averaged(loss: Any, mean: int) -> Loss:
+    r"""The loss whose optimum for one coordinate bounds that of several from below.
 
-    The mean of K answers (of those that change, where fewer do) is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
-    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,\ell(\bar T) \le E\,\ell(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/K` for
+    The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
     symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
-    private. So K times the squared part may be charged.
+    private. So m times the squared part may be charged; beside a function, which need not be even, only once.
 
     Examples
     --------
@@ -43,7 +44,7 @@ def averaged(loss: Any, dimension: int) -> Loss:
     '1*absolute + 20*squared'
     """
     given = Loss.of(loss)
-    return Loss(given.absolute, given.squared * dimension, given.function)
+    return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)
 
 
 def delta_spent(evidence: CalibrationCertificate) -> DeltaInterval:
@@ -85,9 +86,12 @@ class ManyNoiseCertificate(Certificate):
     spent : DeltaInterval
         Encloses δ at ε.
     bound : NoiseCertificate, optional
-        The optimum of one coordinate under the averaged loss (the same loss, at ε/c, under pure privacy).
+        The optimum of one coordinate under the averaged loss, at the privacy of the mean (under pure privacy the same loss, at ε/c).
     changed : int, optional
         c: how many coordinates change at once, at most; all K when not given.
+    mean : int, optional
+        m: the bound is on the mean of m of the c; all when not given. Where m is less, its privacy is what that of ⌊c/m⌋
+        such means together implies (`mechdesign.noise.optimal.many.copies`).
     """
 
     privacy: PureDP | ApproximateDP
@@ -100,6 +104,7 @@ class ManyNoiseCertificate(Certificate):
     spent: DeltaInterval
     bound: NoiseCertificate | None = None
     changed: int | None = None
+    mean: int | None = None
 
     def __post_init__(self) -> None:
         instance("privacy", self.privacy, PureDP, ApproximateDP)
@@ -108,6 +113,8 @@ class ManyNoiseCertificate(Certificate):
         whole("dimension", self.dimension, 1)
         if self.changed is not None:
             whole("changed", self.changed, 1, self.dimension)
+        if self.mean is not None:
+            whole("mean", self.mean, 1, self.moved)
         positive("value", self.value)
         number("lower_bound", self.lower_bound)
         if self.bound is not None:
@@ -195,8 +202,9 @@ class ManyNoiseCertificate(Certificate):
         if self.bound is None:
             return (claim, PROVED, -self.lower_bound, self.lower_bound <= 0)
         held, k = self.bound, self.moved
+        mean = self.mean or k
         pure = self.delta == 0
-        asked = Loss.of(self.loss) if pure else averaged(self.loss, k)
+        asked = Loss.of(self.loss) if pure else averaged(self.loss, mean)
         fits = Loss.of(held.loss) == asked and held.sensitivity == self.sensitivity
         if pure:  # c coordinates are ε-DP if and only if each is ε/c-DP
             fits = (
@@ -205,7 +213,8 @@ class ManyNoiseCertificate(Certificate):
                 and Fraction(held.privacy.epsilon) * k >= Fraction(self.privacy.epsilon)
             )
         else:
-            fits = fits and held.privacy == self.privacy
+            copies = Copies.of(k, mean, self.privacy.epsilon, self.delta)
+            fits = fits and copies.imply(held.privacy.epsilon, float(held.delta))
         margin = float(held.lower_bound - Fraction(self.lower_bound))
         return (claim, self.bound_how if fits else CLAIMED, margin, fits and margin >= 0 and held.verify())
 

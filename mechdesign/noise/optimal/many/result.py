@@ -128,7 +128,7 @@ class ManyNoiseResult(Result):
                 "The lower bound holds for every additive noise."
                 if moved == 1
                 else "The lower bound holds for every independent noise of one law; "
-                "it comes from the mean of the answers that change and is loose."
+                "it comes from means of the answers that change, whose privacy that of all implies, and is loose."
             ),
         ]
         spent = "" if self.certificate is None else f"δ at most {at_most(self.certificate.spent.upper, 4)}"

@@ -12,12 +12,12 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.optimal.many.certificate import (
     ManyNoiseCertificate,
-    averaged,
     calibrated,
     checked,
     delta_spent,
     enclosed_spent,
 )
+from mechdesign.noise.optimal.many.lower import Bound, lower_bound
 from mechdesign.noise.optimal.many.mechanism import CellProduct
 from mechdesign.noise.optimal.many.question import ManyQuestion
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
@@ -32,8 +32,6 @@ __all__ = ["finished", "never_dearer", "solve_many"]
 One = Callable[..., Any]
 """(privacy, loss, gap, time_limit) → the result of the one-dimensional design."""
 
-_BOUND_SECONDS = 2.0
-_LEAST_SECONDS = 0.5  # it takes a tenth of that, seldom more
 _SHARE_SECONDS = 8.0
 
 
@@ -58,7 +56,7 @@ def solve_many(
         return one(privacy, loss, 1e-3, left.limit(most=_SHARE_SECONDS))
 
     found, cut = candidates(question, narrow, deadline, starts)
-    bound = _averaged_bound(design, one, deadline) if certify else None
+    bound = lower_bound(design, one, deadline) if certify else None
     return finished(design, found, bound, certify=certify, gap=gap, deadline=deadline, cut=cut)
 
 
@@ -85,7 +83,7 @@ def never_dearer(
     tried = sorted(
         [*named, Candidate("lattice", CellProduct(found.law, 1), found.value)], key=lambda c: c.value
     )
-    bound = found.certificate
+    bound = found.certificate and (found.certificate, None)
     return finished(
         design, tried, bound, certify=certify, gap=0.01 if gap is None else gap, deadline=deadline
     )
@@ -94,7 +92,7 @@ def never_dearer(
 def finished(
     design: Any,
     found: list[Candidate],
-    bound: Any,
+    bound: Bound | None,
     *,
     certify: bool,
     gap: float | None,
@@ -117,16 +115,9 @@ def finished(
     raise SolverError("no law found passed its certificate", solver="newton", status="check")
 
 
-def _averaged_bound(design: Any, one: One, deadline: Deadline) -> Any:
-    """The proved optimum of one coordinate under the averaged loss, coarse; None where none was found in time."""
-    try:
-        seconds = deadline.limit(most=_BOUND_SECONDS, least=_LEAST_SECONDS)
-        return one(design.privacy, averaged(design.loss, design.moved), 0.1, seconds).certificate
-    except MechdesignError:
-        return None
-
-
-def _certificate(design: Any, candidate: Candidate, bound: Any, deadline: Deadline) -> ManyNoiseCertificate:
+def _certificate(
+    design: Any, candidate: Candidate, bound: Bound | None, deadline: Deadline
+) -> ManyNoiseCertificate:
     noise = candidate.noise
     found: Any
     if isinstance(noise, CellProduct):
@@ -134,7 +125,8 @@ def _certificate(design: Any, candidate: Candidate, bound: Any, deadline: Deadli
     else:
         found = calibrated(noise, design.privacy, deadline)
         spent = delta_spent(found)
-    lower = 0.0 if bound is None else max(round_down(bound.lower_bound), 0.0)
+    held, mean = bound or (None, None)
+    lower = 0.0 if held is None else max(round_down(held.lower_bound), 0.0)
     certificate = ManyNoiseCertificate(
         design.privacy,
         design.sensitivity,
@@ -144,8 +136,9 @@ def _certificate(design: Any, candidate: Candidate, bound: Any, deadline: Deadli
         candidate.value,
         min(lower, candidate.value),
         spent,
-        bound if lower > 0 else None,
+        held if lower > 0 else None,
         design.changed,
+        mean if lower > 0 else None,
     )
     return checked(certificate, found)
 
@@ -201,7 +194,7 @@ def _shared(
     return finished(
         design,
         found,
-        proof.certificate,
+        proof.certificate and (proof.certificate, None),
         certify=certify,
         gap=0.01 if gap is None else gap,
         deadline=deadline,

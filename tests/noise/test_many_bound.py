@@ -1,0 +1,162 @@
+"""The lower bound for many coordinates: what n private copies say about one, against laws whose privacy is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.noise.optimal.many.certificate import averaged
+from mechdesign.noise.optimal.many.copies import Copies
+from mechdesign.noise.optimal.many.lower import lower_bound
+from mechdesign.problem.losses import Loss
+from mechdesign.solvers.deadline import Deadline
+
+shares = st.floats(0.01, 0.99)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.floats(0.0, 1.0), st.floats(1e-12, 1.0))
+def test_tails_are_enclosed(n: int, j: int, p: float, delta: float) -> None:
+    assume(j <= n)
+    copies, x = Copies(n, 1.0, delta), Fraction(p)
+    exact = sum(math.comb(n, i) * x**i * (1 - x) ** (n - i) for i in range(j, n + 1))
+    low, high = (copies._tail(j, p, up=up) for up in (False, True))
+    assert low <= exact <= high
+    assert high - low < 1e-20
+
+
+def together(p: float, q: float, n: int, epsilon: float) -> float:
+    """δ of n bits, one with probability p here and q there, by every count; both orders."""
+    here, there = (stats.binom.pmf(np.arange(n + 1), n, x) for x in (p, q))
+    growth = math.exp(epsilon)
+    return max(float(np.maximum(a - growth * b, 0).sum()) for a, b in ((here, there), (there, here)))
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), shares, shares, st.floats(0.05, 4.0), st.floats(0.0, 1.0))
+def test_bits_of_known_privacy_are_no_counterexample(
+    n: int, p: float, q: float, epsilon: float, share: float
+) -> None:
+    delta = together(p, q, n, epsilon) * (1 + 1e-9) + 1e-13
+    assume(delta < 0.99)
+    copies, one = Copies(n, epsilon, delta), share * epsilon
+    for here, there in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
+        assert float(copies.least(np.array(here))) <= there * (1 + 1e-6) + 1e-9
+        assert copies._proved(here) <= there
+    spent = max(p - math.exp(one) * q, q - math.exp(one) * p, 0.0)
+    assume(spent > 1e-6)
+    assert not copies.imply(one, 0.999 * spent)
+
+
+@settings(max_examples=30)
+@given(st.floats(0.1, 5.0), st.floats(1e-6, 0.3), st.floats(0.05, 0.9))
+def test_of_one_copy_it_is_what_a_requirement_implies(epsilon: float, delta: float, share: float) -> None:
+    """(ε, δ)-DP is (ε₁, δ₁)-DP with δ₁ = δ + (1 − δ)(e^ε − e^ε₁)/(1 + e^ε), and no less (Kairouz, Oh, Viswanath 2015)."""
+    one, copies = share * epsilon, Copies(1, epsilon, delta)
+    least = delta + (1 - delta) * (math.exp(epsilon) - math.exp(one)) / (1 + math.exp(epsilon))
+    found = copies.share(one, Deadline(None))
+    if found is None:
+        assert least > 0.9
+        return
+    assert least <= found <= 1.04 * least
+    assert copies.imply(one, found) and not copies.imply(one, 0.999 * least)
+    assert copies.imply(epsilon, delta)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from([2, 3, 7, 12, 30]),
+    st.floats(0.2, 6.0),
+    st.sampled_from([1e-2, 1e-4, 1e-8]),
+    st.floats(0.02, 0.7),
+)
+def test_a_gaussian_mean_is_as_private_as_is_implied(
+    count: int, epsilon: float, delta: float, share: float
+) -> None:
+    privacy = md.ApproximateDP(epsilon, delta)
+    sd = math.sqrt(md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=count).variance)
+    for mean in {1, count // 2}:
+        found = Copies.of(count, mean, epsilon, delta).share(share * epsilon, Deadline(None))
+        assume(found is not None)
+        mu, one = math.sqrt(mean) / sd, share * epsilon
+        spent = stats.norm.cdf(mu / 2 - one / mu) - math.exp(one) * stats.norm.cdf(-mu / 2 - one / mu)
+        assert spent <= found
+
+
+FAMILIES = ("gaussian", "laplace", "gennorm", "logistic", "staircase")
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.integers(2, 40),
+    st.floats(0.1, 10.0),
+    st.sampled_from([1e-2, 1e-3, 1e-6, 1e-10]),
+    st.sampled_from(["absolute", "squared", {"absolute": 1.0, "squared": 0.3}]),
+    st.sampled_from(FAMILIES),
+)
+def test_no_family_is_below_it_and_it_is_not_below_that_of_the_whole_mean(
+    count: int, epsilon: float, delta: float, loss: object, family: str
+) -> None:
+    privacy = md.ApproximateDP(epsilon, delta)
+    design = md.OptimalNoise(privacy, 2.0, loss, dimension=count)
+    held, _ = lower_bound(design, design._one, Deadline(None)) or pytest.fail("no bound")
+    whole = design._one(privacy, averaged(loss, count), 0.1, 2.0)
+    assert float(held.lower_bound) >= whole.lower_bound
+    noise = md.calibrate(family, privacy=privacy, sensitivity=2.0, dimension=count).mechanism
+    given_loss = Loss.of(loss)
+    cost = given_loss.absolute * noise.absolute_error + given_loss.squared * noise.variance
+    assert 0 < float(held.lower_bound) <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("count", "epsilon", "delta", "asked"),
+    [(3, 1.0, 1e-6, 13.0), (20, 1.0, 1e-6, 160.0), (8, 10.0, 1e-3, 0.57), (50, 10.0, 1e-12, 12.4)],
+)
+def test_it_is_worth_as_much_as_was_found(count: int, epsilon: float, delta: float, asked: float) -> None:
+    design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss="squared", dimension=count)
+    held, mean = lower_bound(design, design._one, Deadline(None)) or pytest.fail("no bound")
+    assert float(held.lower_bound) > asked
+    assert Copies.of(count, mean or count, epsilon, delta).imply(held.privacy.epsilon, held.privacy.delta)
+
+
+@pytest.fixture(scope="module")
+def found() -> md.noise.ManyNoiseResult:
+    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, changed=8).solve(
+        cells=4
+    )
+
+
+def test_its_certificate_holds_and_a_doctored_one_does_not(found: md.noise.ManyNoiseResult) -> None:
+    certificate = found.certificate
+    assert certificate.verify() and certificate.mean is not None and certificate.bound is not None
+    assert loads(dumps(certificate), source="", kinds=KINDS).mean == certificate.mean
+    held = certificate.bound
+    epsilon, delta = held.privacy.epsilon, held.privacy.delta
+    loss = averaged("squared", certificate.mean)
+    for privacy in (md.ApproximateDP(epsilon, 0.9 * delta), md.ApproximateDP(0.9 * epsilon, delta)):
+        stronger = md.OptimalNoise(privacy, 2.0, loss).solve(gap=0.03).certificate
+        assert stronger.verify()
+        assert not replace(certificate, bound=stronger).verify()
+        assert not replace(certificate, bound=replace(held, privacy=privacy)).verify()
+    for mean in (None, certificate.mean + 1, 8):
+        assert not replace(certificate, mean=mean).verify()
+    with pytest.raises(md.DesignError, match="mean"):
+        replace(certificate, mean=9)
+    with pytest.raises(md.DesignError, match="mean"):
+        replace(certificate, mean=0)
+
+
+def test_a_function_need_not_be_even() -> None:
+    """Noise that is not centred pays: with a squared part beside such a function the mean's is charged once."""
+    tilted = Loss(0.0, 1.0, lambda t: 5 * np.maximum(t, 0.0))
+    assert averaged(tilted, 10).squared == 1.0
+    assert averaged(Loss(1.0, 2.0), 10) == Loss(1.0, 20.0)

@@ -107,14 +107,13 @@ def plain(node):
     if "$kind" in node:
         return {"": node["$kind"], **{key: plain(child) for key, child in node["fields"].items()}}
     numbers = flat(node["$array"]) if node.get("dtype") not in (None, "bool") else node.get("args", [])[:2]
-    keys = [json.dumps(key) for key, _ in node.get("$items", [])]
-    if bool in map(type, numbers) or len({*keys}) < len(keys):
+    keys = {json.dumps(key) for key, _ in node.get("$items", [])}
+    if bool in map(type, numbers) or len(keys) < len(node.get("$items", [])):
         raise Refused("true or false among numbers, or a key that stands twice")
     if "$law" in node:
         return {**dict(plain(node["kwds"])), "": "law", "name": node["$law"], "args": plain(node["args"])}
-    known = {"$fraction": Fraction, "$float": float}
-    known |= dict.fromkeys(("$array", "$tuple", "$table", "$items", "$callable"), plain)
-    return next((meant(node[tag]) for tag, meant in known.items() if tag in node), None)
+    meant = {"$fraction": Fraction, "$float": float}
+    return next((meant.get(tag, plain)(node[tag]) for tag in node if tag.startswith("$")), None)
 
 
 def exp_bounds(x, bits=320):
@@ -563,10 +562,8 @@ def lattice_noise(result, account):
         over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
         return (sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike
 
-    if wide:
-        found = spans_excess(law, ends, spans, low) + spike
-    else:
-        found = max(excess(k) for k in range(-n, n + 1) if k)
+    shifts = (k for k in range(-n, n + 1) if k)
+    found = spans_excess(law, ends, spans, low) + spike if wide else max(map(excess, shifts))
     account.proved(f"delta at most {float(delta)!r}", found <= delta * total)
 
     def cost(a, b):  # of a uniform law on [a, b]
@@ -574,9 +571,8 @@ def lattice_noise(result, account):
 
     def repeated(a, b):  # of the repetitions of a cell
         c, step = abs(a + b) / 2, n * width
-        if loss == "absolute":
-            return c * zero + step * one
-        return cost(a, b) * zero + 2 * c * step * one + step**2 * two
+        square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
+        return c * zero + step * one if loss == "absolute" else square
 
     sides = [(start + (e - v) * width, start + e * width) for e, v in zip(ends, spans)]
     spent = sum(w * cost(*side) for w, side in zip(cells, sides))
@@ -591,10 +587,9 @@ def lattice_noise(result, account):
     account.recomputed("the value shown is", result["value"], float(spent / total))
     proof = spread_bound if stated.get("knots") else climb_bound if stated.get("level") else lattice_bound
     if (m := stated.get("grouped", 1)) != 1:  # m changes in turn: (m ε, δ (1 + e^ε + … + e^((m-1)ε))) at m Δ
-        epsilon = Fraction(privacy["epsilon"])
-        if not isinstance(m, int) or m < 1 or m * epsilon > 200 or stated.get("knots"):
+        if not isinstance(m, int) or m < 1 or m * privacy["epsilon"] > 200 or stated.get("knots"):
             raise Refused("changes of so many sensitivities at once")
-        high, sensitivity = exp_bounds(m * epsilon)[1], m * sensitivity
+        high, sensitivity = exp_bounds(m * Fraction(privacy["epsilon"]))[1], m * sensitivity
         delta *= (high - 1) / (low - 1)
     bound = proof(stated, loss, delta, high, sensitivity)
     account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))

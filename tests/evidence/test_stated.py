@@ -9,14 +9,14 @@ import contextlib
 import copy
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import cheap
 import pytest
 
 import mechdesign as md
-from evidence.test_doctored import solved
+from evidence.test_doctored import nodes, solved
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.evidence import verify
 from mechdesign.evidence.certificate import OWN_WORDS
@@ -181,18 +181,6 @@ def test_what_was_tried_is_checked_or_said_not_to_be(name: str) -> None:
     assert read(payload).checks()["holds"].all()
 
 
-def places(node: Any, tag: str) -> Iterator[Any]:
-    """Every object with this tag."""
-    if isinstance(node, dict):
-        if tag in node:
-            yield node
-        for child in node.values():
-            yield from places(child, tag)
-    elif isinstance(node, list):
-        for child in node:
-            yield from places(child, tag)
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("law:")])
 def test_no_member_is_missing(kind: str) -> None:
     """Was: defaults were filled in, for `design.sensitivity`, `loss`, `spans`, …, where the format requires all members."""
@@ -211,11 +199,11 @@ def test_truth_values_are_no_numbers(name: str) -> None:
     """Was: `true` in an array of numbers, and as a law's parameter, was read as 1."""
     payload = json.loads(dumps(solved(name)))["payload"]
     tried = 0
-    for number, owner in enumerate(places(payload, "$array")):
+    for number, owner in enumerate(nodes(payload, "$array")):
         if owner["dtype"] in ("bool", "object", "str") or 0 in owner["shape"]:
             continue
         changed = copy.deepcopy(payload)
-        row = [*places(changed, "$array")][number]["$array"]
+        row = [*nodes(changed, "$array")][number]["$array"]
         while isinstance(row[0], list):
             row = row[0]
         row[0], tried = True, tried + 1
@@ -223,10 +211,10 @@ def test_truth_values_are_no_numbers(name: str) -> None:
             read(changed)
         with contextlib.suppress(verify.NotCovered), pytest.raises(verify.Refused):
             verify.verify(cheap.sealed(changed))
-    for number, owner in enumerate(places(payload, "$law")):
+    for number, owner in enumerate(nodes(payload, "$law")):
         for k in range(len(owner["args"])):
             changed = copy.deepcopy(payload)
-            [*places(changed, "$law")][number]["args"][k], tried = True, tried + 1
+            [*nodes(changed, "$law")][number]["args"][k], tried = True, tried + 1
             with pytest.raises(md.ResultFormatError):
                 read(changed)
     assert tried
@@ -235,7 +223,7 @@ def test_truth_values_are_no_numbers(name: str) -> None:
 def test_a_key_of_a_law_stands_once() -> None:
     """Was: [["scale", 0.01], ["scale", 5.97]] was read as 5.97 by both programs."""
     payload = json.loads(dumps(cheap.solved("optm")))["payload"]
-    law = next(places(payload, "$law"))
+    law = next(nodes(payload, "$law"))
     law["args"], law["kwds"] = [], {"$items": [["loc", -1.0], ["scale", 0.01], ["scale", 2.0]]}
     with pytest.raises(md.ResultFormatError, match="twice"):
         read(payload)

@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.certificate import AllocationCertificate
-from mechdesign.noise.allocation.disparity import check_bounds, check_profile, profile_of
+from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import FLOOR, MixedProblem, mixed_scales, within_budget
 from mechdesign.noise.allocation.mixed_result import (
     MixedAllocationResult,
@@ -43,7 +43,7 @@ from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Array, Indices, Status
+from mechdesign.typing import Array, Status
 
 __all__ = ["NoiseAllocation"]
 
@@ -154,7 +154,7 @@ class NoiseAllocation(AllocationQuestion, Design):
             )
         if layers is not None and self.groups is None:
             settle(self, groups=layers)
-        settle(self, groups=self._check_groups())
+        settle(self, groups=check_groups(self.groups, len(self.sensitivities), self.lower, self.upper))
         for layer in layers or ():
             # Its profile is that of a common scale: unequal ones would spend more than it says.
             if not any(np.isin(layer, group).all() for group in self.groups):
@@ -215,31 +215,6 @@ class NoiseAllocation(AllocationQuestion, Design):
         """The loss that the lower limits alone cost."""
         with np.errstate(over="ignore"):
             return self.cost_of(np.asarray(self.lower))
-
-    def _check_groups(self) -> tuple[Indices, ...] | None:
-        if self.groups is None:
-            return None
-        size = len(self.sensitivities)
-        try:
-            groups = tuple(np.asarray(g, dtype=np.int64).ravel() for g in self.groups)
-            counts = np.bincount(np.concatenate(groups), minlength=size)
-        except (TypeError, ValueError, OverflowError):
-            raise DesignError.of("groups", self.groups, "must be lists of coordinate indices") from None
-        if not all(map(len, groups)):
-            raise DesignError.of("groups", self.groups, "must not hold an empty group")
-        if len(counts) > size:
-            raise DesignError.of("groups", len(counts) - 1, f"is not a coordinate; there are {size}")
-        if np.any(counts != 1):
-            i = int(np.flatnonzero(counts != 1)[0])
-            fault = "is in no group" if counts[i] == 0 else f"is in {counts[i]} groups"
-            raise DesignError.of(
-                "groups", self.groups, f"must partition the coordinates; coordinate {i} {fault}"
-            )
-        if self.lower is not None and self.upper is not None:
-            for g in groups:
-                if self.lower[g].max() > self.upper[g].min():
-                    raise DesignError.of("groups", g.tolist(), "its members' limits exclude one another")
-        return groups
 
     def model(self, **options: Any) -> Model:
         """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".

@@ -22,6 +22,7 @@ from mechdesign.typing import Array, Indices
 __all__ = [
     "LayerProfile",
     "check_bounds",
+    "check_groups",
     "check_profile",
     "disparity",
     "gini",
@@ -214,3 +215,32 @@ def check_bounds(bounds: Any, profile: Array, noise: str) -> bool:
     if not np.array_equal(profile_of(bounds, noise), profile):
         raise DesignError.of("sensitivities", profile, "must be what the bounds say of each")
     return bool(changes_of(bounds, 2 if noise == "gaussian" else 1).rows())
+
+
+def check_groups(
+    groups: Any, size: int, lower: Array | None = None, upper: Array | None = None
+) -> tuple[Indices, ...] | None:
+    """Return a partition of `size` coordinates as vectors of indices, or say what is wrong with it.
+
+    Where there are limits on the scales, those of a group's members leave it one in common.
+    """
+    if groups is None:
+        return None
+    try:
+        found = tuple(np.asarray(g, dtype=np.int64).ravel() for g in groups)
+        counts = np.bincount(np.concatenate(found), minlength=size)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None
+    if not all(map(len, found)):
+        raise DesignError.of("groups", groups, "must not hold an empty group")
+    if len(counts) > size:
+        raise DesignError.of("groups", len(counts) - 1, f"is not a coordinate; there are {size}")
+    if np.any(counts != 1):
+        i = int(np.flatnonzero(counts != 1)[0])
+        fault = "is in no group" if counts[i] == 0 else f"is in {counts[i]} groups"
+        raise DesignError.of("groups", groups, f"must partition the coordinates; coordinate {i} {fault}")
+    if lower is not None and upper is not None:
+        for g in found:
+            if lower[g].max() > upper[g].min():
+                raise DesignError.of("groups", g.tolist(), "its members' limits exclude one another")
+    return found

@@ -99,7 +99,7 @@ def few_outputs(bins: Array, knots: Array) -> Indices:
     Examples
     --------
     >>> few_outputs(np.linspace(-8, 8, 65), np.array([-1.0, 1.0]))
-    array([ 0, 28, 29, 31, 33, 35, 36, 64])
+    array([ 0, 28, 29, 31, 32, 34, 36, 64])
     """
     first, last = np.searchsorted(bins, [knots[0], knots[-1]])
     around = np.linspace(max(first, 0), min(last, len(bins) - 1), _FEW - 2)

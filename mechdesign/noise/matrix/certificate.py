@@ -58,19 +58,23 @@ class MatrixCertificate(Certificate):
         return {**asked, "value": self.value, "lower_bound": self.lower_bound}
 
     def claiming(self) -> MatrixCertificate:
-        """The same with the value and the lower bound that hold."""
-        value, bound = self._cost() * (1 + 1e-13), self._bound() * (1 - 1e-12)
-        return replace(self, value=value, lower_bound=min(bound, value))
+        """The same with the value that holds, and the lower bound no higher."""
+        value = self._cost() * (1 + 1e-13)
+        return replace(self, value=value, lower_bound=min(self.lower_bound * (1 - 1e-12), value))
 
     def _cost(self) -> float:
         law = self.noise
+        if self.question.workload.kinds == ("prefix",) and not self.question.largest:
+            return law.mse()
         if self.question.largest:
             return float(law.variances().max())
         return float(((self.question.workload.root @ law.inverse) ** 2).sum())
 
     def _bound(self) -> float:
         q = self.question
-        return proved_bound(q.workload, q.changes, self.multipliers, largest=q.largest) * q.unit
+        wanted = self.lower_bound / q.unit
+        found = proved_bound(q.workload, q.changes, self.multipliers, largest=q.largest, wanted=wanted)
+        return found * q.unit
 
     def checks(self) -> pd.DataFrame:
         """Privacy in exact numbers, what the budget is worth, unbiased answers, cost, lower bound."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.span import span_of
+from mechdesign.noise.correlated.span import span_of, spans_all
 from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
 from mechdesign.typing import Array
 
@@ -259,6 +259,11 @@ class Workload:
         return tuple(part.size for part in self.blocks[0])
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each part, block after block: one where it is neither a product nor a stack."""
+        return tuple(part.kind for block in self.blocks for part in block)
+
+    @property
     def size(self) -> int:
         """n, the number of counts."""
         return math.prod(self.shape)
@@ -317,6 +322,8 @@ class Workload:
     @cached_property
     def root(self) -> Array:
         """L, shape (r, n), with LᵀL = AᵀA and no zero direction: r is the rank."""
+        if self.kinds == ("prefix",):
+            return np.tri(self.size)
         if any(all(part.injective for part in block) for block in self.blocks):
             small = len(self.blocks) == 1 and self.count * self.size <= _DENSE
             if small and self.count <= 4 * self.size:
@@ -328,6 +335,8 @@ class Workload:
         if self.tabular:
             return self._tabular_root()
         rows = self.dense()
+        if len(rows) < self.size and spans_all(rows.T):
+            return rows  # independent queries are a root of their own
         span = span_of(rows)
         if span.rank == self.size:
             return np.asarray(np.linalg.qr(rows, mode="r"))

@@ -233,7 +233,9 @@ def _iterated(point: _Timed, gap: float, start: Array, steps: int) -> Found:
         now = new
         if step == check:
             check, power, path = 2 * check, 2.0, []
-            bare = point.at(np.where((logs_of(now) < before - 0.35) & (_gains(now) < 0), -np.inf, logs_of(now)))
+            bare = point.at(
+                np.where((logs_of(now) < before - 0.35) & (_gains(now) < 0), -np.inf, logs_of(now))
+            )
             if bare is not None:
                 best = min(best, bare, key=_excess)
                 # what was dropped wrongly is over its share: it comes back with a little weight

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.question import MatrixQuestion
 from mechdesign.noise.matrix.solving import Multipliers, proved_bound
 from mechdesign.noise.matrix.strategy import StrategyNoise
@@ -64,11 +64,12 @@ class MatrixCertificate(Certificate):
 
     def _cost(self) -> float:
         law = self.noise
-        if self.question.workload.kinds == ("prefix",) and not self.question.largest:
-            return law.mse()
+        asked = self.question.workload
         if self.question.largest:
             return float(law.variances().max())
-        return float(((self.question.workload.root @ law.inverse) ** 2).sum())
+        if asked.count <= 4 * asked.size:
+            return float(law.variances().sum())
+        return float(((asked.root @ law.inverse) ** 2).sum())
 
     def _bound(self) -> float:
         q = self.question
@@ -79,7 +80,7 @@ class MatrixCertificate(Certificate):
     def checks(self) -> pd.DataFrame:
         """Privacy in exact numbers, what the budget is worth, unbiased answers, cost, lower bound."""
         q = self.question
-        alike = dumps(q.workload) == dumps(self.noise.workload) and self.noise.budget == q.budget
+        alike = q.workload.same(self.noise.workload) and self.noise.budget == q.budget
         if self.noise.strategy.shape[1] != q.workload.size or not alike:
             return check_table([("the law answers this workload", PROVED, -math.inf, False)])
         spent, exact = q.changes.spent(self.noise.strategy)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from mechdesign.noise.correlated.fixed_point import Balance, Found, iterate, weights_of
+from mechdesign.noise.correlated.fixed_point import Balance, iterate, logs_of, weights_of
 from mechdesign.noise.matrix.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
@@ -143,26 +143,20 @@ class Chain:
             worst = float((inverse * linalg.solveh_banded(band, inverse)).sum())
         return found.whitening / even, worst / float(found.singular.sum())
 
-    def solve(self, gap: float, deadline: Deadline) -> Found | None:
-        """The fixed point from the weights of fewer counts; None where there is no time for one balance."""
-        start, seconds = self.start(deadline)
-        if seconds > deadline.left:
-            return None
-        return iterate(self, gap, deadline, start=start)
-
     def start(self, deadline: Deadline) -> tuple[Array, float]:
         """Logarithms of weights to start from, and seconds that a balance will take."""
         few = self.size // 4
         if few < _COARSE:
             return self.equal, 0.0
         coarse = Chain(_fewer(self.workload, few), self.largest)
-        found = coarse.solve(_NEAR, deadline.part(0.3))
-        if found is None:
-            return self.equal, np.inf
-        best = found.best
+        soon = deadline.part(0.3)
+        start, seconds = coarse.start(soon)
+        if seconds <= soon.left:
+            found = iterate(coarse, _NEAR, soon, start=start)
+            start, seconds = logs_of(found.best), found.slowest
+        parts = [part for part in coarse.split(start) if part is not None]
         # between n² and n³
-        seconds = found.slowest * (self.size / few) ** 2.7
-        parts = [best.weights] if best.loads is None else [best.weights, best.loads]
+        seconds *= (self.size / few) ** 2.7
         return np.log(np.concatenate([interpolated(part, self.size) for part in parts])), seconds
 
 

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.noise.correlated.fixed_point import Found, balance, fixed_point, logs_of
+from mechdesign.noise.correlated.fixed_point import Found, balance, fixed_point, iterate, logs_of
 from mechdesign.noise.matrix.chain import Chain, chain_of
 from mechdesign.noise.matrix.changes import Changes
 from mechdesign.noise.matrix.published import square_root
@@ -30,7 +30,11 @@ _LISTED = 64
 """Counts up to which a chain is not worth its name."""
 _FINISHING = 0.4
 """What is done with a strategy after it is found, in decompositions of its size."""
+_WORKING = 0.4
+"""Share of the time that is spent on the strategy, whatever is needed afterwards."""
 _SAMPLE = 160
+_GROWTH = 2.7
+"""Power of the size in the time of a decomposition, measured from 160 to 2,000: larger blocks are faster."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,7 @@ def _one_decomposition() -> float:
 
 def seconds_for(size: int) -> float:
     """Seconds that the singular values of so many columns will take, with their vectors."""
-    return 0.0 if size <= _SAMPLE else _one_decomposition() * (size / _SAMPLE) ** 3
+    return 0.0 if size <= _SAMPLE else _one_decomposition() * (size / _SAMPLE) ** _GROWTH
 
 
 def factors_of(workload: Workload, changes: Changes) -> tuple[Workload, ...]:
@@ -82,7 +86,8 @@ def solve_strategy(
     """Solve each factor and multiply; time is kept for what is done with the strategy afterwards."""
     parts = factors_of(workload, changes)
     if deadline.finite:
-        deadline = Deadline(max(deadline.left - _FINISHING * seconds_for(workload.size), 1e-9))
+        left = deadline.left
+        deadline = Deadline(max(left - _FINISHING * seconds_for(workload.size), _WORKING * left, 1e-9))
     found = [_solved(part, changes, largest, gap / len(parts), deadline) for part in parts]
     strategy = found[0].strategy
     for other in found[1:]:
@@ -103,16 +108,18 @@ def _solved(part: Workload, changes: Changes, largest: bool, gap: float, deadlin
     start = None
     chain = chain_of(part, largest=largest) if changes.changed == 1 and part.size > _LISTED else None
     if chain is not None:
-        found = chain.solve(gap, deadline)
-        if found is None:
-            return _at_once(part, changes, largest, chain)
+        start, seconds = chain.start(deadline)
+        if seconds > deadline.left:
+            return _at_once(part, changes, largest, chain, start)
+        found = iterate(chain, gap, deadline, start=start)
         answer = _of_chain(chain, found, gap)
-        if found.late or found.best.excess <= gap:
+        proved = found.best.lower_bound * (1 + found.best.excess) <= answer.lower_bound * (1 + gap)
+        if found.late or proved:
             return answer
         start = logs_of(found.best)
     count = changes.count if changes.changed > 1 else part.size
-    if deadline.finite and seconds_for(part.size) * (1 + count / part.size / 10) > deadline.left / 2:
-        return _at_once(part, changes, largest, chain)
+    if deadline.finite and seconds_for(part.size) * (1 + count / part.size / 10) > deadline.left:
+        return _at_once(part, changes, largest)
     root, vectors, answers = _data(part, changes, largest=largest)
     size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
     found = fixed_point(vectors / size, gap, deadline, answers=answers, start=start)
@@ -130,8 +137,10 @@ def _of_chain(chain: Chain, found: Found, gap: float) -> Solved:
     return Solved(strategy, ((best.weights, best.loads),), bound, found.steps, found.late)
 
 
-def _at_once(part: Workload, changes: Changes, largest: bool, chain: Chain | None) -> Solved:
-    r"""A strategy that needs no iteration, and the bound of equal weights.
+def _at_once(
+    part: Workload, changes: Changes, largest: bool, chain: Chain | None = None, start: Array | None = None
+) -> Solved:
+    r"""A strategy that needs no iteration, and the bound of equal weights, for a chain that of those it would start from.
 
     For prefix sums that of the square root, every count made to spend the same. For others the counts themselves, or the queries.
     With equal weights the squares of the singular values sum to t and their fourth powers to f, so that they sum to
@@ -140,7 +149,8 @@ def _at_once(part: Workload, changes: Changes, largest: bool, chain: Chain | Non
     n, rows = part.size, part.count if largest else 0
     weights = np.ones(n if changes.changed == 1 else changes.count)
     loads = np.ones(rows) if largest else None
-    if chain is not None:
+    if chain is not None and start is not None:
+        weights, loads = chain.split(start)
         bound = chain.lower_bound(weights, loads)
     else:
         # the changes' second moments are α I + β J
@@ -182,9 +192,7 @@ def proved_bound(
     return bound
 
 
-def _bound_of(
-    part: Workload, changes: Changes, weights: Array, loads: Array | None, wanted: float
-) -> float:
+def _bound_of(part: Workload, changes: Changes, weights: Array, loads: Array | None, wanted: float) -> float:
     """Of the two ways to one bound the better: the chain's gives a little away for its speed."""
     largest = loads is not None
     chain = chain_of(part, largest=largest) if changes.changed == 1 and part.size > _LISTED else None
@@ -205,7 +213,9 @@ def triangular(strategy: Array) -> Array:
     """A lower triangular matrix with the same second moments, for a square strategy: R = Q L."""
     if strategy.shape[0] != strategy.shape[1]:
         return strategy
-    lower = np.asarray(np.linalg.qr(strategy[:, ::-1], mode="r"))[::-1, ::-1]
+    lower = strategy
+    if np.triu(strategy, 1).any():
+        lower = np.asarray(np.linalg.qr(strategy[:, ::-1], mode="r"))[::-1, ::-1]
     found: Array = np.tril(lower) * np.where(np.diag(lower) < 0, -1.0, 1.0)[:, None]
     if not (np.diag(found) > 0).all():
         raise SolverError("the strategy leaves a count out", solver="fixed-point", status="range")

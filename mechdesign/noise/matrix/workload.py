@@ -258,6 +258,25 @@ class Workload:
         """Values of each attribute; the last one changes fastest."""
         return tuple(part.size for part in self.blocks[0])
 
+    def same(self, other: Workload) -> bool:
+        """Whether another one asks the same queries in the same words.
+
+        Examples
+        --------
+        >>> Workload.identity(3).same(Workload.identity(3)), Workload.identity(3).same(Workload(np.eye(3)))
+        (True, False)
+        """
+        own, others = self.blocks, other.blocks
+        return (
+            self.name == other.name
+            and [len(block) for block in own] == [len(block) for block in others]
+            and all(
+                (a.kind, a.size) == (b.kind, b.size) and np.array_equal(a.matrix, b.matrix)
+                for one, two in zip(own, others)
+                for a, b in zip(one, two)
+            )
+        )
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kind of each part, block after block: one where it is neither a product nor a stack."""

@@ -81,8 +81,13 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
     return symmetric_law(weights, spans, width, n, decay=decay)
 
 
-def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNoise | None:
-    """Return the best law that falls on both sides of 0, private exactly; None where none was found in time."""
+def falling_law(
+    question: Question, fineness: int, deadline: Deadline, *, spike: float = 1.0
+) -> CellNoise | None:
+    """Return the best law that falls on both sides of 0, private exactly; None where none was found in time.
+
+    Its spike is priced at so many cells.
+    """
     q = question
     ladder = Ladder(first_step(q.epsilon, q.loss), fineness)
     support = math.log1p(math.expm1(q.epsilon) / (2 * q.delta)) / q.epsilon
@@ -100,7 +105,7 @@ def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNo
                 q.loss.in_units(q.sensitivity),
                 epsilon=q.epsilon,
                 delta=asked,
-                spike=1 / n,
+                spike=spike / n,
                 deadline=deadline,
             )
         except SolverError:

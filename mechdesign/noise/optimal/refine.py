@@ -15,7 +15,7 @@ from mechdesign.noise.optimal.ladders import best_spread, falling_law, first_ste
 from mechdesign.noise.optimal.lattice import MOST_CELLS, attempt, lower_program
 from mechdesign.noise.optimal.named import named_laws
 from mechdesign.noise.optimal.question import Question
-from mechdesign.noise.optimal.spiked import LARGE, spiked
+from mechdesign.noise.optimal.spiked import LADDERED, LARGE, spiked
 from mechdesign.noise.optimal.spline import plain_spread, spread_bound
 from mechdesign.solvers.deadline import Deadline
 
@@ -53,8 +53,8 @@ def refine(question: Question, *, max_cells: int, deadline: Deadline) -> Attempt
     if start is not None and (start.gap <= question.gap or (deadline.passed and question.delta == 0)):
         return start
     if start is not None and question.delta >= LARGE:
-        start = spiked(question, start, deadline)
-        if start.gap <= question.gap or deadline.passed:
+        start = spiked(question, start, deadline, max_cells=max_cells)
+        if start.gap <= question.gap or deadline.passed or question.epsilon < LADDERED:
             return start
     if start is not None and question.delta > 0:
         start = _in_groups(question, start, deadline)

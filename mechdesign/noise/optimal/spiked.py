@@ -31,15 +31,15 @@ from mechdesign.noise.optimal.repair import round_width
 from mechdesign.noise.optimal.spline import Spread, spread_bound
 from mechdesign.solvers.deadline import Deadline
 
-__all__ = ["LARGE", "diluted", "spiked"]
+__all__ = ["LADDERED", "LARGE", "diluted", "spiked"]
 
 LARGE = 0.9
 """δ at which the programs are solved, well past where atoms begin to pay."""
-_CELLS = (8, 16, 32, 64)  # per sensitivity
+_CELLS = (8, 16, 32, 64, 128, 256)  # per sensitivity
 _WINDOW = 2  # sensitivities on each side: there is no mass beyond
 _MARGIN = 1e-6  # of the median cost
-_LADDERED = 5.0  # ε from which ladders are tried
-_FINENESS = (2, 4, 8)
+LADDERED = 7.0  # ε from which ladders take the place of lattices
+_FINENESS = (2, 4, 6, 8)
 
 
 def diluted(law: CellNoise, question: Question) -> CellNoise:
@@ -88,42 +88,44 @@ def _held(q: Question, n: int, deadline: Deadline) -> tuple[LatticeProgram, Spre
     return program, Spread(n, np.arange(-side - 1, side + 2), kernels, psi)
 
 
-def _proof(q: Question, spread: Spread) -> Proof:
-    bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
-    return Proof(bound, 1, spread=spread)
-
-
-def spiked(question: Question, start: Attempt, deadline: Deadline) -> Attempt:
-    """Improve a law and a bound where δ is at least `LARGE`."""
+def spiked(question: Question, start: Attempt, deadline: Deadline, *, max_cells: int) -> Attempt:
+    """Improve a law and a bound where δ is at least `LARGE`, an even polynomial loss: on lattices, at large ε on ladders."""
     q, best = question, start
     inner = replace(q, delta=LARGE)
-    if q.epsilon >= _LADDERED:
-        best = _on_ladders(q, inner, best, deadline)
-    for n in _CELLS:
+    sizes = [n for n in _CELLS if n <= max(max_cells, _CELLS[0])]
+    laddered = q.epsilon >= LADDERED
+    for size in _FINENESS if laddered else sizes:
         if best.gap <= q.gap or deadline.passed:
             break
-        try:
-            program, spread = _held(inner, n, deadline)
-            if spread is not None:
-                best = best.with_proof(_proof(q, spread))
-            if deadline.passed:
-                break
-            upper, masses = upper_program(inner, n, _WINDOW * n, program, deadline)
-            law = diluted(repaired(inner, n, upper, masses), q)
-        except SolverError:  # what is held is private, and its bound proved
-            break
-        best = best.with_law(law_cost(law, q.loss), law)
+        best = (_on_ladder if laddered else _on_lattice)(q, inner, size, best, deadline)
     return best
 
 
-def _on_ladders(q: Question, inner: Question, best: Attempt, deadline: Deadline) -> Attempt:
-    for fineness in _FINENESS:
-        if best.gap <= q.gap or deadline.passed:
-            break
-        if (law := falling_law(inner, 8 * fineness, deadline, spike=1 / q.spike_share)) is not None:
-            law = diluted(law, q)
-            best = best.with_law(law_cost(law, q.loss), law)
-        spread = best_spread(inner, fineness, math.inf, deadline)
-        if spread is not None:
-            best = best.with_proof(_proof(q, spread))
-    return best
+def _with_law(q: Question, best: Attempt, law: CellNoise) -> Attempt:
+    law = diluted(law, q)
+    return best.with_law(law_cost(law, q.loss), law)
+
+
+def _with_spread(q: Question, best: Attempt, spread: Spread | None) -> Attempt:
+    if spread is None:
+        return best
+    bound = spread_bound(spread, q.loss, sensitivity=q.sensitivity, epsilon=q.epsilon, delta=q.delta)
+    return best.with_proof(Proof(bound, 1, spread=spread))
+
+
+def _on_lattice(q: Question, inner: Question, n: int, best: Attempt, deadline: Deadline) -> Attempt:
+    try:
+        program, spread = _held(inner, n, deadline)
+        best = _with_spread(q, best, spread)
+        if deadline.passed:
+            return best
+        upper, masses = upper_program(inner, n, _WINDOW * n, program, deadline)
+        return best if deadline.passed else _with_law(q, best, repaired(inner, n, upper, masses))
+    except SolverError:  # what is held is private, and its bound proved
+        return best
+
+
+def _on_ladder(q: Question, inner: Question, fineness: int, best: Attempt, deadline: Deadline) -> Attempt:
+    if (law := falling_law(inner, 8 * fineness, deadline, spike=1 / q.spike_share)) is not None:
+        best = _with_law(q, best, law)
+    return _with_spread(q, best, best_spread(inner, fineness, math.inf, deadline, spiked=True))

@@ -190,7 +190,7 @@ def test_a_million_coordinates_take_no_second_family_without_time(monkeypatch: p
 def test_a_descent_ends_inside_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten dampings of one step of 1,000 masses are seconds; past the limit none is begun."""
     x = np.arange(41.0)
-    descent = Descent(Composed(2, 1.0, 40), 8, x**2, math.log(1e-3), Deadline(1.0))
+    descent = Descent(Composed(2, 1.0, 40), 8, x**2, math.log(0.1), Deadline(1.0))
     start = descent.restored(-x / 8 - 0.001 * x**2)
     assert start is not None
     trials: list[int] = []

@@ -170,16 +170,25 @@ class ChannelCertificate(Certificate):
         return check_table([(claim, PROVED, margin, holds) for claim, margin, holds in rows])
 
     def broken(self) -> tuple[int, int, int] | None:
-        """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact."""
+        """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact.
+
+        Constraints that doubles show to hold, by a margin far above what they round, need no integers.
+        """
         shift, lower, distances = self._rates.shift, self._rates.lower, self.distances.tolist()
+        try:
+            floats = np.array([[w / self.total for w in row] for row in self.weights])
+        except (OverflowError, ZeroDivisionError):
+            floats = np.full(self.loss.shape, np.nan)
         for x, row in enumerate(self.weights):
-            shifted = [w << shift for w in row]
-            for other, weights in enumerate(self.weights):
-                if other != x:
-                    rate = lower[distances[x][other]]
-                    for y, (a, b) in enumerate(zip(shifted, weights)):
-                        if a > rate * b:
-                            return x, other, y
+            rates = [lower[d] for d in distances[x]]
+            with np.errstate(invalid="ignore"):
+                most = np.array([rate / (1 << shift) for rate in rates])[:, None] * floats * (1 - 1e-12)
+                close = ~((floats[x] < most) & (most > 1e-290))
+            close[x] = False
+            close[:, [y for y, w in enumerate(row) if w == 0]] = False  # weights are not negative
+            for other, y in np.argwhere(close).tolist():
+                if row[y] << shift > rates[other] * self.weights[other][y]:
+                    return x, other, y
         return None
 
     def _slack(self) -> float:

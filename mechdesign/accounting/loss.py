@@ -31,7 +31,7 @@ from mechdesign.accounting.tail import Tail
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive
 
-__all__ = ["CentredLoss", "Loss", "centred_loss", "frozen_parts", "loss_of", "of_scipy"]
+__all__ = ["CentredLoss", "Loss", "cell_masses", "centred_loss", "frozen_parts", "loss_of", "of_scipy"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class CentredLoss:
             `p` under g(t − Δ/2), the query whose loss is looked at, `q` under g(t + Δ/2).
         """
         half = self.sensitivity / 2
-        p, p_error = _cell_masses(self.sf, x - half)
-        q, q_error = _cell_masses(self.sf, x + half)
+        p, p_error = cell_masses(self.sf, x - half)
+        q, q_error = cell_masses(self.sf, x + half)
         return p, q, p_error, q_error
 
 
@@ -96,7 +96,8 @@ _ULPS = 4e-15
 exponential of a rounded argument beyond)."""
 
 
-def _cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P(x_i < T ≤ x_{i+1}) of a symmetric law, and bounds on the rounding errors."""
     # By symmetry P(a < T <= b) = P(-b <= T < -a): use the side on which the tails are small.
     upper = sf(np.abs(x))
     a, b = x[:-1], x[1:]

@@ -83,6 +83,9 @@ class AdditiveNoise:
     @property
     def variance(self) -> float:
         """Variance of one coordinate."""
+        if of_scipy(self.law.dist) == "dlaplace":  # SciPy's formula cancels where the law is wide
+            _, (rate,), _, _ = frozen_parts(self.law)
+            return 0.5 / math.sinh(rate / 2) ** 2 if rate < 1400 else float(self.law.var())
         return float(self.law.var())
 
     @property

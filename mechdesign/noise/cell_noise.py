@@ -292,7 +292,7 @@ class CellNoise:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
         masses, edges = self._extended
-        x, w = np.polynomial.legendre.leggauss(32)
+        x, w = np.polynomial.legendre.leggauss(2 if loss.polynomial else 32)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2

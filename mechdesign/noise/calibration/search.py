@@ -29,7 +29,8 @@ _STEEPEST = 690.0
 
 def cost_of(law: Any, loss: str) -> float:
     """Variance, or E|T|."""
-    return float(law.var()) if loss == "squared" else AdditiveNoise(law, 1.0).absolute_error
+    noise = AdditiveNoise(law, 1.0)
+    return noise.variance if loss == "squared" else noise.absolute_error
 
 
 def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> tuple[Any, bool]:

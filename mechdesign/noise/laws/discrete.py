@@ -20,6 +20,7 @@ from mechdesign.accounting.law import AtomicLoss, PreciseLoss
 from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
+from mechdesign.noise.laws.wide_gaussian import WIDE, mean_absolute, quantile, upper_tail, wide_loss
 from mechdesign.problem.checks import positive, whole
 
 __all__ = ["DiscreteGaussian", "discrete_gaussian", "discrete_laplace_law", "opendp_sample"]
@@ -50,12 +51,16 @@ def _per_sigma(function: Any, sigma: Any, values: Any) -> np.ndarray:
 
 
 def _upper(sigma: float, k: np.ndarray) -> np.ndarray:
+    if sigma >= WIDE:
+        return upper_tail(sigma, k)
     support, _, tail = _table(sigma)
     return tail[np.clip(np.floor(k) + 1 - support[0], 0, support.size).astype(np.int64)]
 
 
 def _quantile(sigma: float, s: np.ndarray) -> np.ndarray:
     """The least k with P(K > k) ≤ s."""
+    if sigma >= WIDE:
+        return quantile(sigma, s)
     support, _, tail = _table(sigma)
     return (support[0] - 1 + np.searchsorted(-tail, -s)).astype(float)
 
@@ -71,7 +76,8 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def _logpmf(self, k: Any, sigma: Any) -> Any:
         def log_mass(s: float, k: np.ndarray) -> np.ndarray:
-            return math.log(_table(s)[1].max()) - (k / s) ** 2 / 2
+            top = 1 / (s * math.sqrt(2 * math.pi)) if s >= WIDE else _table(s)[1].max()
+            return math.log(top) - (k / s) ** 2 / 2
 
         return _per_sigma(log_mass, sigma, k)
 
@@ -91,10 +97,13 @@ class DiscreteGaussian(stats.rv_discrete):
         return -self._isf(q, sigma)
 
     def _stats(self, sigma: Any) -> Any:
-        second, fourth = (
-            _per_sigma(lambda s, _, p=p: np.sum(_table(s)[0].astype(float) ** p * _table(s)[1]), sigma, sigma)
-            for p in (2, 4)
-        )
+        def moment(s: float, p: int) -> float:
+            if s >= WIDE:
+                return s**2 if p == 2 else 3 * s**4
+            k, mass, _ = _table(s)
+            return float(np.sum(k.astype(float) ** p * mass))
+
+        second, fourth = (_per_sigma(lambda s, _, p=p: moment(s, p), sigma, sigma) for p in (2, 4))
         return 0.0, second, 0.0, fourth / second**2 - 3
 
     def _rvs(self, sigma: Any, size: Any = None, random_state: Any = None) -> Any:
@@ -102,6 +111,8 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def mean_absolute(self, sigma: float) -> float:
         """E|K|."""
+        if sigma >= WIDE:
+            return mean_absolute(float(sigma))
         k, mass, _ = _table(float(sigma))
         return float(np.sum(np.abs(k) * mass))
 
@@ -131,6 +142,8 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
         shift = _whole(ratio)
+        if sigma >= WIDE:
+            return wide_loss(float(sigma), shift)
         k, mass, _ = _table(sigma)
         return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 

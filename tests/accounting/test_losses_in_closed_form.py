@@ -14,11 +14,13 @@ from scipy import stats
 
 from mechdesign.accounting import composition
 from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.grid import GridLoss, contract
+from mechdesign.accounting.grid import GridLoss, contract, discretise_atoms
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.inverse import inverse_of
+from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import loss_of
 from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.staircase import staircase_law
 
 
 @pytest.mark.parametrize("law", [stats.hypsecant(scale=2.0), stats.truncnorm(-3, 3, scale=2.0)])
@@ -122,4 +124,15 @@ def test_sampled_losses_that_differ_in_their_tenth_digit() -> None:
     """From below nine gigabytes of steps were tried, to put two values a hair apart on one grid."""
     terms = NoiseTerm(stats.norm(scale=0.04261), 1.0)
     found = delta_interval(terms, 5.0, sampling=0.01, width=0.01)
-    assert 0.009 < found.lower <= found.upper <= 0.01
+    assert 0.009 < found.lower <= found.upper < 0.0101
+
+
+def test_atoms_on_the_grid_are_there_to_rounding() -> None:
+    """Three staircases of a third of ε each are private: "calibration check failed: [0, 4.1e-12] is spent, 1e-12 allowed"."""
+    for epsilon in (50 / 3, 1 / 3, 0.7):
+        law = staircase_law(epsilon * (1 - 4e-15), 1.0)
+        assert upper_delta(NoiseTerm(law, 1.0, 3), 3 * epsilon) < 1e-12
+    loss = AtomicLoss(np.array([-1.0 - 1e-10, 1.0 + 1e-10]), np.array([0.25, 0.75]))
+    grid = discretise_atoms(loss, 0.5, pessimistic=True)  # nearly on it: what lies above its point is slop
+    assert 1e-10 <= grid.slop < 1.001e-10
+    assert composed_delta([(grid, 2)], 1.0)[0] >= 0.75**2 * -math.expm1(1.0 - 2 * (1 + 1e-10))

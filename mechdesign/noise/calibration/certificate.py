@@ -263,9 +263,13 @@ def _late(c: CalibrationCertificate, deadline: Deadline, delta: float) -> DeltaI
     if deadline.passed:
         epsilon = getattr(c.privacy, "epsilon", 0.0)
         for terms in c.noise.worst_cases.alternatives:
-            upper = upper_delta(terms, epsilon, rounds=c.rounds)
-            if upper <= delta:
-                return DeltaInterval(0.0, upper)
+            for seen in (
+                deadline,
+                None,
+            ):  # the coarse grid first: atoms may lie on it, and beside a finer one
+                upper = upper_delta(terms, epsilon, rounds=c.rounds, deadline=seen)
+                if upper <= delta:
+                    return DeltaInterval(0.0, upper)
     return None
 
 

@@ -102,7 +102,8 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     first = 0.5 * (2 * after) ** part if log_concave else np.where(part > 0, after, 0.5)
     fallen = np.exp(-epsilon * whole)
     spent = delta * math.exp(-epsilon) * np.expm1(-epsilon * whole) / math.expm1(-epsilon)
-    survival = np.maximum(first * fallen - spent - 1e-14 * (fallen + spent), 0.0)
+    kept = first * fallen
+    survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
     moment = 2 * t**2 if loss == "squared" else 2 * t
     return float(np.sum(survival[1:] * np.diff(moment))) * (1 - _OFF)
 

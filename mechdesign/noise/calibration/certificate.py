@@ -156,7 +156,9 @@ class CalibrationCertificate(Certificate):
         """The lower bound that follows: in closed form, or from a scale that is too small, seen anew."""
         least = least_cost(self.noise, self.privacy, self.loss, **self.in_rounds)
         if self.share and spends_more(self.noise, self.privacy, self.share, **self.in_rounds):
-            least = max(least, self.value * self.share ** (2 if self.loss == "squared" else 1))
+            squared = self.loss == "squared"
+            cost = self.noise.variance if squared else self.noise.absolute_error
+            least = max(least, cost * self.share ** (2 if squared else 1))
         return least
 
     @property

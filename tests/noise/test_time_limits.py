@@ -12,7 +12,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
-from mechdesign.accounting.interval import NoiseTerm, delta_interval
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.least_epsilon import epsilon_bound
 from mechdesign.accounting.loss import loss_of
 from mechdesign.noise.calibration import search
@@ -202,3 +202,15 @@ def test_a_descent_ends_inside_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     passing_after(monkeypatch, 1)
     assert descent.run(start, Concave.around(start)) is not None and len(trials) == 2
+
+
+@pytest.mark.parametrize(
+    "law", [stats.laplace(scale=20.0), stats.hypsecant(scale=15.0), stats.gennorm(1.5, scale=20.0)]
+)
+@pytest.mark.parametrize("options", [{}, {"rounds": 30, "sampling": 0.1}], ids=["once", "sampled"])
+def test_a_late_upper_bound_is_one(law: Any, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = NoiseTerm(law, 1.0, 20)
+    tight = delta_interval(terms, 0.5, width=1e-3, **options)
+    passing_after(monkeypatch, 0)
+    late = upper_delta(terms, 0.5, deadline=Deadline(1.0), **options)
+    assert tight.lower <= late < 1.0 and late < 2 * tight.upper

@@ -17,6 +17,8 @@ from mechdesign.accounting.least_epsilon import epsilon_bound
 from mechdesign.accounting.loss import loss_of
 from mechdesign.noise.calibration import search
 from mechdesign.noise.optimal.climb import Climb
+from mechdesign.noise.optimal.many.composed import Composed
+from mechdesign.noise.optimal.many.newton import Concave, Descent
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
@@ -170,3 +172,33 @@ def test_many_roots_of_a_loss_at_once(law: Any) -> None:
     assert (np.diff(together) > 0).all()
     single = np.array([loss.inverse(v) for v in levels[::100]])
     assert together[::100] == pytest.approx(single, rel=1e-6, abs=1e-12)
+
+
+def test_a_million_coordinates_take_no_second_family_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A composition of a million is not interrupted: with .3 seconds only the normal law, known exactly, is tried."""
+    composed_ = composition.convolve
+    counted: list[int] = []
+    monkeypatch.setattr(composition, "convolve", lambda *a: counted.append(1) or composed_(*a))
+    monkeypatch.setattr(Deadline, "left", property(lambda self: 0.3 if self.finite else math.inf))
+    late = md.OptimalNoise(md.ApproximateDP(1e-3, 1e-15), loss="squared", dimension=10**6).solve(
+        time_limit=0.3
+    )
+    assert late.status is Status.LIMIT and not counted and 0 < late.lower_bound < late.value
+    assert late.certificate.verify()
+
+
+def test_a_descent_ends_inside_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten dampings of one step of 1,000 masses are seconds; past the limit none is begun."""
+    x = np.arange(41.0)
+    descent = Descent(Composed(2, 1.0, 40), 8, x**2, math.log(0.1), Deadline(1.0))
+    start = descent.restored(-x / 8 - 0.001 * x**2)
+    assert start is not None
+    trials: list[int] = []
+    restored = Descent.restored
+    monkeypatch.setattr(
+        Descent,
+        "restored",
+        lambda self, *a: restored(self, *a) if not trials.append(1) and len(trials) == 1 else None,
+    )
+    passing_after(monkeypatch, 1)
+    assert descent.run(start, Concave.around(start)) is not None and len(trials) == 2

@@ -30,12 +30,12 @@ from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.attempt import Attempt, Proof
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import refine
 from mechdesign.noise.optimal.many.question import alike
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.solve import never_dearer, solve_many
 from mechdesign.noise.optimal.program import Line, lattice_model
 from mechdesign.noise.optimal.question import Question
+from mechdesign.noise.optimal.refine import refine
 from mechdesign.noise.optimal.result import OptimalNoiseResult
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap

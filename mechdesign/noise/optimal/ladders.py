@@ -81,8 +81,13 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
     return symmetric_law(weights, spans, width, n, decay=decay)
 
 
-def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNoise | None:
-    """Return the best law that falls on both sides of 0, private exactly; None where none was found in time."""
+def falling_law(
+    question: Question, fineness: int, deadline: Deadline, *, spike: float = 1.0
+) -> CellNoise | None:
+    """Return the best law that falls on both sides of 0, private exactly; None where none was found in time.
+
+    Its spike is priced at so many cells.
+    """
     q = question
     ladder = Ladder(first_step(q.epsilon, q.loss), fineness)
     support = math.log1p(math.expm1(q.epsilon) / (2 * q.delta)) / q.epsilon
@@ -100,7 +105,7 @@ def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNo
                 q.loss.in_units(q.sensitivity),
                 epsilon=q.epsilon,
                 delta=asked,
-                spike=1 / n,
+                spike=spike / n,
                 deadline=deadline,
             )
         except SolverError:
@@ -127,13 +132,18 @@ def falling_law(question: Question, fineness: int, deadline: Deadline) -> CellNo
     return None
 
 
-def best_spread(question: Question, fineness: int, enough: float, deadline: Deadline) -> Spread | None:
+def best_spread(
+    question: Question, fineness: int, enough: float, deadline: Deadline, *, spiked: bool = False
+) -> Spread | None:
     """Return multipliers that prove `enough`, or what they can on a ladder; those of periods beyond the first step go with more shifts where ε is small."""
     q = question
     loss = q.loss.in_units(q.sensitivity)
-    ladder = Ladder(first_step(q.epsilon, q.loss), fineness)
+    alone = Loss(absolute=1.0) if spiked and loss.absolute else loss  # where noise is next to 0, |t| decides
+    ladder = Ladder(first_step(q.epsilon, alone), fineness)
     support = math.inf if not q.delta else math.log1p(math.expm1(q.epsilon) / (2 * q.delta)) / q.epsilon
     periods = math.ceil(min(support, 2 + math.ceil(7 / q.epsilon)))
+    if spiked:  # the noise reaches no further than a sensitivity, what compares it does
+        periods = max(periods, 2)
     program = SpreadProgram(
         ladder,
         periods,
@@ -143,5 +153,6 @@ def best_spread(question: Question, fineness: int, enough: float, deadline: Dead
         wide=q.epsilon < 7.5,
         scale=2 * float(cell_costs(np.array([0.0, ladder.step]), loss)[0]),
         deadline=deadline,
+        held=spiked,
     )
     return program.solve(enough)

@@ -66,7 +66,9 @@ class Question:
     @property
     def spike_share(self) -> int:
         """How many times narrower than a cell a spike is: a density, at nearly the cost of an atom."""
-        return _SPIKE << min(8, max(0, math.ceil(-math.log2(1 - self.delta) - 3)))
+        if self.delta <= 7 / 8:
+            return _SPIKE
+        return _SPIKE << min(60, math.ceil(-math.log2(1 - self.delta)) + 6)
 
     @property
     def held(self) -> bool:

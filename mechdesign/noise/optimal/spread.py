@@ -28,6 +28,7 @@ __all__ = ["SpreadProgram"]
 _ROUNDS = 12
 _SMALL = 1e-5
 """A δ below is left out of the program, and charged afterwards."""
+_SPARE = 1e-4  # of the loss, beyond a flat neighbourhood of 0
 _NODES = (-1 / math.sqrt(3), 1 / math.sqrt(3))
 
 
@@ -82,6 +83,8 @@ class SpreadProgram:
     scale : float
         Order of the optimum.
     deadline : Deadline
+    held : bool
+        Whether the bound is to be what is sent from 0, where nothing is received then: see `mechdesign.noise.optimal.spiked`.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class SpreadProgram:
         wide: bool,
         scale: float,
         deadline: Deadline,
+        held: bool = False,
     ) -> None:
         self.loss, self.epsilon, self.delta, self.scale = loss, epsilon, delta, scale
         self.growth, self.deadline = math.exp(epsilon), deadline
@@ -117,6 +121,12 @@ class SpreadProgram:
         near = np.abs(place) <= past
         keep = (near & ~single) | (single & (place > 0)) | wide
         keep &= place + self.kernels[kernel, 1] <= half[-2]
+        self.held = held
+        self.near = int(half[1]) if held and loss.squared else 0  # there the loss counts as 0
+        if held:
+            starts, stops = self.knots[:-2][knot], self.knots[2:][knot]
+            low, high = starts + self.kernels[kernel, 0], stops + self.kernels[kernel, 2]
+            keep &= (low >= self.near) | (high <= -self.near)
         self.knot, self.kernel = knot[keep], kernel[keep]
         fine = np.unique(np.concatenate([half[:-1] + k * np.diff(half) // 4 for k in range(4)]))
         fine = np.union1d(fine[fine <= half[-2]], half[-2] + half[: len(half) // periods])
@@ -166,6 +176,8 @@ class SpreadProgram:
         )
         table.sum_duplicates()
         costs = self.loss(points)
+        if self.held:
+            costs = np.where(points * n > self.near, costs * (1 - _SPARE), 0.0)
         level = sparse.csr_array(
             (-np.ones(len(points)), (np.arange(len(points)), np.full(len(points), self.width - 1))),
             shape=shape,
@@ -192,6 +204,8 @@ class SpreadProgram:
             psi[self.kernel, self.knot] = np.maximum(x[: len(self.knot)], 0.0) * self.scale
             psi /= self._masses()[:, None]
             psi[:-1] /= self.cells  # where kernels are counted in cells
+            if self.held:  # with as much as is charged
+                psi[:, np.abs(self.knots[1:-1]) <= self.near] = psi.max(axis=1, keepdims=True)
             spread = Spread(self.cells, self.knots, self.kernels, psi)
             found, points = self._judged(spread)
             if best is None or found[0] > best[0]:

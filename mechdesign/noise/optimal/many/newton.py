@@ -180,7 +180,9 @@ class Descent:
             except np.linalg.LinAlgError:  # the privacy constraint no longer moves: δ next to 1
                 break
             accepted = None
-            for tries in range(10):  # noqa: B007
+            for tries in range(10):
+                if tries and self.deadline.passed:
+                    return phi
                 direction = np.clip(step(damping), -_LONGEST, _LONGEST)
                 trial = self.restored(phi + barrier.longest(phi, direction) * direction)
                 if trial is not None and self.cost(trial) + weight * barrier.value(trial) < held:

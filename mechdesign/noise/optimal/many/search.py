@@ -56,6 +56,7 @@ _MOST = 1000
 _TIMES = 3  # how much finer the second lattice is
 BITS = 160
 _FREE = 0.6  # share of the time left that the free density may take
+_SECONDS = 0.2  # for a family, and again for every factor of ten in K: compositions are not interrupted
 _COMPOSED = 1.3  # how much dearer pure staircases may be for the composed optimum to be tried
 
 Narrow = Callable[[Fraction, float, Deadline], Any]
@@ -100,10 +101,12 @@ def candidates(
     SolverError
         Nothing was found in time.
     """
-    found = _named(question, deadline) if starts is None else started(question, starts, deadline)
+    found, short = (
+        _named(question, deadline) if starts is None else (started(question, starts, deadline), False)
+    )
     smooth = [c for c in found if c.name not in _ROUGH]
     half = deadline.part(_FREE)
-    free = _free(question, min(smooth, key=_value), half) if smooth else None
+    free = _free(question, min(smooth, key=_value), half, deadline) if smooth else None
     pure = staircase_law(
         question.privacy.epsilon / question.dimension, question.sensitivity, loss=question.judged
     )
@@ -118,7 +121,7 @@ def candidates(
     found += [c for c in (free, composed) if c is not None]
     if not found:
         raise too_late("many coordinates")
-    return sorted(found, key=_value), cut or deadline.passed
+    return sorted(found, key=_value), short or cut or deadline.passed
 
 
 def _value(candidate: Candidate) -> float:
@@ -130,19 +133,23 @@ def as_table(found: list[Candidate]) -> pd.DataFrame:
     return pd.DataFrame([(c.name, c.value) for c in found], columns=["law", "value"])
 
 
-def _named(q: ManyQuestion, deadline: Deadline) -> list[Candidate]:
-    found = []
+def _named(q: ManyQuestion, deadline: Deadline) -> tuple[list[Candidate], bool]:
+    """The families at their least scales, and whether there was no time for some."""
+    found: list[Candidate] = []
     for name in NAMED:
-        if deadline.passed:
-            break
+        needed = _SECONDS * (1 + math.log10(q.dimension)) if found else 0.0
+        if deadline.left <= needed:
+            return found, True
         try:
             result = Calibration(name, q.privacy, q.sensitivity, q.dimension, loss=q.judged).solve(
                 certify=False, time_limit=deadline.limit()
             )
         except MechdesignError:
             continue  # this family cannot meet the requirement, or not in time
-        found.append(Candidate(name, q.named(result.law), cost_of(result.noise, q.loss)))
-    return [c for c in found if math.isfinite(c.value)]
+        value = cost_of(result.noise, q.loss)
+        if math.isfinite(value):
+            found.append(Candidate(name, q.named(result.law), value))
+    return found, False
 
 
 def started(q: ManyQuestion, starts: Mapping[str, Any], deadline: Deadline) -> list[Candidate]:
@@ -161,8 +168,8 @@ def started(q: ManyQuestion, starts: Mapping[str, Any], deadline: Deadline) -> l
     return [c for c in found if math.isfinite(c.value)]
 
 
-def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | None:
-    """The best log-concave law on a lattice, certified below δ; None where the lattice would be too large."""
+def _free(q: ManyQuestion, start: Candidate, deadline: Deadline, end: Deadline) -> Candidate | None:
+    """The best log-concave law on a lattice, certified below δ by the `end`; None where the lattice would be too large."""
     law: Any = start.noise.law
     reach = float(law.isf(max(q.delta / q.dimension * 1e-4, 1e-290))) / q.sensitivity
     cells = q.cells or max(1, min(64, round(_CELLS / reach)))
@@ -181,13 +188,13 @@ def _free(q: ManyQuestion, start: Candidate, deadline: Deadline) -> Candidate | 
     if phi is None:
         return None
     found = None
-    if times > 1:
+    if times > 1 and not deadline.passed:
         fine = _Lattice.of(q, coarse * times, reach, deadline)
         inside = fine.descent.restored(refined(phi, times, fine.side + 1))
         inside = None if inside is None else fine.descent.run(inside, Concave.around(inside, start=1e-7))
-        found = None if inside is None else _repaired(q, fine.descent, inside, fine.width)
+        found = None if inside is None else _repaired(q, fine.descent, inside, fine.width, end)
     # a δ lost in the rounding of the finer transforms may be seen on the coarse lattice
-    return found or _repaired(q, lattice.descent, phi, lattice.width)
+    return found or _repaired(q, lattice.descent, phi, lattice.width, end)
 
 
 @dataclass(frozen=True)
@@ -210,10 +217,12 @@ class _Lattice:
         return cls(side, width, Descent(problem, cells, costs / float(np.median(costs)), level, deadline))
 
 
-def _repaired(q: ManyQuestion, descent: Descent, phi: Array, width: float) -> Candidate | None:
+def _repaired(q: ManyQuestion, descent: Descent, phi: Array, width: float, end: Deadline) -> Candidate | None:
     """Aim at a log δ a little lower each time, until the certified δ is kept."""
     delta, level = q.delta, math.log(q.delta)
     for _ in range(12):
+        if end.passed:
+            break
         law = lattice_law(phi[descent.problem.fold], width, descent.shift)
         spent = composed_upper(dominating_loss(law), q.dimension, q.privacy.epsilon)
         if spent <= delta:

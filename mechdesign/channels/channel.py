@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel_loss import integer_rows, metric_loss
+from mechdesign.channels.channel_loss import integer_rows, largest_quotients, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, indices, instance, one_of, positive, settle, whole
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
@@ -274,12 +275,18 @@ class Channel(Response):
         return self.metric_loss()
 
     def metric_loss(self, space: MetricSpace | None = None) -> float:
-        return metric_loss(self.matrix, self.measured(space).distances, self.weights)
+        return metric_loss(self.matrix, self.measured(space).distances, self.weights, best=self.quotients())
+
+    def quotients(self, deadline: Deadline | None = None) -> Array:
+        """Largest quotient of two items' rows, for every two: what all losses come from. SolverError once a deadline has passed."""
+        if "_best" not in self.__dict__:
+            self.__dict__["_best"] = largest_quotients(self.matrix, deadline)
+        return np.asarray(self.__dict__["_best"])
 
     @cached_property
     def epsilon(self) -> float:  # type: ignore[override]
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
-        return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights)
+        return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights, best=self.quotients())
 
     def expected_loss(self, loss: str | ArrayLike = "metric", prior: ArrayLike | None = None) -> float:
         r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
@@ -336,13 +343,16 @@ class Channel(Response):
     # ------------------------------------------------------------------ ready-made channels
 
     @classmethod
-    def exponential(cls, space: MetricSpace, alpha: float, *, calibrated: bool = True) -> Channel:
+    def exponential(
+        cls, space: MetricSpace, alpha: float, *, calibrated: bool = True, time_limit: float | None = None
+    ) -> Channel:
         r"""Exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
 
         The factor 2 pays for the rows' different normalisers; `calibrated` measures what they really cost,
         and proves it (β = α where all normalisers agree). Beyond βd = 600 the distance
-        counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
+        counts as 600/β, which is a metric too: doubles would underflow. A loss not known in time raises SolverError.
         """
+        deadline = Deadline(time_limit)
         alpha = positive("alpha", alpha, side=DOWN)
         distances = instance("space", space, MetricSpace).distances
         one_of("calibrated", calibrated, (True, False))
@@ -356,6 +366,7 @@ class Channel(Response):
             root = exponential_rate(distances, alpha)
             for step in (0.0, *(10.0**-k for k in range(14, 5, -1))):
                 tried = at(root * (1 - step))
+                tried.quotients(deadline)
                 if root * (1 - step) > least and tried.alpha <= alpha:
                     return tried
         return at(least)

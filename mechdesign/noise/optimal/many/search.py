@@ -135,7 +135,7 @@ def as_table(found: list[Candidate]) -> pd.DataFrame:
 
 def _named(q: ManyQuestion, deadline: Deadline) -> tuple[list[Candidate], bool]:
     """The families at their least scales, and whether there was no time for some."""
-    found = []
+    found: list[Candidate] = []
     for name in NAMED:
         needed = _SECONDS * (1 + math.log10(q.dimension)) if found else 0.0
         if deadline.left <= needed:

@@ -210,6 +210,33 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
     return first, mass, norm_error, outside
 
 
+def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
+    """Whether all of the loss but what no double sees lies far above the level: then there is nothing to convolve.
+
+    It would be an array as long as the loss is large, of gigabytes where noise is far too small for its rounds.
+    """
+    room = tilt.mean - level + math.log(_OUTSIDE)
+    if tilt.theta > 0 or not room > 0:
+        return False
+    order = room / max(tilt.variance, 1e-300)
+    below = _cumulants(parts, -order).log_mgf - tilt.log_mgf + order * (tilt.mean - room)
+    return below <= math.log(_OUTSIDE)
+
+
+def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> float:
+    """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
+    start, mass, l2_error, outside = convolve(parts, tilt)
+    gap = parts[0][0].step * (start + np.arange(mass.size)) - level
+    positive = gap > 0
+    gap = gap[positive]
+    weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
+    value = float(np.sum(weights * mass[positive]))
+    rounding = l2_error * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
+    peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
+    largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
+    return value + sign * (rounding + 2 * outside * largest)
+
+
 def composed_delta(
     parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0
 ) -> tuple[float, Tilt]:
@@ -252,16 +279,12 @@ def composed_delta(
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
             if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
                 return float(min(infinite + enough + extra, 1.0)), tilt
-            start, mass, l2_error, outside = convolve(parts, tilt)
-            gap = step * (start + np.arange(mass.size)) - level
-            positive = gap > 0
-            gap = gap[positive]
-            weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
-            value = float(np.sum(weights * mass[positive]))
-            rounding = l2_error * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
-            peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
-            largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
-            value += sign * (rounding + 2 * outside * largest)
+            if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
+                value = 1.0 if pessimistic else 0.0  # beside what is infinite no double sees it
+            elif _certain(parts, tilt, level):
+                value = 1 + sign * 4 * _OUTSIDE
+            else:
+                value = _expected(parts, tilt, level, sign)
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack
     delta = infinite + finite + sign * extra
     return float(min(max(delta, 0.0), 1.0)), tilt

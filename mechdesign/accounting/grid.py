@@ -145,7 +145,10 @@ def discretise(
             x = np.concatenate([x[:i], [left, right], x[j:]])
     p, q, p_error, q_error = loss.masses(x)
     infinite = beyond if x_high == loss.edge else 0.0
-    grid_loss = contract(np.maximum(p - p_error, 0), q + q_error, step, theta=theta, exact=exact)
+    inner = (first - 1, last + 1)
+    grid_loss = contract(
+        np.maximum(p - p_error, 0), q + q_error, step, theta=theta, exact=exact, window=inner
+    )
     return GridLoss(
         step,
         grid_loss.start,
@@ -221,13 +224,22 @@ def spread(
 
 
 def contract(
-    p: np.ndarray, q: np.ndarray, step: float, *, theta: float = 0.0, exact: bool = False
+    p: np.ndarray,
+    q: np.ndarray,
+    step: float,
+    *,
+    theta: float = 0.0,
+    exact: bool = False,
+    window: tuple[int, int] | None = None,
 ) -> GridLoss:
     """Merge each cell into one point of the grid, or the point below where that costs less.
 
     Cell i has masses p[i], q[i] and therefore loss log(p/q), nearest to some point of the grid. A residual −e
     below that point is paid either by moving the cell one point down, or by all coordinates as slop; the
     cheaper mix is taken (the cost of the moves, weighted by the masses tilted by e^{θL}, against e).
+
+    What rounding puts outside the `window` of points, where a cell holds no more mass than its error, is moved down to its
+    upper end, or dropped below its lower one: both are from below.
     """
     alive = (p > 0) & (q > 0)
     p, q = p[alive], q[alive]
@@ -235,6 +247,11 @@ def contract(
         return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, False)
     value = np.log(p) - np.log(q)
     k = np.round(value / step)
+    if window is not None:
+        known = k >= window[0]
+        p, q, value, k = p[known], q[known], value[known], np.minimum(k[known], window[1])
+        if p.size == 0:
+            return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, False)
     residual = np.minimum(value - step * k, 0.0)
     # Moving every cell whose residual is below -slop costs about step * (their mass).
     order = np.argsort(residual)

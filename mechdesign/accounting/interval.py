@@ -90,13 +90,14 @@ class DeltaInterval:
 
 @dataclass(frozen=True)
 class GridPlan:
-    """Tails, step and tilt that a first coarse pass suggests."""
+    """Tails, step and tilt that a first coarse pass suggests, and that pass itself: from above, for want of better."""
 
     losses: tuple[tuple[Loss, int], ...]
     step: float
     theta: float
     upper_tail: float
     lower_tail: float
+    coarse: tuple[Part, ...] = ()
 
     def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
         return [
@@ -165,7 +166,7 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
     if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
         fine = step
-    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail)
+    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse))
 
 
 def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
@@ -348,16 +349,26 @@ def _largest(loss: Loss, plan: GridPlan) -> float:
 
 
 def upper_delta(
-    terms: Any, epsilon: float, *, width: float = 1e-3, rounds: int = 1, sampling: float = 1.0
+    terms: Any,
+    epsilon: float,
+    *,
+    width: float = 1e-3,
+    rounds: int = 1,
+    sampling: float = 1.0,
+    deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end."""
-    terms = as_terms(terms)
+    """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end.
+
+    Past the deadline the grid that the plan was made on does: a bound all the same, and a looser one.
+    """
+    terms, deadline = as_terms(terms), Deadline.of(deadline)
     if apart(terms):
         return 1.0
     if sampling == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
-        parts = plan.parts(plan.align(plan.step / 2), pessimistic=True)
+        late = deadline.passed
+        parts = list(plan.coarse) if late else plan.parts(plan.align(plan.step / 2), pessimistic=True)
         return composed_delta(parts, epsilon, guess=plan.theta)[0]
     plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
     least = 1.0
@@ -366,7 +377,7 @@ def upper_delta(
         both = subsampled_parts(parts, sampling, rounds, epsilon, width=width)
         least = min(least, max(composed_delta(direction, epsilon)[0] for direction in both))
         cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
-        if cut <= 0.01 * width * least or plan.upper_tail <= _FLOOR:
+        if cut <= 0.01 * width * least or plan.upper_tail <= _FLOOR or deadline.passed:
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
     return least

@@ -9,8 +9,8 @@ single coordinate comes from that function and its inverse
 :math:`\tilde\zeta^{-1}(\nu) = \sup\{t : \tilde\zeta(t) \le \nu\}`.
 
 A law of this package brings its own closed form (it is a `mechdesign.accounting.law.NoiseLaw`); for SciPy's normal,
-Laplace, logistic and generalised normal laws they are here; any other frozen symmetric log-concave law is
-differenced and inverted numerically.
+Laplace, logistic, hyperbolic secant, generalised and truncated normal laws `closed_losses` has them; any other frozen
+symmetric log-concave law is differenced and inverted numerically.
 """
 
 from __future__ import annotations
@@ -23,23 +23,15 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.optimize import elementwise
 
+from mechdesign.accounting.closed_losses import CLOSED, truncnorm_density, truncnorm_loss
+from mechdesign.accounting.inverse import inverse_of
 from mechdesign.accounting.law import AtomicLoss, NoiseLaw, UnitLoss
 from mechdesign.accounting.tail import Tail
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive
 
-__all__ = [
-    "CentredLoss",
-    "Loss",
-    "cell_masses",
-    "centred_loss",
-    "frozen_parts",
-    "laplace_loss",
-    "loss_of",
-    "of_scipy",
-]
+__all__ = ["CentredLoss", "Loss", "cell_masses", "centred_loss", "frozen_parts", "loss_of", "of_scipy"]
 
 
 @dataclass(frozen=True)
@@ -122,128 +114,17 @@ def cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np
     return np.maximum(p, 0), error
 
 
-def _normal(r: float) -> UnitLoss:
-    return UnitLoss(lambda t: r * t, lambda v: v / r)
-
-
-def laplace_loss(r: float) -> UnitLoss:
-    """The loss of Laplace noise, 2t cut off at ±r: all of it beyond r/2 is one atom."""
-
-    def inverse(v: Any) -> Any:
-        v = np.asarray(v, dtype=float)
-        return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
-
-    return UnitLoss(lambda t: np.clip(2 * np.asarray(t, dtype=float), -r, r), inverse, (r,))
-
-
-def _logistic(r: float) -> UnitLoss:
-    # log density -2 log 2cosh(t/2): loss 2 log cosh(t/2 + r/4)/cosh(t/2 - r/4), bounded by r
-    # log 2cosh(x) = |x| + log(1 + e^{-2|x|}); the difference of the |x| is t, cut off at ±r/2
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        plus, minus = np.log1p(np.exp(-np.abs(t + r / 2))), np.log1p(np.exp(-np.abs(t - r / 2)))
-        return 2 * (np.clip(t, -r / 2, r / 2) + (plus - minus))
-
-    def inverse(v: Any) -> Any:
-        # tanh(t/2)·tanh(r/4) = tanh(v/4), written with expm1 as tanh saturates:
-        # t = log[(e^{v/2} - e^{-r/2}) / (1 - e^{(v-r)/2})] - r/2 + ... (symmetrised below for v >= 0)
-        v = np.asarray(v, dtype=float)
-        w = np.minimum(np.abs(v), r)
-        with np.errstate(divide="ignore"):
-            t = np.log(-np.expm1(-(w + r) / 2)) - np.log(-np.expm1((w - r) / 2)) + w / 2
-        t = np.where(np.abs(v) >= r, np.inf, t)
-        return np.where(v >= 0, t, -t)
-
-    return UnitLoss(loss, inverse)
-
-
-def _gennorm(r: float, beta: float) -> UnitLoss:
-    """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
-    if beta < 1:
-        raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
-    if beta == 1:
-        return laplace_loss(r)
-
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta
-
-    return UnitLoss(loss, _inverse_of(loss, 1.0))
-
-
-def _discrete_laplace(r: float, rate: float) -> AtomicLoss:
-    """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
-    if not (r >= 1 and r == int(r)):
-        raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
-    shift = int(r)
-    k = np.arange(-shift + 1, 0)
-    peak = math.tanh(rate / 2)
-    tail = 1 / (1 + math.exp(-rate))  # P(K >= 0)
-    inner = peak * np.exp(rate * k)
-    values = np.concatenate([[-rate * shift], rate * (shift + 2 * k), [rate * shift]])
-    return AtomicLoss(values, np.concatenate([[tail * math.exp(-rate * shift)], inner, [tail]]))
-
-
-_CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
-    "norm": _normal,
-    "laplace": laplace_loss,
-    "logistic": _logistic,
-    "gennorm": _gennorm,
-    "dlaplace": _discrete_laplace,
-}
-
-
-_MESH = 256  # points of the mesh that brackets many roots
-_OFF = 1e-14
-"""How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
-
-
-def _inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf) -> Callable[[Any], Any]:
-    """Generalised inverse of an odd, non-decreasing loss, infinite beyond `edge`, by bracketed root finding."""
-    last = edge * (1 - 8 * np.finfo(float).eps)
-    jump = float(loss(last)) if 0 < edge < math.inf else math.inf
-
-    def inverse(v: Any) -> Any:
-        v = np.asarray(v, dtype=float)
-        w = np.abs(v).ravel()
-        beyond = w >= jump
-        if beyond.all():
-            return np.where(v >= 0, edge, -edge)
-        most = last if jump < math.inf else math.inf
-        high = np.full_like(w, min(scale, most))
-        for _ in range(600):
-            short = (loss(high) <= w) & (high < min(most, 1e300)) & ~beyond
-            if not short.any():
-                break
-            high = np.where(short, np.minimum(2 * high, most), high)
-        never = (loss(high) <= w) | beyond
-        w, low = np.where(never, 0.0, w), np.zeros_like(high)
-        if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
-            end = float(high[~never].max(initial=scale))
-            mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
-            mesh.sort()
-            reached = np.maximum.accumulate(loss(mesh))
-            cell = np.searchsorted(reached, w, side="right")
-            low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
-        with np.errstate(invalid="ignore"):  # beyond a support's end the loss is infinite
-            root = elementwise.find_root(
-                lambda t, level: loss(t) - level,
-                (low, high),
-                args=(w,),
-                tolerances={"fatol": _OFF} if w.size > 1 else None,
-            ).x
-        out = np.where(never, np.where(beyond, edge, np.inf), root).reshape(v.shape)
-        return np.where(v >= 0, out, -out)
-
-    return inverse
-
-
 @lru_cache(maxsize=64)
 def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[Any, Tail, float, float]:
     """The law of scale one, its tail, the end of its support or of what doubles see of it, and its standard deviation."""
     law = dist(*shapes)
     top = float(law.support()[1])
-    return law, Tail(law.logpdf, top, dist.name), _seen(law, top), float(law.std())
+    log_density = truncnorm_density(top) if _truncated_normal(dist, shapes) else law.logpdf
+    return law, Tail(log_density, top, dist.name), _seen(law, top), float(law.std())
+
+
+def _truncated_normal(dist: Any, shapes: tuple[float, ...]) -> bool:
+    return of_scipy(dist) == "truncnorm" and shapes[0] == -shapes[1]
 
 
 def _seen(law: Any, top: float) -> float:
@@ -266,6 +147,8 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
     # Every frozen law has a generator of its own; SciPy's are alike, so that one tail does for all.
     law, tail, seen, deviation = _unit_law(getattr(stats, of_scipy(dist) or "", dist), shapes)
     top = float(law.support()[1])
+    if _truncated_normal(dist, shapes):
+        return truncnorm_loss(r, top), tail
 
     def log_density(t: Any) -> Any:
         # what rounding has put a hair beyond the end of the support belongs to it
@@ -278,7 +161,7 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
         return np.where(np.isnan(out), np.copysign(np.inf, t), out)
 
     reach = tail.reach if math.isinf(top) else math.inf
-    return UnitLoss(loss, _inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
+    return UnitLoss(loss, inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
 
 
 def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
@@ -316,8 +199,8 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
     top = float(law.support()[1])
     if isinstance(dist, NoiseLaw):
         unit = dist.privacy_loss(ratio, *shapes)
-    elif of_scipy(dist) in _CLOSED:
-        unit = _CLOSED[dist.name](ratio, *shapes)
+    elif of_scipy(dist) in CLOSED:
+        unit = CLOSED[dist.name](ratio, *shapes)
     elif isinstance(dist, stats.rv_continuous):
         unit, tail = _numeric(dist, ratio, shapes)
         return _centred(law, delta, unit, scale, lambda t: tail.sf(t / scale), lambda s: tail.isf(s) * scale)

@@ -23,6 +23,11 @@ from mechdesign.typing import Array
 
 __all__ = ["compose_grid", "subsampled_parts"]
 
+_WINDOW = 20
+"""Standard deviations of a composed loss that its window takes, about."""
+_FEW, _MANY = 2**19, 2**21
+"""Points of that window, unless accuracy asks for more: from above, where the step counts twice, and from below."""
+
 
 def compose_grid(parts: Sequence[Part]) -> GridLoss:
     """Convolve parts into one gridded loss; FFT and window errors become its `error`."""
@@ -97,7 +102,11 @@ def subsampled_parts(
             wanted = span  # ε is out of reach: any step sees that
         # from above 300 points of the round's loss already give half a percent
         cells = 300 if base.pessimistic and width >= 0.02 else 2000
-        step = max(min(wanted, span / cells), span / 2**21)
+        # and no more points of the composition than tell, however many rounds there are
+        coarsest = max(
+            span / cells, _WINDOW * math.sqrt(tilt.variance) / (_FEW if base.pessimistic else _MANY)
+        )
+        step = max(min(wanted, coarsest), span / 2**21)
         if not base.pessimistic:
             step = _on_atoms(loss, step, tilt.theta)
         grid = discretise_atoms(loss, step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)

@@ -5,25 +5,13 @@ Bars: 10⁷ values into 16 outputs in at most 3 × ``rng.random(10**7)``; at lea
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
 
 import mechdesign as md
-
-
-def medians(*calls: Callable[[], object], rounds: int = 15) -> list[float]:
-    """Median time of each call; the calls take turns, so that what else the machine does slows all of them."""
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(rounds):
-        for call, spent in zip(calls, times):
-            started = time.perf_counter()
-            call()
-            spent.append(time.perf_counter() - started)
-    return [statistics.median(spent) for spent in times]
+from studies.benchmarks.turns import medians
 
 
 def main() -> None:
@@ -36,11 +24,13 @@ def main() -> None:
         "optimum": md.OptimalQuantizer(bins, md.PureDP(5.0), stats.uniform(-1, 2)).solve().mechanism,
     }
     samples = [lambda mechanism=mechanism: mechanism.sample(x, rng=rng) for mechanism in made.values()]
-    bare, *fast = medians(lambda: rng.random(10**7), *samples)
+    bare, *fast = medians(lambda: rng.random(10**7), *samples, rounds=15, clock=time.perf_counter)
     print(f"rng.random(10**7): {1e3 * bare:.0f} ms")
     few = x[: 10**6]
     for (name, mechanism), own in zip(made.items(), fast):
-        (exact,) = medians(lambda mechanism=mechanism: mechanism.release(few), rounds=3)
+        (exact,) = medians(
+            lambda mechanism=mechanism: mechanism.release(few), rounds=3, clock=time.perf_counter
+        )
         print(
             f"{name}: sample {1e3 * own:.0f} ms, ratio {own / bare:.2f} (bar: 3); exact {1e6 / exact:.3g} a second (bar: 2e5)"
         )

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +18,9 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import mechdesign as md
+from studies.benchmarks.turns import medians
 
 D, BITS, COUNT = 1000, 8, 1000
-
-
-def seconds(*functions: Callable[[], object], repeats: int) -> list[float]:
-    """Median processor time of each, in turns."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeats):
-        for function, found in zip(functions, times):
-            started = time.process_time()
-            function()
-            found.append(time.process_time() - started)
-    return [statistics.median(found) for found in times]
 
 
 def vectors() -> None:
@@ -46,15 +33,15 @@ def vectors() -> None:
     few = 100  # a tenth: frames of a thousand vectors take two gigabytes
     frames = rng.normal(size=(few, exact.working, exact.outputs - 1))
     left, right = rng.normal(size=(1000, 1000)), rng.normal(size=(1000, 256))
-    qr, own = seconds(
+    qr, own = medians(
         lambda: [np.linalg.qr(frame) for frame in frames],
         lambda: exact.encode(x[:few]),
-        repeats=3,
+        rounds=3,
     )
     print(
         f"exact rotation: encode {10 * own:.2f} s for {COUNT}, QR alone {10 * qr:.2f} s, ratio {own / qr:.2f} (bar: 3)"
     )
-    product, quick = seconds(lambda: left @ right, lambda: fast.encode(x), repeats=7)
+    product, quick = medians(lambda: left @ right, lambda: fast.encode(x), rounds=7)
     print(
         f"fast rotation: encode {1e3 * quick:.0f} ms, product {1e3 * product:.0f} ms, ratio {quick / product:.1f} (bar: 20)"
     )
@@ -68,7 +55,7 @@ def scalars() -> None:
     table = md.vectors.IntegerTable.of(quantizer)
     x = np.random.default_rng(0).uniform(-1, 1, 10**6)
     table.encode(x[:1])
-    plain, own = seconds(lambda: quantizer.sample(x, rng=0), lambda: table.encode(x), repeats=7)
+    plain, own = medians(lambda: quantizer.sample(x, rng=0), lambda: table.encode(x), rounds=7)
     print(
         f"10^6 scalars: encode {1e3 * own:.0f} ms, sample {1e3 * plain:.0f} ms, ratio {own / plain:.2f} (bar: 3)"
     )

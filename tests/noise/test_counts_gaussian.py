@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 
 PRIVACY = md.ApproximateDP(1, 1e-6)
 
@@ -73,3 +74,16 @@ def test_release_and_files(tmp_path):
 def test_bad_input(bad, word):
     with pytest.raises(md.DesignError, match=word):
         md.CountsGaussian(**{"counts": 5, "changed": 2, "privacy": PRIVACY, **bad})
+
+
+def test_seven_hundred_counts_need_no_spectrum(monkeypatch):
+    """On busy cores the eigenvectors of a matrix that is known in two numbers took seconds; a Cholesky factor will do."""
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: pytest.fail("eigenvectors were asked for"))
+    result = md.CountsGaussian(60, 7, md.ApproximateDP(1.0, 1e-6), signed=False).solve(time_limit=1.0)
+    assert result.gap < 1e-9 and result.certificate.verify()
+    monkeypatch.undo()
+    for matrix, fine in ((np.eye(30), True), (np.ones((30, 30)), True), (np.eye(30) - 1e-3, True)):
+        assert (CorrelatedGaussianNoise(covariance=matrix) is not None) == fine
+    for below in (1e-8, 1e-3, 2.0):
+        with pytest.raises(md.DesignError, match="semidefinite"):
+            CorrelatedGaussianNoise(covariance=np.diag([1.0] * 29 + [-below]))

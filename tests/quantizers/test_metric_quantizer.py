@@ -14,7 +14,7 @@ from strategies import priors
 
 import mechdesign as md
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -242,8 +242,9 @@ def test_time_limit():
     wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)
     result = wide.solve(gap=1e-6, time_limit=2.0)
     assert result.status == "limit" and result.epsilon <= 2.0 and result.certificate.verify()
-    with pytest.raises(SolverError, match="limit"):
-        wide.solve(time_limit=1e-6)
+    least = wide.solve(time_limit=1e-6)  # the outermost two outputs, once an error
+    assert least.status == "limit" and 0 < least.gap < 0.95 and least.certificate.verify()
+    assert np.count_nonzero(least.mechanism.starts) == least.mechanism.starts[:, [0, -1]].size
 
 
 def test_infeasible_names_the_smallest_epsilon():

@@ -48,6 +48,8 @@ from mechdesign.typing import Array, Status
 __all__ = ["NoiseAllocation"]
 
 
+_SEARCHED = 0.6
+"""Share of the time that goes to the search over types; the rest proves what it found."""
 _LEAST = 1e-140
 """Sensitivities below it have squares that doubles do not hold."""
 
@@ -246,7 +248,8 @@ class NoiseAllocation(AllocationQuestion, Design):
             When not named: the closed form, with limits by one root (the multiplier at which the limited scales spend
             the budget). "closed-form" is refused with limits; the others solve `model`.
         time_limit : float, optional
-            Seconds, for a named solver; past them the best scales known are returned with their proved gap.
+            Seconds, for a named solver and for the search of "mixed"; past them the best scales known are returned with their
+            proved gap, or the best types tried.
 
         Raises
         ------
@@ -322,14 +325,14 @@ class NoiseAllocation(AllocationQuestion, Design):
         candidates.append(
             (pure["laplace"].value, self.sensitivities[moved] / ratio, np.ones(int(moved.sum()), dtype=bool))
         )
-        tried = [*mixed_scales(problem, deadline), *candidates]
+        tried = [*mixed_scales(problem, deadline.part(_SEARCHED)), *candidates]
         best = None
         for value, scales, laplace in sorted(tried, key=lambda candidate: candidate[0]):
-            if best is not None and value * 0.96 ** float(self.loss) > best.value:
+            if best is not None and (deadline.passed or value * 0.96 ** float(self.loss) > best.value):
                 break
             full, kinds = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
             full[moved], kinds[moved] = scales, laplace
-            law = within_budget(full, kinds, self.sensitivities, privacy)
+            law = within_budget(full, kinds, self.sensitivities, privacy, deadline)
             if law is not None:
                 held = MixedCertificate(self, law, mixed_cost(self, law))
                 best = held if best is None or held.value < best.value else best

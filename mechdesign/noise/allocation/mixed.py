@@ -213,20 +213,36 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[tuple[float,
 
 
 def within_budget(
-    scales: Array, laplace: Any, sensitivities: Array, privacy: ApproximateDP
+    scales: Array, laplace: Any, sensitivities: Array, privacy: ApproximateDP, deadline: Deadline
 ) -> MixedNoise | None:
-    """The law scaled by the least common factor at which the composition is proved to keep δ; None if 2% are not enough."""
+    """The law scaled by the least common factor at which the composition is proved to keep δ; None if 2% are not enough.
+
+    At the deadline it is the least factor at which it was.
+    """
+    kept: list[float] = []
 
     def law(log_factor: float) -> MixedNoise:
         return MixedNoise(scales * math.exp(log_factor), laplace, sensitivities)
 
     def excess(log_factor: float) -> float:
-        return math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
+        if kept and deadline.passed:
+            raise _LateError
+        over = math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
+        if over <= 0:
+            kept.append(log_factor)
+        return over
 
     # a pure type that keeps the budget as it is comes back as it is
     top = next((factor for factor in (1e-12, 0.02) if excess(factor) <= 0), None)
     if top is None:
         return None
-    if excess(-0.02) <= 0:
-        return law(-0.02)
-    return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))
+    try:
+        if excess(-0.02) <= 0:
+            return law(-0.02)
+        return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))
+    except _LateError:
+        return law(min(kept))
+
+
+class _LateError(Exception):
+    """Ends a search for a factor; never leaves this module."""

@@ -196,6 +196,8 @@ def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
         return found
     if (cases.single is not None and c.rounds == 1) or is_gaussian(noise.law):
         found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)
+    elif late := _late(c, deadline, delta):
+        found = late
     else:
         found = cases.delta_interval(
             privacy.epsilon,
@@ -216,6 +218,17 @@ def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
     if c.accounting != "exact" and found.lower <= delta:  # a sufficient condition is its own proof
         return DeltaInterval(found.lower, min(found.upper, delta), found.how)
     return found
+
+
+def _late(c: CalibrationCertificate, deadline: Deadline, delta: float) -> DeltaInterval | None:
+    """Past the deadline one bound from above that keeps the budget is enough."""
+    if deadline.passed:
+        epsilon = getattr(c.privacy, "epsilon", 0.0)
+        for terms in c.noise.worst_cases.alternatives:
+            upper = upper_delta(terms, epsilon, rounds=c.rounds)
+            if upper <= delta:
+                return DeltaInterval(0.0, upper)
+    return None
 
 
 def _narrower(a: DeltaInterval, b: DeltaInterval) -> DeltaInterval:

@@ -205,7 +205,7 @@ class Calibration(Design):
         one_of("certify", certify, (True, False))
         wanted_gap(gap, 0.1)
         started, deadline = time.perf_counter(), Deadline(time_limit)
-        requirement = Requirement.of(self.privacy, self.query, self.accounting)
+        requirement = Requirement.of(self.privacy, self.query, self.accounting, deadline)
         law, cut = least_noise(self.family, requirement, self.loss, deadline)
         noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
         status = (

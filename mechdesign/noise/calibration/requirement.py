@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = ["Meter", "Query", "Requirement"]
 
@@ -131,9 +132,13 @@ class Requirement:
 
     @classmethod
     def of(
-        cls, privacy: PureDP | ApproximateDP | ZeroConcentratedDP, query: Query, accounting: str = "exact"
+        cls,
+        privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
+        query: Query,
+        accounting: str = "exact",
+        deadline: Deadline | None = None,
     ) -> Requirement:
-        """Return the requirement in numbers.
+        """Return the requirement in numbers; past the deadline its meters see less, from above as ever.
 
         Raises
         ------
@@ -142,7 +147,7 @@ class Requirement:
         """
         if isinstance(privacy, ZeroConcentratedDP):
             return _concentrated(privacy, query)
-        delta = getattr(privacy, "delta", 0.0)
+        delta, deadline = getattr(privacy, "delta", 0.0), Deadline.of(deadline)
         if delta == 0:
             return _pure(privacy.epsilon, query)
         if delta < SMALLEST_DELTA:
@@ -150,8 +155,8 @@ class Requirement:
                 "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
             )
         if query.sampling < 1:
-            return _sampled(privacy.epsilon, delta, query)
-        return _approximate(privacy.epsilon, delta, query, accounting)
+            return _sampled(privacy.epsilon, delta, query, deadline)
+        return _approximate(privacy.epsilon, delta, query, accounting, deadline)
 
 
 def _pure(epsilon: float, query: Query) -> Requirement:
@@ -164,7 +169,9 @@ def _pure(epsilon: float, query: Query) -> Requirement:
     return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
 
 
-def _approximate(epsilon: float, delta: float, query: Query, accounting: str) -> Requirement:
+def _approximate(
+    epsilon: float, delta: float, query: Query, accounting: str, deadline: Deadline
+) -> Requirement:
     """δ at ε: exact, or from above by a closed form."""
     sensitivity, k = query.top, query.dimension
 
@@ -181,14 +188,17 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
             len(terms) == 1 and terms[0].count == 1
         ):  # in doubles: the certificate proves the one law that is left
             return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
-        return upper_delta(terms, epsilon, width=1e-3)
+        return upper_delta(terms, epsilon, width=1e-3, deadline=deadline)
 
     def exact(law: Any) -> float:
-        return min(one(query.in_rounds(terms)) for terms in query.worst(law).alternatives)
+        return _least(one, map(query.in_rounds, query.worst(law).alternatives), deadline, delta)
 
     def refined(law: Any) -> float:
-        tight = query.worst(law).delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17).upper
-        return min(exact(law), tight)
+        seen = exact(law)
+        if deadline.passed:
+            return seen
+        options: dict[str, Any] = {"width": 3e-3, "points": 2**17, "deadline": deadline}
+        return min(seen, query.worst(law).delta_interval(epsilon, rounds=query.rounds, **options).upper)
 
     closed = {"sufficient": sufficient, "zcdp": concentrated}.get(accounting)
     # μ a hair inside the root, so that the profile's evaluation, which rounds up, stays within δ too
@@ -198,7 +208,7 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
     return Requirement(
         query,
         delta,
-        (lambda: closed) if closed else (lambda: _Planned(epsilon, delta, query)),
+        (lambda: closed) if closed else (lambda: _Planned(epsilon, delta, query, deadline)),
         closed or exact,
         closed or (exact if lone else refined),
         min(sigma, k * query.rounds * sensitivity / epsilon),
@@ -213,13 +223,16 @@ def _approximate(epsilon: float, delta: float, query: Query, accounting: str) ->
     )
 
 
-def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
+def _sampled(epsilon: float, delta: float, query: Query, deadline: Deadline) -> Requirement:
     """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
 
     def meter(width: float) -> Meter:
-        return lambda law: min(
-            upper_delta(terms, epsilon, rounds=query.rounds, sampling=query.sampling, width=width)
-            for terms in query.worst(law).alternatives
+        options: dict[str, Any] = {"rounds": query.rounds, "sampling": query.sampling, "width": width}
+        return lambda law: _least(
+            lambda terms: upper_delta(terms, epsilon, deadline=deadline, **options),
+            query.worst(law).alternatives,
+            deadline,
+            delta,
         )
 
     # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
@@ -259,6 +272,19 @@ def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
     )
 
 
+T = TypeVar("T")
+
+
+def _least(bound: Callable[[T], float], cases: Iterable[T], deadline: Deadline, target: float) -> float:
+    """The least of several upper bounds; past the deadline the first that keeps to the target is enough."""
+    least = math.inf
+    for case in cases:
+        if least <= target and deadline.passed:
+            break
+        least = min(least, bound(case))
+    return least
+
+
 class _Planned:
     """Upper bound on δ at a fixed ε, cheap enough for a search.
 
@@ -266,14 +292,19 @@ class _Planned:
     from a full plan made once and again only when shape or scale have changed by more than some percent.
     """
 
-    def __init__(self, epsilon: float, delta: float, query: Query) -> None:
-        self._epsilon, self._query = epsilon, query
+    def __init__(self, epsilon: float, delta: float, query: Query, deadline: Deadline) -> None:
+        self._epsilon, self._delta, self._query, self._deadline = epsilon, delta, query, deadline
         self._nothing = 1e-18 * delta  # beside δ no double sees it, and finding out more takes seconds
         self._plans: dict[int, tuple[GridPlan, np.ndarray]] = {}
 
     def __call__(self, law: Any) -> float:
         cases = self._query.worst(law).alternatives
-        return min(self._one(i, self._query.in_rounds(terms)) for i, terms in enumerate(cases))
+        return _least(
+            lambda case: self._one(case[0], self._query.in_rounds(case[1])),
+            enumerate(cases),
+            self._deadline,
+            self._delta,
+        )
 
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
@@ -286,6 +317,8 @@ class _Planned:
         plan, at = self._plans.get(which, (None, kind))
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
             plan, at = plan_grid(terms, self._epsilon, 0.01), kind
+            if self._deadline.passed:
+                return composed_delta(plan.coarse, self._epsilon, guess=plan.theta, enough=self._nothing)[0]
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
         value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta, enough=self._nothing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,8 @@ from mechdesign.solvers.deadline import Deadline, too_late
 __all__ = ["cost_of", "least_noise", "scale_for"]
 
 
+_HOPELESS = 30.0
+"""Times the least cost, from which shapes further off are not tried."""
 _STEEPEST = 690.0
 """Sensitivities per scale beyond which e^-1/scale is 0."""
 
@@ -70,7 +73,11 @@ def _searched(
 ) -> tuple[Any, bool]:
     """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
     search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline.part(0.5))
-    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.dimension) + r.far
+    starts = (
+        (0.0,)
+        if family.starts is None
+        else family.starts(r.epsilon, r.delta, r.query.dimension * r.query.rounds) + r.far
+    )
     shape, scale = search.best(starts)
     cut, late = search.deadline.passed, deadline.part(0.6)
     scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
@@ -213,6 +220,10 @@ def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> 
     return u
 
 
+class _Late(Exception):
+    """No second shape is tried past the deadline."""
+
+
 @dataclass
 class ShapeSearch:
     """Minimises the cost over the shape, the scale following from the budget."""
@@ -236,28 +247,37 @@ class ShapeSearch:
         -------
         shape, scale : float
         """
-        for start in starts:
-            self.value(start)
+        with suppress(_Late):
+            for start in starts:
+                if self.value(start) > _HOPELESS * min(cost for cost, _ in self.known.values()):
+                    break  # shapes that follow are worse still
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
         self.spread = float(self.make(shapes[i], self.known[shapes[i]][1]).std())
         if len(shapes) > 1:
             # shapes range over decades: log(1 + shape) is the natural variable
             low, high = (math.log1p(shapes[min(max(j, 0), len(shapes) - 1)]) for j in (i - 1, i + 1))
-            optimize.minimize_scalar(
-                lambda u: self.value(math.expm1(u)),
-                bounds=(low, high),
-                method="bounded",
-                options={"xatol": 2e-4 * (high - low), "maxiter": 14},
-            )
+            with suppress(_Late):  # then the best shape until now
+                optimize.minimize_scalar(
+                    lambda u: self.value(math.expm1(u)),
+                    bounds=(low, high),
+                    method="bounded",
+                    options={"xatol": 2e-4 * (high - low), "maxiter": 14},
+                )
         shape = min(self.known, key=lambda s: self.known[s][0])
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that spends the budget; past the deadline no second shape is tried."""
+        """Cost of the law of this shape that spends the budget.
+
+        Raises
+        ------
+        _Late
+            The time is over, and a shape is known.
+        """
         shape = float(shape)
         if self.deadline.passed and self.known:
-            return math.inf
+            raise _Late
         guess = self.requirement.guess
         if self.spread > 0:
             # keep the standard deviation: neighbouring shapes need nearly the same

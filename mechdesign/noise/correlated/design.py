@@ -202,6 +202,8 @@ class CorrelatedGaussian(Design):
             if deadline.passed
             else Status.OPTIMAL
             if value - lower_bound <= 10 * wanted * value
+            else Status.LIMIT
+            if report.status is Status.LIMIT
             else Status.GAP
         )
         return CorrelatedGaussianResult(
@@ -221,16 +223,17 @@ class CorrelatedGaussian(Design):
         """Weights on the vectors, and a whitening of M^{1/2}."""
         refuse_unknown(options, "the fixed point has none")
         started, x = time.perf_counter(), self._plain[0]
-        found, steps = fixed_point(x, gap, deadline)
+        found = fixed_point(x, gap, deadline)
         report = SolveReport(
             "fixed-point",
+            Status.LIMIT if found.late else Status.OPTIMAL,
             seconds=time.perf_counter() - started,
             variables=x.shape[1] * (x.shape[1] + 1) // 2,
             constraints=len(x),
-            iterations=steps,
+            iterations=found.steps,
             requested=solver,
         )
-        return found, found.whitening, report
+        return found.best, found.best.whitening, report
 
     def _by_model(
         self, solver: str | None, gap: float, deadline: Deadline, options: dict[str, Any]

@@ -13,12 +13,15 @@ those of the product, never roots of eigenvalues of its square.
 
 Steps are extrapolated from the last few (Anderson's method in :math:`\log w` and :math:`\log q`), and taken so only while the
 lower bound rises. A weight that keeps dying is set to zero: a vector that the others already cover fades like one over the
-number of steps only. It returns if the budget says so.
+number of steps only. It returns if the budget says so. No balance is begun that would end after the deadline, as the ones before
+it tell.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import lapack
@@ -28,7 +31,7 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 
-__all__ = ["Balance", "balance", "fixed_point"]
+__all__ = ["Balance", "Found", "Weighing", "balance", "fixed_point", "iterate", "logs_of", "weights_of"]
 
 _GRADED = 1e-7
 """Ratio of singular values below which they are computed by Jacobi's method, each to full relative accuracy."""
@@ -152,36 +155,73 @@ def _jacobi(matrix: Array) -> tuple[Array, Array]:
     return found * (work[0] / work[1]), right.T
 
 
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best balance of an iteration, its steps, whether it was the deadline that ended it, and seconds of the slowest balance."""
+
+    best: Balance
+    steps: int
+    late: bool
+    slowest: float
+
+
+class Weighing(Protocol):
+    """A problem whose balances are known by the logarithms of weights and loads."""
+
+    @property
+    def equal(self) -> Array:
+        """Logarithms of equal weights on all that is not zero."""
+
+    @property
+    def sure(self) -> float:
+        """The power of the gains at which the lower bound rises for sure."""
+
+    def at(self, logs: Array) -> Balance | None:
+        """The balance of these weights; None where they leave a direction without weight."""
+
+
 def fixed_point(
-    vectors: Array, gap: float, deadline: Deadline, *, answers: Array | None = None, steps: int = 20_000
-) -> tuple[Balance, int]:
+    vectors: Array,
+    gap: float,
+    deadline: Deadline,
+    *,
+    answers: Array | None = None,
+    start: Array | None = None,
+    steps: int = 20_000,
+) -> Found:
     """Iterate until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
 
-    Raises SolverError where squares underflow. On one thread: factorizations of this size gain little from more, and lose
-    much to others on a busy machine.
+    Raises SolverError where squares underflow.
+    """
+    return iterate(_Listed(vectors, answers), gap, deadline, start=start, steps=steps)
+
+
+def iterate(
+    problem: Weighing, gap: float, deadline: Deadline, *, start: Array | None = None, steps: int = 20_000
+) -> Found:
+    """The fixed point of a problem, from equal weights or from the logarithms `start`.
+
+    On one thread: factorizations of this size gain little from more, and lose much to others on a busy machine.
     """
     with one_thread():
-        return _iterated(vectors, gap, deadline, answers, steps)
+        return _iterated(_Timed(problem, deadline), gap, problem.equal if start is None else start, steps)
 
 
-def _iterated(
-    vectors: Array, gap: float, deadline: Deadline, answers: Array | None, steps: int
-) -> tuple[Balance, int]:
-    point = _Point(vectors, answers)
-    now = point.start()
+def _iterated(point: _Timed, gap: float, start: Array, steps: int) -> Found:
+    now = point.at(start)
     if now is None:
         raise SolverError(
             "the vectors are further apart in size than doubles can square",
             solver="fixed-point",
             status="range",
         )
-    sure = 1.0 if answers is None else 0.5
-    best, power, check, seen, before = now, 2.0, 16, (0, now.excess), _logs(now)
+    sure = point.problem.sure
+    best, power, check, seen, before = now, 2.0, 16, (0, now.excess), logs_of(now)
     path: list[tuple[Array, Array]] = []
     for step in range(1, steps + 1):
-        if best.excess <= gap or deadline.passed or step - seen[0] > _PATIENCE:
-            return best, step - 1
-        logs, gains = _logs(now), _gains(now)
+        if best.excess <= gap or point.late or step - seen[0] > _PATIENCE:
+            return Found(best, step - 1, point.late and best.excess > gap, point.longest)
+        logs, gains = logs_of(now), _gains(now)
         path = [*path[1 - _MEMORY :], (logs, gains)]
         new = _rising(point.at(_extrapolated(path)), now) if len(path) > 1 else None
         if new is None:
@@ -193,12 +233,14 @@ def _iterated(
         now = new
         if step == check:
             check, power, path = 2 * check, 2.0, []
-            bare = point.at(np.where((_logs(now) < before - 0.35) & (_gains(now) < 0), -np.inf, _logs(now)))
+            bare = point.at(
+                np.where((logs_of(now) < before - 0.35) & (_gains(now) < 0), -np.inf, logs_of(now))
+            )
             if bare is not None:
                 best = min(best, bare, key=_excess)
                 # what was dropped wrongly is over its share: it comes back with a little weight
-                now = point.at(np.where(_gains(bare) > 0, _logs(now), _logs(bare))) or now
-            before = _logs(now)
+                now = point.at(np.where(_gains(bare) > 0, logs_of(now), logs_of(bare))) or now
+            before = logs_of(now)
         elif step % _LIFT == 0:
             lifted = _rising(point.at(_lifted(now)), now)
             if lifted is not None and (lifted.weights > 2 * now.weights).any():
@@ -206,35 +248,59 @@ def _iterated(
         best = min(best, now, key=_excess)
         if best.excess < 0.99 * seen[1]:
             seen = (step, best.excess)
-    return best, steps
+    return Found(best, steps, False, point.longest)
+
+
+class _Timed:
+    """Balances of a problem while there is time for one; the first is always made."""
+
+    def __init__(self, problem: Weighing, deadline: Deadline) -> None:
+        self.problem, self.deadline, self.longest = problem, deadline, 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the next balance would end after the deadline."""
+        return self.deadline.finite and self.deadline.left <= self.longest
+
+    def at(self, logs: Array) -> Balance | None:
+        if np.isnan(logs).any() or (self.longest and self.late):
+            return None
+        started = time.monotonic()
+        found = self.problem.at(logs)
+        self.longest = max(self.longest, time.monotonic() - started, 1e-9)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """Balances by the logarithms of weights and loads."""
+class _Listed:
+    """Vectors and answers in full."""
 
     vectors: Array
     answers: Array | None
 
-    def start(self) -> Balance | None:
-        """Equal weights on all that is not zero."""
+    @property
+    def equal(self) -> Array:
         parts = [self.vectors] if self.answers is None else [self.vectors, self.answers]
-        return self.at(np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts]))
+        return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
+
+    @property
+    def sure(self) -> float:
+        return 1.0 if self.answers is None else 0.5
 
     def at(self, logs: Array) -> Balance | None:
-        if np.isnan(logs).any():
-            return None
         count = len(self.vectors)
-        loads = None if self.answers is None else _weights(logs[count:])
-        return balance(self.vectors, _weights(logs[:count]), self.answers, loads)
+        loads = None if self.answers is None else weights_of(logs[count:])
+        return balance(self.vectors, weights_of(logs[:count]), self.answers, loads)
 
 
-def _weights(logs: Array) -> Array:
+def weights_of(logs: Array) -> Array:
+    """Weights by their logarithms, the largest 1."""
     found: Array = np.exp(logs - logs.max())
     return found
 
 
-def _logs(now: Balance) -> Array:
+def logs_of(now: Balance) -> Array:
+    """Logarithms of the weights, and of the loads after them."""
     with np.errstate(divide="ignore"):
         found: Array = np.log(now.weights if now.loads is None else np.concatenate([now.weights, now.loads]))
     return found
@@ -250,7 +316,7 @@ def _lifted(now: Balance) -> Array:
     """Logarithms of the weights, where those that are over their share have at least a little."""
     gains = _gains(now)
     least = np.log(np.maximum(gains, 1e-300) / len(gains))
-    found: Array = np.where(gains > 0, np.maximum(_logs(now), least), _logs(now))
+    found: Array = np.where(gains > 0, np.maximum(logs_of(now), least), logs_of(now))
     return found
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.question import MatrixQuestion
 from mechdesign.noise.matrix.solving import Multipliers, proved_bound
 from mechdesign.noise.matrix.strategy import StrategyNoise
@@ -58,24 +58,29 @@ class MatrixCertificate(Certificate):
         return {**asked, "value": self.value, "lower_bound": self.lower_bound}
 
     def claiming(self) -> MatrixCertificate:
-        """The same with the value and the lower bound that hold."""
-        value, bound = self._cost() * (1 + 1e-13), self._bound() * (1 - 1e-12)
-        return replace(self, value=value, lower_bound=min(bound, value))
+        """The same with the value that holds, and the lower bound no higher."""
+        value = self._cost() * (1 + 1e-13)
+        return replace(self, value=value, lower_bound=min(self.lower_bound * (1 - 1e-12), value))
 
     def _cost(self) -> float:
         law = self.noise
+        asked = self.question.workload
         if self.question.largest:
             return float(law.variances().max())
-        return float(((self.question.workload.root @ law.inverse) ** 2).sum())
+        if asked.count <= 4 * asked.size:
+            return float(law.variances().sum())
+        return float(((asked.root @ law.inverse) ** 2).sum())
 
     def _bound(self) -> float:
         q = self.question
-        return proved_bound(q.workload, q.changes, self.multipliers, largest=q.largest) * q.unit
+        wanted = self.lower_bound / q.unit
+        found = proved_bound(q.workload, q.changes, self.multipliers, largest=q.largest, wanted=wanted)
+        return found * q.unit
 
     def checks(self) -> pd.DataFrame:
         """Privacy in exact numbers, what the budget is worth, unbiased answers, cost, lower bound."""
         q = self.question
-        alike = dumps(q.workload) == dumps(self.noise.workload) and self.noise.budget == q.budget
+        alike = q.workload.same(self.noise.workload) and self.noise.budget == q.budget
         if self.noise.strategy.shape[1] != q.workload.size or not alike:
             return check_table([("the law answers this workload", PROVED, -math.inf, False)])
         spent, exact = q.changes.spent(self.noise.strategy)

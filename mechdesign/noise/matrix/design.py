@@ -137,7 +137,8 @@ class MatrixMechanism(MatrixQuestion, Design):
         )
         strategy = self._scaled(triangular(found.strategy) if self.workload.causal else found.strategy)
         noise = StrategyNoise(self.workload, strategy, self.budget)
-        evidence = MatrixCertificate(self, noise, 0.0, 0.0, found.multipliers).claiming()
+        evidence = MatrixCertificate(self, noise, 0.0, found.lower_bound * self.unit, found.multipliers)
+        evidence = evidence.claiming()
         value, bound = evidence.value, evidence.lower_bound
         if not (math.isfinite(value) and value > 0):
             raise SolverError(
@@ -146,7 +147,7 @@ class MatrixMechanism(MatrixQuestion, Design):
                 status="range",
             )
         near = value - bound <= wanted * value
-        status = Status.OPTIMAL if near else Status.LIMIT if deadline.passed else Status.GAP
+        status = Status.OPTIMAL if near else Status.LIMIT if found.late or deadline.passed else Status.GAP
         rank = len(strategy)
         report = SolveReport(
             "fixed-point",

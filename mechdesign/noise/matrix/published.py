@@ -95,10 +95,9 @@ def published(workload: Workload, changes: Changes, *, largest: bool) -> dict[st
             found["noise on the answers, least squares"] = strategy_error(
                 workload, changes, matrix, largest=largest
             )
-    kinds = [part.kind for block in workload.blocks for part in block]
-    if kinds in (["prefix"], ["ranges"]):
+    if workload.kinds in (("prefix",), ("ranges",)):
         tree = binary_tree(n)
-        if kinds == ["prefix"]:
+        if workload.kinds == ("prefix",):
             root = square_root(n)
             found["square root factorization"] = strategy_error(workload, changes, root, largest=largest)
             found["binary tree"] = strategy_error(

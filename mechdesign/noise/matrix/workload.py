@@ -17,7 +17,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.span import span_of
+from mechdesign.noise.correlated.span import span_of, spans_all
 from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
 from mechdesign.typing import Array
 
@@ -258,6 +258,30 @@ class Workload:
         """Values of each attribute; the last one changes fastest."""
         return tuple(part.size for part in self.blocks[0])
 
+    def same(self, other: Workload) -> bool:
+        """Whether another one asks the same queries in the same words.
+
+        Examples
+        --------
+        >>> Workload.identity(3).same(Workload.identity(3)), Workload.identity(3).same(Workload(np.eye(3)))
+        (True, False)
+        """
+        own, others = self.blocks, other.blocks
+        return (
+            self.name == other.name
+            and [len(block) for block in own] == [len(block) for block in others]
+            and all(
+                (a.kind, a.size) == (b.kind, b.size) and np.array_equal(a.matrix, b.matrix)
+                for one, two in zip(own, others)
+                for a, b in zip(one, two)
+            )
+        )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each part, block after block: one where it is neither a product nor a stack."""
+        return tuple(part.kind for block in self.blocks for part in block)
+
     @property
     def size(self) -> int:
         """n, the number of counts."""
@@ -317,6 +341,8 @@ class Workload:
     @cached_property
     def root(self) -> Array:
         """L, shape (r, n), with LᵀL = AᵀA and no zero direction: r is the rank."""
+        if self.kinds == ("prefix",):
+            return np.tri(self.size)
         if any(all(part.injective for part in block) for block in self.blocks):
             small = len(self.blocks) == 1 and self.count * self.size <= _DENSE
             if small and self.count <= 4 * self.size:
@@ -328,6 +354,8 @@ class Workload:
         if self.tabular:
             return self._tabular_root()
         rows = self.dense()
+        if len(rows) < self.size and spans_all(rows.T):
+            return rows  # independent queries are a root of their own
         span = span_of(rows)
         if span.rank == self.size:
             return np.asarray(np.linalg.qr(rows, mode="r"))

@@ -45,7 +45,7 @@ class MetricCertificate(QuantizerCertificate):
         As in `QuantizerCertificate`.
     notion : PairwisePrivacy
     multipliers : array, optional
-        Of the rows of the bounding program.
+        Of the rows of the bounding program; on a grid maybe of those alone that are not of privacy.
     """
 
     notion: PairwisePrivacy | None = None
@@ -94,7 +94,10 @@ class MetricCertificate(QuantizerCertificate):
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
         bins, knots = (np.array([float(v) for v in values]) for values in (self.law.bins, self.law.knots))
-        model, box = bounding_program(bins, knots, self.notion, prior, loss, self.objective)
+        question = prior, loss, self.objective
+        model, box = bounding_program(bins, knots, None, *question)
+        if self.notion.continuum or len(self.multipliers) != model.size[1]:
+            model, box = bounding_program(bins, knots, self.notion, *question)
         stored = Solution(
             Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=np.array(self.multipliers)
         )

@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import increasing, interval, one_of, settle, whole
@@ -33,25 +32,19 @@ from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
-from mechdesign.quantizers.common.rational_rows import rational_table, tightened
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.metric.certificate import MetricCertificate
+from mechdesign.quantizers.metric.known import Found, outermost_private
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.program import row_model
 from mechdesign.quantizers.metric.result import MetricQuantizerResult
-from mechdesign.solvers import CompiledLP, Model, Solution, proved_bound
+from mechdesign.quantizers.metric.stages import Stages
+from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 __all__ = ["MetricQuantizer"]
-
-_COUNTS = (65, 129, 257, 513, 1025)
-_MANY = 257
-_SHRINK = (
-    1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
-)
 
 
 @serializable("metric-quantizer")
@@ -168,11 +161,13 @@ class MetricQuantizer(Design):
         solver : str, optional
             A backend of `mechdesign.solvers`.
         gap : float, optional
-            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is at most this (1e-2).
+            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is at most this (1e-2). On a
+            grid with a time limit: a coarser program that proves this gap will do.
         certify : bool
             Return a rational mechanism proved private and unbiased (default), or the repaired floats.
         time_limit : float, optional
-            Seconds; the result with the most knots by then.
+            Seconds; the best by then, with the bound that is proved: of coarser programs, which come first (`stages`), or
+            else of the two outermost outputs alone.
         knots : int, optional
             A fixed number of knots instead.
         **options
@@ -185,95 +180,35 @@ class MetricQuantizer(Design):
         """
         one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-2), Deadline(time_limit)
-        counts = (
-            [whole("knots", knots, 2)]
-            if knots is not None
-            else _COUNTS
-            if self.continuum
-            else [len(self.knots())]
+        given = None if knots is None else whole("knots", knots, 2)
+        if not outermost_private(self.notion, self.bins, self.knots(2)):
+            raise self._infeasible()
+        stages = Stages(self, solver, deadline, options)
+        best, complete = stages.best(given, wanted, stop=gap is not None)
+        return self._result(best, certify).ended(
+            wanted, limited=deadline.passed and not complete, seconds=deadline.elapsed
         )
-        best: MetricQuantizerResult | None = None
-        for count in counts:
-            try:
-                best = self._at(count, solver, certify, deadline, options)
-            except SolverError:
-                if best is None or not deadline.passed:
-                    raise
-                break
-            if best.gap is None or best.gap <= wanted or deadline.passed:
-                break
-        assert best is not None
-        return best.ended(wanted, limited=deadline.passed, seconds=deadline.elapsed)
 
-    def _at(
-        self, count: int, solver: str | None, certify: bool, deadline: Deadline, options: dict[str, Any]
-    ) -> MetricQuantizerResult:
-        """The result with a given number of knots."""
-        knots, model = self.knots(count), self.model(knots=count)
-        answers: list[Solution] = []
-
-        def solved(epsilon: float) -> RationalTable:
-            set_budget(model, self.notion, knots, epsilon)
-            try:
-                # With many knots the interior point (and its crossover) is ahead of the simplex method.
-                many = solver is None and self.continuum and count > _MANY
-                answers.append(
-                    solvers.solve(model, "highs-ipm" if many else solver, deadline=deadline, **options)
-                )
-            except InfeasibleError:
-                raise self._infeasible() from None
-            rows = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
-            if not self.notion.delta:
-                rows = self.notion.raised(knots, rows, 0.01 * (1 - epsilon / self.privacy.epsilon))
-            return rational_table(self.bins, knots, rows)
-
-        def excess(law: RationalTable) -> float:
-            return (
-                0.0 if MetricCertificate(law, self.privacy.epsilon, notion=self.notion).verify() else math.inf
-            )
-
-        shrink = 100 * _SHRINK if self.continuum else _SHRINK
-        law = tightened(solved, excess, self.privacy.epsilon, shrink=shrink, attempts=6)
-        mechanism = Quantizer.of_law(law)
-        if self.objective == "mean":
-            value = mechanism.expected_loss(self.prior, self.loss)
-        else:
-            value = mechanism.worst_case_loss(self.loss)[0]
-        bound, multipliers = self._bound(knots, model, answers[-1], deadline)
-        bound = None if bound is None else min(bound, value)
-        stated: Any = MetricCertificate.of(self, law, value, bound)
+    def _result(self, found: Found, certify: bool) -> MetricQuantizerResult:
+        mechanism = Quantizer.of_law(found.law)
+        bound = None if found.bound is None else min(found.bound, found.value)
+        stated: Any = MetricCertificate.of(self, found.law, found.value, bound)
         note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
         return MetricQuantizerResult(
             design=self,
             mechanism=mechanism if certify else replace(mechanism, law=None),
-            value=value,
+            value=found.value,
             lower_bound=bound,
-            solver_report=SolveReport.of(answers[-1]),
-            notes=() if self.continuum else (note,),
-            certificate=replace(stated, notion=self.notion, multipliers=multipliers) if certify else None,
+            solver_report=SolveReport.of(found.answer),
+            notes=found.notes + (() if self.continuum else (note,)),
+            certificate=replace(stated, notion=self.notion, multipliers=found.multipliers)
+            if certify
+            else None,
         )
-
-    def _bound(
-        self, knots: Array, model: Model, answer: Solution, deadline: Deadline
-    ) -> tuple[float | None, Array | None]:
-        """A lower bound for every mechanism, interpolated or not, and its multipliers; None where there is none by then."""
-        if self.continuum and self.objective == "mean" and not self.loss.polynomial:
-            return None, None
-        program, box = bounding_program(*self._question(knots))
-        try:
-            if self.continuum:  # any duals prove a bound; an interior point's are the quickest here
-                answer = solvers.solve(program, "clarabel", deadline=deadline)
-                model = program
-            row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(model).row_duals()
-            return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
-        except SolverError:
-            if deadline.passed:
-                return None, None
-            raise
 
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])
-        known = "" if smallest is None else f" (the smallest feasible epsilon is {smallest:.9g})"
+        known = f" (the smallest feasible epsilon is {smallest:.9g})" if math.isfinite(smallest) else ""
         return InfeasibleError(
             f"no unbiased mechanism with outputs in [{self.bins[0]:g}, {self.bins[-1]:g}] has "
             f"{type(self.privacy).__name__} at epsilon = {self.privacy.epsilon:g}{known}; widen the outputs or "

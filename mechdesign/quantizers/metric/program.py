@@ -31,31 +31,21 @@ Box = dict[str, tuple[float, float]]
 
 
 def row_model(
-    bins: Array, knots: Array, notion: PairwisePrivacy, prior: Prior, loss: Loss, objective: str
+    bins: Array, knots: Array, notion: PairwisePrivacy | None, prior: Prior, loss: Loss, objective: str
 ) -> Model:
     """Declare the program: families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case".
 
-    The parameters "ratio" and "delta" are the budget.
+    The parameters "ratio" and "delta" are the budget; without a notion there are neither they nor their rows.
     """
-    K, m = len(knots), len(bins)
-    k, l, ratios = notion.ratios(knots)
-    bins, knots, prior = _about_zero(bins, knots, prior)
-    P = cp.Variable((K, m), nonneg=True, name="P")
-    variables = {"P": P}
+    grid, (bins, knots, prior) = knots, _about_zero(bins, knots, prior)
+    P = cp.Variable((len(knots), len(bins)), nonneg=True, name="P")
+    variables: dict[str, cp.Variable] = {"P": P}
+    parameters: dict[str, cp.Parameter] = {}
     families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
-    if isinstance(notion.privacy, PureDP):
-        a = variables["a"] = cp.Variable((1, m), nonneg=True, name="a")
-        ratio = cp.Parameter(name="ratio", value=ratios[0])
-        families["privacy"] = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
-    else:
-        ratio = cp.Parameter((len(k), 1), name="ratio", value=ratios[:, None])
-        excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
-        families["privacy"] = excess <= 0
-    parameters = {"ratio": ratio}
-    if notion.delta:
-        S = variables["S"] = cp.Variable((len(k), m), nonneg=True, name="S")
-        delta = parameters["delta"] = cp.Parameter(name="delta", value=notion.delta)
-        families |= {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
+    if notion is not None:
+        more, private, parameters = _privacy(P, notion, grid)
+        variables |= more
+        families |= private
     if objective == "worst":
         z = variables["worst"] = cp.Variable(name="worst")
         families["worst case"] = z >= cp.sum(cp.multiply(loss(bins - knots[:, None]), P), axis=1)
@@ -65,6 +55,26 @@ def row_model(
         target = cp.sum(cp.multiply(costs, P)) + constant
     constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
     return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
+
+
+def _privacy(
+    P: cp.Variable, notion: PairwisePrivacy, knots: Array
+) -> tuple[dict[str, cp.Variable], dict[str, Any], dict[str, cp.Parameter]]:
+    """Variables, families and parameters of the rows of privacy."""
+    (K, m), (k, l, ratios) = P.shape, notion.ratios(knots)
+    if isinstance(notion.privacy, PureDP):
+        a = cp.Variable((1, m), nonneg=True, name="a")
+        ratio = cp.Parameter(name="ratio", value=ratios[0])
+        rows = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
+        return {"a": a}, {"privacy": rows}, {"ratio": ratio}
+    ratio = cp.Parameter((len(k), 1), name="ratio", value=ratios[:, None])
+    excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
+    if not notion.delta:
+        return {}, {"privacy": excess <= 0}, {"ratio": ratio}
+    S = cp.Variable((len(k), m), nonneg=True, name="S")
+    delta = cp.Parameter(name="delta", value=notion.delta)
+    families = {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
+    return {"S": S}, families, {"ratio": ratio, "delta": delta}
 
 
 def _about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
@@ -87,22 +97,24 @@ def set_budget(
 
 
 def bounding_program(
-    bins: Array, knots: Array, notion: PairwisePrivacy, prior: Prior, loss: Loss, objective: str
+    bins: Array, knots: Array, notion: PairwisePrivacy | None, prior: Prior, loss: Loss, objective: str
 ) -> tuple[Model, Box]:
     """Declare a program that no mechanism beats, and what holds at one of its optima besides.
 
-    Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it.
+    Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it. Without a notion: what no
+    mechanism on a grid beats that is right on average.
     """
     lower, upper = float(knots[0]), float(knots[-1])
-    if notion.continuum and objective == "mean":
+    if notion is not None and notion.continuum and objective == "mean":
         cells = min(len(knots) - 1, _MOST - 1)
         bins, knots, prior = _about_zero(bins, knots, prior)
         lower, upper = float(knots[0]), float(knots[-1])
         return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells), {}
-    if notion.continuum:
+    if notion is not None and notion.continuum:
         notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))
     model = row_model(bins, knots, notion, prior, loss, objective)
-    set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)
+    if notion is not None:
+        set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)
     # Probabilities are in [0, 1], the worst case between 0 and the worst of all.
     worst = max(float(loss(bins - x).max()) for x in (lower, upper))
     return model, {name: (0.0, worst if name == "worst" else 1.0) for name in model.variables}

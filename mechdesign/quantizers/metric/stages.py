@@ -1,0 +1,222 @@
+"""The order in which a metric quantizer is solved: coarse programs first where time is limited, so that something is known.
+
+On the continuum the knots are doubled until the gap is small. On a grid there is one program; with a time limit it comes
+after one that asks for pure privacy instead of approximate, or that uses a few of the outputs. Whatever ends first is exact,
+and private; if nothing ends, the law with the two outermost outputs is (`known`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mechdesign import solvers
+from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.rational_rows import rational_table, tightened
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.metric.certificate import MetricCertificate
+from mechdesign.quantizers.metric.known import Found, few_outputs, outermost_law, pairwise_multipliers
+from mechdesign.quantizers.metric.notion import PairwisePrivacy
+from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.solvers import CompiledLP, Model, Solution, Status, proved_bound
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Indices
+
+__all__ = ["Stages"]
+
+_COUNTS = (65, 129, 257, 513, 1025)
+_COARSE = (5, 17, 33)  # before those, where time is limited
+_WIDE = 1000  # knots times outputs up to which the first of those is as good as a coarser one
+_SMALL = 2000  # rows of a program that nothing need come before
+_MANY = 4000  # rows from which the interior point (and its crossover) is ahead of the simplex method
+_STEPS = 1000  # of the simplex method before that: at large ε few rows of approximate privacy bind
+_SHRINK = (
+    1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
+)
+_EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
+
+
+class _Stage(NamedTuple):
+    knots: Array
+    outputs: Indices
+    notion: PairwisePrivacy
+    whole: bool  # whether it is the program that was asked for
+
+
+class Stages:
+    """The solves of one design.
+
+    Parameters
+    ----------
+    design : MetricQuantizer
+    solver : str or None
+    deadline : Deadline
+    options : dict
+        The backend's own.
+    """
+
+    def __init__(self, design: Any, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> None:
+        self.design, self.notion, self.deadline = design, design.notion, deadline
+        self.bins = np.array(design.bins)
+        self._solver, self._options = solver, options
+        self._question = design.prior, design.loss, design.objective
+
+    def best(self, count: int | None, wanted: float, *, stop: bool) -> tuple[Found, bool]:
+        """The best by the deadline, and whether the last stage, or the gap, was reached before.
+
+        Parameters
+        ----------
+        count : int or None
+            Knots on the continuum; doubled until the gap is as wanted where None.
+        wanted : float
+        stop : bool
+            Whether a stage that is not the whole program will do if its gap is as wanted.
+        """
+        best, complete = None, True
+        for stage in self._plan(count):
+            if self.deadline.passed:
+                complete = False
+                break
+            try:
+                found = self._at(stage)
+            except InfeasibleError:  # for doubles: the outermost two outputs are feasible
+                continue
+            except SolverError:
+                if stage.whole and not self.deadline.passed:
+                    raise
+                complete = False
+                continue
+            best = found if best is None else best.joined(found, same=not self.notion.continuum)
+            complete = stage.whole
+            if (stage.whole and best.bound is None) or (best.gap <= wanted and (stage.whole or stop)):
+                return best, True
+        if best is None:
+            best = self._outermost(edge=complete)
+        if best.bound is None and not self.notion.continuum:
+            best = best.bounded(*self._bound(None, best.knots, None, self._more()))
+        return best, complete
+
+    def _plan(self, count: int | None) -> Iterator[_Stage]:
+        design, every = self.design, np.arange(len(self.bins))
+        if self.notion.continuum:
+            counts = _COUNTS if count is None else (count,)
+            if self.deadline.finite and counts[0] * len(every) > _WIDE:
+                yield from (
+                    _Stage(design.knots(c), every, self.notion, False) for c in _COARSE if c < counts[0]
+                )
+            yield from (_Stage(design.knots(c), every, self.notion, True) for c in counts)
+            return
+        knots = design.knots()
+        pairs = (
+            2 * len(knots) if isinstance(design.privacy, PureDP) else len(self.notion.pairs(len(knots))[0])
+        )
+        if self.deadline.finite and pairs * len(every) > _SMALL:
+            if self.notion.delta:
+                yield _Stage(knots, every, PairwisePrivacy(PureDP(design.privacy.epsilon)), False)
+            few = few_outputs(self.bins, knots)
+            if 2 * len(few) < len(every):
+                yield _Stage(knots, few, self.notion, False)
+        yield _Stage(knots, every, self.notion, True)
+
+    def _at(self, stage: _Stage) -> Found:
+        """The answer to one stage, exact and private."""
+        knots, outputs, notion, _ = stage
+        model = row_model(self.bins[outputs], knots, notion, *self._question)
+        answers: list[Solution] = []
+
+        def solved(epsilon: float) -> RationalTable:
+            set_budget(model, notion, knots, epsilon)
+            answers.append(self._answer(model))
+            rows = np.zeros((len(knots), len(self.bins)))
+            rows[:, outputs] = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
+            if not notion.delta:
+                rows = notion.raised(knots, rows, 0.01 * (1 - epsilon / notion.privacy.epsilon))
+            return rational_table(self.bins, knots, rows)
+
+        def excess(law: RationalTable) -> float:
+            stated = MetricCertificate(law, self.design.privacy.epsilon, notion=self.notion)
+            return 0.0 if stated.verify() else math.inf
+
+        shrink = 100 * _SHRINK if notion.continuum else _SHRINK
+        law = tightened(solved, excess, notion.privacy.epsilon, shrink=shrink, attempts=6)
+        found = Found(law, self._value(law), answers[-1])
+        if len(outputs) < len(self.bins):
+            return found
+        if notion != self.notion:
+            return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
+        return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline))
+
+    def _answer(self, model: Model) -> Solution:
+        if self._solver is not None or self._options or model.size[1] <= _MANY:
+            return solvers.solve(model, self._solver, deadline=self.deadline, **self._options)
+        if self.notion.delta:
+            simplex: Any = solvers.get("highs")
+            limits = {"time_limit": self.deadline.limit(), "simplex_iteration_limit": _STEPS}
+            answer = simplex.solve(model, **limits)
+            if answer.status is Status.OPTIMAL:
+                return answer
+        return solvers.solve(model, "highs-ipm", deadline=self.deadline)
+
+    def _value(self, law: RationalTable) -> float:
+        mechanism, (prior, loss, objective) = Quantizer.of_law(law), self._question
+        return (
+            mechanism.expected_loss(prior, loss)
+            if objective == "mean"
+            else mechanism.worst_case_loss(loss)[0]
+        )
+
+    # -- bounds ---------------------------------------------------------------------------------------
+
+    def _bound(
+        self, notion: PairwisePrivacy | None, knots: Array, answer: Solution | None, deadline: Deadline
+    ) -> tuple[float | None, Array | None]:
+        """A lower bound for every mechanism, interpolated or not, and its multipliers; None where there is none by then.
+
+        Without an answer to the same program on a grid, the program is solved; without a notion, the one without privacy.
+        """
+        continuum = notion is not None and notion.continuum
+        _, loss, objective = self._question
+        if continuum and objective == "mean" and not loss.polynomial:
+            return None, None
+        program, box = bounding_program(self.bins, knots, notion, *self._question)
+        try:
+            if (
+                continuum or answer is None
+            ):  # any duals prove a bound; an interior point's are the quickest here
+                answer = solvers.solve(program, "clarabel" if continuum else "highs", deadline=deadline)
+            row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(program).row_duals()
+            return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
+        except SolverError:
+            if deadline.passed:
+                return None, None
+            raise
+
+    def _approximate_bound(
+        self, pure: Model, knots: Array, answer: Solution
+    ) -> tuple[float | None, Array | None]:
+        """The bound for approximate privacy from the duals of the pure program."""
+        program, box = bounding_program(self.bins, knots, self.notion, *self._question)
+        row_dual = pairwise_multipliers(pure, program, *self.notion.pairs(len(knots)))
+        return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
+
+    def _more(self) -> Deadline:
+        """For what is wanted whatever the limit was."""
+        return Deadline(0.5 + self.deadline.seconds / 2) if self.deadline.finite else self.deadline
+
+    def _outermost(self, *, edge: bool) -> Found:
+        """The law with the two outermost outputs, and a bound; at the `edge` of what is feasible it is nearly all there is."""
+        knots = self.design.knots(5 if edge else 3)
+        law = outermost_law(self.bins, knots)
+        answer = Solution(Status.OPTIMAL, math.nan, {}, {}, "closed-form", 0.0)
+        found = Found(law, self._value(law), answer, notes=(_EDGE,) if edge else ())
+        if not (edge or self.notion.continuum):
+            return found
+        try:
+            return found.bounded(*self._bound(self.notion, knots, None, self._more()))
+        except (InfeasibleError, SolverError):
+            return found

@@ -67,7 +67,7 @@ def test_of_one_copy_it_is_what_a_requirement_implies(epsilon: float, delta: flo
     if found is None:
         assert least > 0.9
         return
-    assert least <= found <= 1.04 * least
+    assert least <= found <= 1.02 * least
     assert copies.imply(one, found) and not copies.imply(one, 0.999 * least)
     assert copies.imply(epsilon, delta)
 
@@ -175,4 +175,4 @@ def test_thinned_events_make_long_steps(monkeypatch: pytest.MonkeyPatch) -> None
         met.clear()
         found = copies.share(epsilon, Deadline(None))
         assert found is not None and 0 < len(met) < 150
-        assert found <= 1.03 * float(copies.excess(np.array([epsilon]))[0])
+        assert found <= 1.2 * float(copies.excess(np.array([epsilon]))[0])

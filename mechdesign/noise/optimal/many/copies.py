@@ -33,6 +33,7 @@ __all__ = ["LARGEST", "Copies"]
 _MOST = 128  # copies; the rest are left out
 _STEPS = 6000
 _PLANNED = 4000  # steps of a proof: a second, at most
+_OVER = 1.003  # how much too large δ₁ may be: steps are in proportion to what is over
 LARGEST = 0.97  # of δ₁ that are tried
 _SHRUNK = (1e-12, 1e-9, 1e-6, 1e-3)  # how far below its floating-point guess a probability is proved
 
@@ -82,16 +83,16 @@ class Copies:
         return False
 
     def share(self, epsilon: float, deadline: Deadline) -> float | None:
-        """Return a δ₁ that one copy is proved to keep at ε₁, some percent too large; None in lack of steps or time.
+        """Return a δ₁ that one copy is proved to keep at ε₁, a little too large; None in lack of steps or time.
 
         Where the walk stops, δ₁ is raised; the steps before hold for the raised one, whose own go further.
         """
-        delta, walk = 1.01 * float(self.excess(np.array([epsilon]))[0]), _Walk(self, epsilon)
+        delta, walk = _OVER * float(self.excess(np.array([epsilon]))[0]), _Walk(self, epsilon)
         for _ in range(_STEPS):
             if not 0 < delta < LARGEST or deadline.passed:
                 break
-            if not walk.forth(delta, least=0.01 * delta):
-                delta *= 1.01
+            if not walk.forth(delta, least=(_OVER - 1) * delta):
+                delta *= _OVER
             elif walk.at >= 1:
                 return delta * 1.001  # spare for another machine's roundings
         return None
@@ -109,8 +110,8 @@ class Copies:
         found = p * (1 - np.exp(epsilons)[:, None] * ratio)
         most = np.maximum(found.max(axis=1), 1e-300)
         # a step from p ends where the ratio alone would leave δ₁, or at δ₁ from 0
-        ends = 1.01 * most[:, None] * p[:-1] / np.maximum(found[:, :-1], 1e-300)
-        ends = np.maximum(ends, 1.01 * most[:, None])
+        ends = _OVER * most[:, None] * p[:-1] / np.maximum(found[:, :-1], 1e-300)
+        ends = np.maximum(ends, _OVER * most[:, None])
         steps = (np.diff(p) / (ends - p[:-1]) * (p[1:] > most[:, None])).sum(axis=1)
         return np.where(steps < _PLANNED, most, 0.0)
 

@@ -61,8 +61,12 @@ Check = tuple[str, str, float, bool]
 
 
 def check_table(checks: Sequence[Check]) -> pd.DataFrame:
-    """Return checks as the table that `Certificate.checks` promises."""
-    return pd.DataFrame(checks, columns=CHECK_COLUMNS)
+    """Return checks as the table that `Certificate.checks` promises.
+
+    An infinite margin is one of absurd numbers that overflow: it proves nothing, and its claim does not hold.
+    """
+    held = [(claim, how, margin, holds and margin != math.inf) for claim, how, margin, holds in checks]
+    return pd.DataFrame(held, columns=CHECK_COLUMNS)
 
 
 @contextmanager

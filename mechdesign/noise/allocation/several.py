@@ -182,13 +182,16 @@ class Changes:
         keep = self.sizes > 0
         if not all(0 <= price < math.inf for price in prices) or np.any(scales[keep] <= 0):
             return math.inf
+        bounds = self.changed, self.l1, self.l2
+        if any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True)):
+            return math.inf  # what has no bound has no end that a price could be paid for
         if keep.sum() <= _EXACT:
             a, s = ([Fraction(v) for v in values[keep].tolist()] for values in (self.sizes, scales))
             one, two, three = map(Fraction, prices)
             terms = sum((self._term(x, y, one, two, three) for x, y in zip(a, s, strict=True)), Fraction(0))
             return (
                 terms
-                + one * (self.changed or 0)
+                + one * Fraction(self.changed or 0)
                 + two * Fraction(self.l1 or 0)
                 + three * Fraction(self.l2 or 0) ** 2
             )

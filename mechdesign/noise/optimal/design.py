@@ -29,6 +29,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.optimal.attempt import Attempt, Proof
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
+from mechdesign.noise.optimal.lattice import MOST_CELLS
 from mechdesign.noise.optimal.many.question import alike
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.solve import never_dearer, solve_many
@@ -310,9 +311,9 @@ def _remedy(best: Attempt, question: Question, max_cells: int) -> str:
             f"no option brings it closer: the bound is of changes of {best.proof.grouped} sensitivities at once, fewer at "
             "a time would take more periods than a proof may have"
         )
-    if best.proof.multipliers and best.proof.cells >= max_cells:
+    if 2 * question.first_window() * max_cells <= MOST_CELLS:
         return "raise max_cells"
-    return "no option brings it closer: as fine as its program can be solved"
+    return "no option brings it closer: a finer lattice has more cells than a program may have"
 
 
 def _multipliers(proof: Proof) -> dict[str, Any]:

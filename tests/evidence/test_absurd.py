@@ -31,7 +31,13 @@ def numbers(node: Any, path: Path = ()) -> Iterator[Path]:
     """Where numbers stand: all in short lists, first and last of long ones."""
     if isinstance(node, dict):
         for key, child in node.items():
-            if key not in ("value", "lower_bound", "design", "question", "prior"):  # claims, and what is compared
+            if key not in (
+                "value",
+                "lower_bound",
+                "design",
+                "question",
+                "prior",
+            ):  # claims, and what is compared
                 yield from numbers(child, (*path, key))
     elif isinstance(node, list):
         for i in sorted({*range(len(node))} if len(node) <= _FEW else {0, len(node) - 1}):

@@ -67,3 +67,11 @@ def test_rows_of_the_program_are_the_privacy_asked_for_or_stricter() -> None:
         np.testing.assert_array_equal(found[:, ~rows.smallest], upper)
         assert (-found[:, rows.smallest] <= lower * np.exp(min(epsilon, 700.0))).all()
         assert (-found[:, rows.smallest] >= lower * np.exp(min(epsilon, 29.9))).all()
+
+
+@pytest.mark.parametrize("design", [md.ERM, md.RQM])
+def test_default_grids_propose_bins_that_cover_the_range_and_do_no_worse_at_a_larger_epsilon(
+    design: type,
+) -> None:
+    values = [design(4, md.PureDP(epsilon), UNIFORM).solve().value for epsilon in (4.0, 5.0, 12.0, 20.0, 1e4)]
+    assert values == sorted(values, reverse=True)

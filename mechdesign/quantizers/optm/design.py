@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -38,7 +38,7 @@ from mechdesign.quantizers.mechanism.selection import (
     mirrored_bins,
     symmetric_bins,
 )
-from mechdesign.quantizers.optm.boxes import BoxSearch
+from mechdesign.quantizers.optm.boxes import RESOLVED, BoxSearch
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.quantizers.optm.successive import Successive
 from mechdesign.runs.grid import Grid
@@ -236,7 +236,15 @@ class OPTM(Design):
 
     def _inside(self, search: Any, point: Any) -> tuple[Any, ExactLaw]:
         """The point with its rational law; solved again for a smaller budget where the floats are outside."""
-        budget = self.privacy.epsilon
+        try:
+            return self._tightened(search, point, self.privacy.epsilon)
+        except InfeasibleError:
+            near = None if self.privacy.epsilon <= RESOLVED else search.best(RESOLVED)
+            if near is None:
+                raise
+            return self._tightened(search, near, RESOLVED)
+
+    def _tightened(self, search: Any, point: Any, budget: float) -> tuple[Any, ExactLaw]:
 
         def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
             found = point if epsilon == budget else search.tighter(point, epsilon)

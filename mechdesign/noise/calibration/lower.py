@@ -51,7 +51,7 @@ def least_cost(
     >>> from scipy import stats
     >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
     >>> round(least_cost(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
-    (5.99, 18.0)
+    (6.0, 18.0)
     """
     if not noise.continuous:
         return 0.0
@@ -86,7 +86,7 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     Examples
     --------
     >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
-    199.6
+    199.9
     """
     after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
     if after <= 0:

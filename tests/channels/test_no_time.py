@@ -41,6 +41,7 @@ def test_with_no_time_a_channel_and_a_bound_in_closed_form(name: str, alpha: flo
         assert loads(dumps(first)).certificate.verify()
         if n == space.size > 1 and not options and 1e-3 < alpha < 80:
             assert first.gap < 0.9 and first.value < 3 * best.value
+        assert best.certificate.checks()["holds"].all() and first.certificate.checks()["holds"].all()
     assert design.solve(time_limit=1e-9, certify=False).status is Status.UNCERTIFIED
 
 

@@ -198,7 +198,7 @@ class ChannelCertificate(Certificate):
             logs = np.log(np.array([[w / total for w in row] for row in self.weights]))
             gaps = [np.nanmax(row - logs, axis=1, initial=0.0) for row in logs]
         slack = self.alpha * self.distances - np.array(gaps)
-        return float(slack[~np.eye(len(slack), dtype=bool)].min(initial=math.inf))
+        return float(slack[~np.eye(len(slack), dtype=bool)].min()) if len(slack) > 1 else 0.0
 
     @cached_property
     def worst_ratio(self) -> Fraction:

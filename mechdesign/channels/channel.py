@@ -35,7 +35,7 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Channel", "Response", "check_prior", "integer_weights", "loss_matrix"]
+__all__ = ["Channel", "Response", "check_prior", "exponential_rate", "integer_weights", "loss_matrix"]
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
@@ -363,24 +363,29 @@ class Channel(Response):
 
         least = alpha / 2 * (1 - 1e-12)
         if calibrated:
-            apart = distances > 0
-
-            def excess(beta: float) -> float:
-                # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
-                near = np.minimum(beta * distances, _FAR)
-                total = np.log(np.exp(-near).sum(axis=1))
-                cost = np.divide(
-                    near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
-                )
-                return float(cost.max()) - alpha
-
-            root = safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least
+            root = exponential_rate(distances, alpha)
             for step in (0.0, *(10.0**-k for k in range(14, 5, -1))):
                 tried = at(root * (1 - step))
                 tried.quotients(deadline)
                 if root * (1 - step) > least and tried.alpha <= alpha:
                     return tried
         return at(least)
+
+
+def exponential_rate(distances: Array, alpha: float) -> float:
+    """The largest β at which rows ∝ e^{-βd} are `alpha`-private, but for the rounding of doubles; α/2 at least."""
+    apart, least = distances > 0, alpha / 2 * (1 - 1e-12)
+
+    def excess(beta: float) -> float:
+        # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
+        near = np.minimum(beta * distances, _FAR)
+        total = np.log(np.exp(-near).sum(axis=1))
+        cost = np.divide(
+            near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
+        )
+        return float(cost.max()) - alpha
+
+    return float(safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least)
 
 
 def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:

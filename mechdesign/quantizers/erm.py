@@ -46,7 +46,9 @@ class ERM(ParameterSearch):
 
     def __post_init__(self) -> None:
         # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
-        delta, inner, gamma = np.geomspace(0.5, 5, 16), np.geomspace(0.1, 4, 12), np.geomspace(1e-3, 20, 6)
+        # At large ones the outer bins are next to the range.
+        inner, gamma = np.geomspace(0.1, 4, 12), np.geomspace(1e-3, 20, 6)
+        delta = np.concatenate([[0.001, 0.005, 0.025], np.geomspace(0.5, 5, 16)])
         settle_family(self, Grid(delta=delta, inner=inner, gamma=gamma), least=3)
 
     def _outputs(self, given: dict[str, float]) -> Array | None:

@@ -79,9 +79,11 @@ class ParameterSearch(Design):
         """From the selector to how bins are selected, left and right; to None where it makes no mechanism."""
 
     def _line(self, given: dict[str, float]) -> SelectionLine | None:
-        """The members with the same bins."""
-        bins = self._outputs(given)
-        return None if bins is None else SelectionLine(bins, self.input_range, self.prior, self.loss)
+        """The members with the same bins; None where they make no mechanism, or none that is unbiased."""
+        bins, (lower, upper) = self._outputs(given), self.input_range
+        if bins is None or bins[0] > lower or bins[-1] < upper:
+            return None
+        return SelectionLine(bins, self.input_range, self.prior, self.loss)
 
     def _of(self, parameters: dict[str, float]) -> dict[str, float]:
         """The parameters as numbers, or a DesignError unless they are those of the grid's axes."""

@@ -17,8 +17,9 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.selection import spread
 from mechdesign.quantizers.optm.blocks import SelectionBlocks, selection_at
-from mechdesign.quantizers.optm.successive import Successive, spread
+from mechdesign.quantizers.optm.successive import Successive
 
 UNIFORM = stats.uniform(-1, 2)
 

@@ -26,7 +26,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, interval, positive, probability, settle
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
 from mechdesign.quantizers.mechanism.table import cell_edges
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = [
     "Selection",
@@ -37,6 +37,7 @@ __all__ = [
     "erm_family",
     "mirrored_bins",
     "rqm_family",
+    "spread",
     "summing_to_one",
     "symmetric_bins",
 ]
@@ -72,6 +73,19 @@ def mirrored_bins(bins: Array) -> Array:
         mirrored.setflags(write=False)
         return mirrored
     return bins
+
+
+def spread(m: int, count: int) -> Indices:
+    """Choose `count` of m bins evenly, the outermost among them, symmetrically.
+
+    >>> spread(8, 4)
+    array([0, 3, 4, 7])
+    """
+    if count >= m:
+        return np.arange(m)
+    half = np.round(np.linspace(0, m // 2 - 1, max(1, count // 2))).astype(np.intp)
+    middle = [m // 2] if m % 2 and count % 2 else []
+    return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))
 
 
 def rqm_family(m: int, q: float) -> Array:

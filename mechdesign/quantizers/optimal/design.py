@@ -32,7 +32,8 @@ from mechdesign.quantizers.mechanism.selection import check_bins, check_range, m
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.optimal.exact import widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, carried_over
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
+from mechdesign.quantizers.optimal.known import carried_over, solved_epsilon
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
@@ -144,6 +145,13 @@ class OptimalQuantizer(Design):
         return centre, 2.0 ** math.floor(math.log2(upper / 2 - lower / 2))
 
     @cached_property
+    def solved_epsilon(self) -> float:
+        """The ε at which the design is solved: the budget's, or the largest that doubles resolve."""
+        lower, upper = self.input_range
+        reach = lower + self.max_bias, upper - self.max_bias
+        return solved_epsilon(self.privacy.epsilon, smallest_epsilon(self._outputs, *reach))
+
+    @cached_property
     def problem(self) -> FloorProblem:
         """The design in terms of floors, centred and scaled: what the methods work on."""
         centre, unit = self.frame
@@ -152,7 +160,7 @@ class OptimalQuantizer(Design):
         mirrored = lower == -upper and loss.polynomial and (self.objective == "worst" or prior.symmetric())
         return FloorProblem(
             mirrored_bins((self._outputs - centre) / unit),
-            math.exp(min(self.privacy.epsilon, LARGEST_EPSILON)),
+            math.exp(self.solved_epsilon),
             lower,
             upper,
             prior,
@@ -237,7 +245,7 @@ class OptimalQuantizer(Design):
         fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
         method, start, fallbacks = fixed._start(solver, knots, deadline, options)
         solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
-        if self.privacy.epsilon > LARGEST_EPSILON:
+        if self.privacy.epsilon > fixed.solved_epsilon:
             solution = carried_over(fixed.problem, solution)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
@@ -258,12 +266,11 @@ class OptimalQuantizer(Design):
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""
         if not isinstance(self.bins, tuple):
             return self, ()
-        epsilon = min(self.privacy.epsilon, LARGEST_EPSILON)
-        bins, units = widened(np.array(self.bins), self.input_range, epsilon, self.max_bias)
+        bins, units = widened(np.array(self.bins), self.input_range, self.solved_epsilon, self.max_bias)
         if not units:
             return self, ()
         words = f"the outermost outputs were moved out by {units} unit(s) in the last place: as doubles they need more"
-        return self.at(bins=bins), (f"{words} than epsilon = {epsilon!r}",)
+        return self.at(bins=bins), (f"{words} than epsilon = {self.solved_epsilon!r}",)
 
     def _searched(self, gap: float, deadline: Deadline) -> Searched:
         """The outputs: those given, the alphabet's, or the best that a search finds."""

@@ -24,9 +24,15 @@ from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.typing import Array
 
-__all__ = ["LARGEST_EPSILON", "carried_over", "known_loss"]
+__all__ = ["LARGEST_EPSILON", "carried_over", "known_loss", "solved_epsilon"]
 
 LARGEST_EPSILON = 23.0
+_ROOM = 2.0  # by which a budget exceeds the least feasible one, so that a simple mechanism makes no output rare
+
+
+def solved_epsilon(epsilon: float, least: float) -> float:
+    """Return the ε at which a design is solved for budget ε, the least feasible one being `least`."""
+    return min(epsilon, max(LARGEST_EPSILON, least + _ROOM))
 
 
 def _loss(problem: FloorProblem, floors: Array) -> float:
@@ -54,7 +60,7 @@ def known_loss(problem: FloorProblem) -> float:
 def carried_over(problem: FloorProblem, solution: FloorSolution) -> FloorSolution:
     """Return the solution for `LARGEST_EPSILON` with a lower bound for every larger budget."""
     # A simple mechanism for a budget not much larger than needed, so that no output is rare.
-    rho = math.exp(min(LARGEST_EPSILON, smallest_epsilon(problem.bins, *problem.reach) + 2.0))
+    rho = min(problem.rho, math.exp(smallest_epsilon(problem.bins, *problem.reach) + _ROOM))
     floors = interior_floors(problem.bins, rho, *problem.reach)
     share = 1.0 / (problem.rho * float(floors.min()))
     easy = replace(problem, rho=rho)

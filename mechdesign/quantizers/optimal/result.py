@@ -21,7 +21,7 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Searched
 from mechdesign.quantizers.optimal.exact import exact_law
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.known import LARGEST_EPSILON, known_loss
+from mechdesign.quantizers.optimal.known import known_loss
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.outputs import Alphabet
 from mechdesign.quantizers.optimal.pieces import pieces
@@ -292,7 +292,7 @@ def _checked_law(design: Any, floors: Array) -> ExactLaw:
         bins,
         design.input_range,
         design.frame,
-        min(epsilon, LARGEST_EPSILON),
+        design.solved_epsilon,
         design.max_bias,
     )
     small = len(law.knots) * len(bins) <= 4096

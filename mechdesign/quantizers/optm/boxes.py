@@ -27,7 +27,10 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.farkas import FarkasRays
 from mechdesign.typing import Array
 
-__all__ = ["BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
+__all__ = ["RESOLVED", "BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
+
+RESOLVED = 16.0
+"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
 
 _ACTIVE = 1e-9
 
@@ -64,7 +67,7 @@ class BoxPoint:
         names = [f"q[{k}]" for k in at]
         parts = []
         for family, labels, lhs, rhs in (
-            ("privacy", program.rows.labels, upper, math.exp(epsilon) * lower),
+            ("privacy", program.rows.labels, upper, math.exp(min(epsilon, 700.0)) * lower),
             ("dominance", [f"q[{b}] >= q[{s}]" for b, s in zip(bigger, smaller)], q[smaller], q[bigger]),
             ("lower bounds", names, low[at], q[at]),
             ("upper bounds", names, q[at], high[at]),
@@ -215,7 +218,18 @@ class BoxSearch:
         return grid_boxes(self.program, self.bounds)
 
     def best(self, epsilon: float) -> BoxPoint | None:
-        """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
+        """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible.
+
+        Beyond `RESOLVED` a solver's tolerance may hide a box: what is found there is private at ε too.
+        """
+        tried = [self._best(e) for e in dict.fromkeys((epsilon, min(epsilon, RESOLVED)))]
+        found = [point for point in tried if point is not None]
+        return min(found, key=self._judged, default=None)
+
+    def _judged(self, point: BoxPoint) -> float:
+        return float(self.program.judged(np.array([point.solution.value]), point.q[None])[0])
+
+    def _best(self, epsilon: float) -> BoxPoint | None:
         point = self._best_of(epsilon, self.first_boxes())
         for _ in range(2):
             if point is not None and self.program.constraints == "theorem6":

@@ -8,6 +8,8 @@ what comes out.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -36,7 +38,7 @@ from mechdesign.quantizers.mechanism.selection import (
     mirrored_bins,
     symmetric_bins,
 )
-from mechdesign.quantizers.optm.boxes import BoxSearch
+from mechdesign.quantizers.optm.boxes import RESOLVED, BoxSearch
 from mechdesign.quantizers.optm.model import OPTMProgram
 from mechdesign.quantizers.optm.successive import Successive
 from mechdesign.runs.grid import Grid
@@ -176,7 +178,7 @@ class OPTM(Design):
         certify : bool
             Return a rational mechanism proved inside the budget (default), or the solver's floats.
         time_limit : float, optional
-            Seconds; the best mechanism by then.
+            Seconds; the best mechanism by then: of more than 24 outputs, 8 are tried first.
         start : Quantizer, optional
             A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
@@ -193,16 +195,38 @@ class OPTM(Design):
         one_of("certify", certify, (True, False))
         deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
         given = None if start is None else _checked_start(start, np.array(self.bins), self.privacy.epsilon)
-        search: Any
         if self._successive:
-            search = Successive(self.program, given, usable, wanted, solver, deadline, options, certify)
+
+            def successive(count: int, part: Deadline) -> Successive:
+                return Successive(self.program, given, count, wanted, solver, part, options, certify)
+
+            found, search = self._descended(successive, usable, deadline)
         else:
             search = BoxSearch(self.program, self.bounds, solver, deadline, options)
-        found = search.best(self.privacy.epsilon)
+            found = search.best(self.privacy.epsilon)
         if found is None:
             raise too_late("OPTM") if deadline.passed else search.infeasible(self.privacy.epsilon)
         point, law = self._inside(search, found) if certify else (found, None)
         return self._result(search, found, point, law, deadline)
+
+    def _descended(
+        self, search: Callable[[int, Deadline], Successive], outputs: int, deadline: Deadline
+    ) -> tuple[Any, Any]:
+        """The best point by the deadline and the search it is of; where time is limited, few outputs come first."""
+        parts = [(outputs, deadline)]
+        if deadline.finite and min(outputs, len(self.bins)) > 3 * _FEW:
+            parts.insert(0, (_FEW, deadline.part(0.5)))
+        searches, ends = [], []
+        for part in parts:
+            searches.append(search(*part))
+            ends.append((searches[-1].best(self.privacy.epsilon), searches[-1]))
+        found, best = min(ends, key=lambda end: math.inf if end[0] is None else end[0].value)
+        proved: Any = [each for each in searches if each.lower_bound is not None]
+        if len(searches) > 1 and proved:
+            highest = max(proved, key=lambda each: each.lower_bound)
+            best.lower_bound, best.bound_duals = highest.lower_bound, highest.bound_duals
+            best.deadline = best.sequence.deadline = deadline
+        return found, best
 
     @property
     def _successive(self) -> bool:
@@ -212,7 +236,15 @@ class OPTM(Design):
 
     def _inside(self, search: Any, point: Any) -> tuple[Any, ExactLaw]:
         """The point with its rational law; solved again for a smaller budget where the floats are outside."""
-        budget = self.privacy.epsilon
+        try:
+            return self._tightened(search, point, self.privacy.epsilon)
+        except InfeasibleError:
+            near = None if self.privacy.epsilon <= RESOLVED else search.best(RESOLVED)
+            if near is None:
+                raise
+            return self._tightened(search, near, RESOLVED)
+
+    def _tightened(self, search: Any, point: Any, budget: float) -> tuple[Any, ExactLaw]:
 
         def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
             found = point if epsilon == budget else search.tighter(point, epsilon)
@@ -251,6 +283,7 @@ class OPTM(Design):
         )
 
 
+_FEW = 8  # outputs of the search that comes before the whole one
 _BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
 
 

@@ -17,6 +17,7 @@ coefficients for one or many values of the bounds are one product.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from mechdesign.typing import Array, Indices
 __all__ = ["Family", "Form", "PrivacyRows", "View", "theorem5_pairs"]
 
 CONSTANT = -1  # the bound that is 1
+_LARGEST = 1e13  # coefficient: solvers refuse a program with larger ones, or call it infeasible
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ class PrivacyRows:
         self.labels = [f"{high.label} <= e^eps {low.label}" for high, low in pairs]
         forms = [form for pair in pairs for form in pair]
         sizes = [len(form.weights) for form in forms]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(int)
         self.row = np.repeat(np.arange(len(forms)) // 2, sizes)
         self.smallest = np.repeat(np.arange(len(forms)) % 2 == 1, sizes)
         nothing = np.zeros(0)
@@ -177,8 +180,18 @@ class PrivacyRows:
         return self.weight * np.where(self.smallest, lows, highs)
 
     def coefficients(self, epsilon: float, low: Array, high: Array) -> Array:
-        """Coefficients of "upper − e^ε lower", a term each."""
-        return self.factors(low, high) * np.where(self.smallest, -np.exp(epsilon), 1.0)
+        """Coefficients of "upper − ρ lower", a term each.
+
+        ρ is e^ε, or in each row the largest number below it that leaves all coefficients small enough for a solver: what
+        is private with a smaller ρ is private at ε.
+        """
+        factors = self.factors(low, high)
+        ratio: Any = math.exp(min(epsilon, 700.0))
+        if ratio > _LARGEST and len(self.row):
+            most = np.maximum.reduceat(factors, self._starts, axis=-1)[..., 1::2]
+            # No output is that rare where no coefficient vanishes; where all do, any ρ is as good.
+            ratio = np.minimum(ratio, _LARGEST / np.maximum(most, 1e-290))[..., self.row]
+        return factors * np.where(self.smallest, -ratio, 1.0)
 
     def sides(self, q: Array, low: Array, high: Array) -> tuple[Any, Any]:
         """Upper and lower forms of every row at `q`."""

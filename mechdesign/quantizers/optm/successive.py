@@ -11,13 +11,13 @@ point is moved inside the budget, and its exact loss decides.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError, SolverError
@@ -26,7 +26,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import Selection
+from mechdesign.quantizers.mechanism.selection import Selection, spread
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
@@ -38,9 +38,7 @@ from mechdesign.solvers import Model, Solution, SolveSequence
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
-__all__ = ["LinearisedPoint", "Successive", "spread"]
-
-Index = npt.NDArray[np.intp]
+__all__ = ["LinearisedPoint", "Successive"]
 
 _PROGRAMS = 80  # linear programs a start; a third of that where a second-order solver takes over
 _ACTIVE = 1e-9
@@ -52,7 +50,8 @@ _TINY = (
 _ROUGH = 5e-5
 _HAIR = 1e-7  # excess probability from which a second-order solver's end is taken
 _FAR = 14.0  # ε from which floors are lost in a linear program's tolerance
-_HALVINGS = 50
+_LARGEST = 20.0  # ε at which programs are solved for larger ones: what is private there is private here
+_SHARES = 330  # of what is mixed in, each nine tenths of the one before
 _TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that in large problems
 # Relative steps and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
@@ -89,7 +88,7 @@ class LinearisedPoint:
         unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
         parts = []
         for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
-            lhs, rhs = (low, p) if family == "floor" else (p, np.exp(epsilon) * low)
+            lhs, rhs = (low, p) if family == "floor" else (p, math.exp(min(epsilon, 700.0)) * low)
             frame = pd.DataFrame({"family": f"model: {family}", "index": np.array(blocks.labels)[rows]})
             frame["lhs"], frame["rhs"] = lhs[rows], rhs[rows]
             frame["slack"] = frame["rhs"] - frame["lhs"]
@@ -97,19 +96,6 @@ class LinearisedPoint:
             frame["active"] = frame["slack"] <= _ACTIVE
             parts.append(frame[AUDIT_COLUMNS])
         return pd.concat(parts, ignore_index=True)
-
-
-def spread(m: int, count: int) -> Index:
-    """Choose `count` of m bins evenly, the outermost among them, symmetrically.
-
-    >>> spread(8, 4)
-    array([0, 3, 4, 7])
-    """
-    if count >= m:
-        return np.arange(m)
-    half = np.round(np.linspace(0, m // 2 - 1, max(1, count // 2))).astype(np.intp)
-    middle = [m // 2] if m % 2 and count % 2 else []
-    return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))
 
 
 class Successive:
@@ -165,11 +151,13 @@ class Successive:
             No unbiased mechanism with these bins is within the budget; states the smallest feasible ε.
         """
         # Half of the time for descending, what is left for getting inside.
-        half = self.deadline.part(0.5)
-        descents = (self._descend(q, epsilon, half) for q in self._starts(epsilon, half))
-        found = [p for p in descents if p is not None]
-        if not found:
-            found = [p for p in [self._descend(self._outermost(), epsilon, self.deadline)] if p is not None]
+        half, within = self.deadline.part(0.5), min(epsilon, _LARGEST)
+        tried = [self._descend(q, within, half) for q in self._starts(epsilon, half)]
+        if not any(tried):
+            tried.append(self._descend(self._outermost(), within, self.deadline))
+        if epsilon > _FAR:  # hardly anything binds: nearly the best mechanism without privacy
+            tried.append(self._mixed(self._always(-1, 0), epsilon, felt=math.inf))
+        found = [p for p in tried if p is not None]
         # A start may be better than what is a hair inside the budget; the outermost bins are better than nothing.
         spare = self._outermost() if self.start is None and not found else self.start
         if spare is not None and (mechanism := self._mechanism(spare)).privacy_loss() <= epsilon:
@@ -244,9 +232,13 @@ class Successive:
 
     def _outermost(self) -> Array:
         """Always the outermost bins: the mechanism of least privacy loss."""
+        return self._always(0, -1)
+
+    def _always(self, left: int, right: int) -> Array:
+        """Always the same of the bins on either side of the input, counted from the left."""
         q = np.zeros(self.blocks.size)
         for b in self.blocks.blocks:
-            q[b.u[0]] = q[b.v[-1]] = 1.0
+            q[b.u[left]] = q[b.v[right]] = 1.0
         return q
 
     def _halfway(self) -> Array:
@@ -333,26 +325,28 @@ class Successive:
         """The next linear program's answer; None where the deadline came first."""
         try:
             return None if self.deadline.passed else self.sequence.solve(model)
+        except InfeasibleError:  # of a program that no step at all solves: the solver's rounding
+            return None
         except SolverError:
             if self.deadline.passed:
                 return None
             raise
 
-    def _mixed(self, q: Array, epsilon: float) -> LinearisedPoint | None:
-        """Mix in as little of a mechanism that draws widely as brings a point inside; None where that is felt.
+    def _mixed(self, q: Array, epsilon: float, felt: float = 10 * _HAIR) -> LinearisedPoint | None:
+        """Mix in as little of a mechanism that draws widely as brings a point inside; None where that is `felt`.
 
         At a large ε the floors that are missing are far below a linear program's tolerance.
         """
         blocks, widely = self.blocks, self._halfway()
 
-        def mixed(halvings: int) -> Array:
-            return blocks.normalised(q + 0.5**halvings * (widely - q))
+        def mixed(k: int) -> Array:
+            return blocks.normalised(q + 0.9**k * (widely - q))
 
         within = bisect(
-            range(_HALVINGS), False, key=lambda k: self._mechanism(mixed(k)).privacy_loss() > epsilon
+            range(_SHARES), False, key=lambda k: self._mechanism(mixed(k)).privacy_loss() > epsilon
         )
         moved = mixed(within - 1)
-        if not within or blocks.loss(moved) > (1 + 10 * _HAIR) * blocks.loss(q):
+        if not within or blocks.loss(moved) > (1 + felt) * blocks.loss(q):
             return None
         itself = Solution(Status.FEASIBLE, np.nan, {}, {}, self.sequence.name, 0.0)
         return LinearisedPoint(blocks, moved, itself, self._mechanism(moved))
@@ -371,7 +365,7 @@ class Successive:
             moved = _without_noise(blocks, q, noise)
             for radius, margin in _APPROACH:
                 lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
-                tight = epsilon - margin * max(1.0, epsilon)
+                tight = min(epsilon, _LARGEST) - margin * max(1.0, epsilon)
                 model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
                 solution = self._solved(model)
                 if solution is None:

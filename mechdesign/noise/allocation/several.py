@@ -155,9 +155,10 @@ class Changes:
         """Rows over the shares of whole changes of these sizes, so much smaller that broken coordinates can be rounded up."""
         top = float(sizes.max())
         a, given = sizes / top, []
+        follows = self.changed and self.l2 and self.l1 and self.l1 >= math.sqrt(self.changed) * self.l2
         for name, entries, bound in (
             ("changed", (sizes > 0).astype(float), self.changed),
-            ("l1", a, None if self.l1 is None else self.l1 / top),
+            ("l1", a, None if self.l1 is None or follows else self.l1 / top),
             ("l2", a * a, None if self.l2 is None else (self.l2 / top) ** 2),
         ):
             if bound is not None:
@@ -297,6 +298,11 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: changed or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
+    if spend == 1 and changed is not None and l2 is not None:
+        # c coordinates of length L₂ sum to √c L₂ at most: the rows of c and L₂ alone do not say so
+        implied = math.nextafter(math.sqrt(changed) * l2 * (1 + 4e-16), math.inf)
+        if Fraction(implied) < sum(top):
+            l1 = implied if l1 is None else min(l1, implied)
     return Changes(sizes, spend, changed, l1, l2)
 
 

@@ -91,6 +91,10 @@ class Changes:
             if bound is not None
         ]
 
+    def alone(self, name: str) -> Changes:
+        """The changes under one of the bounds."""
+        return Changes(self.sizes, self.spend, **{name: getattr(self, name)})
+
     # The worst mix ------------------------------------------------------------------------------------------
 
     def mix(self, order: float, weight: Array | None) -> Array:

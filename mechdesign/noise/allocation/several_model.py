@@ -106,7 +106,8 @@ def _by_model(
     if deadline.finite:
         options = {**options, "time_limit": deadline.limit()}
     try:
-        solution = solvers.solve(several_model(question), solver, **options)
+        # an answer that is nearly right is made safe below; a first-order solver would take minutes for no more
+        solution = solvers.solve(several_model(question), solver, fallback=False, **options)
     except SolverError:
         if named and not deadline.passed:
             raise
@@ -123,7 +124,7 @@ def _by_model(
     mix = np.zeros(len(scales))
     mix[keep] = changes.sizes[keep] * (x / max(over)) ** (1 / changes.spend)
     polished = _scales(question, mix)
-    prices = [largest_spent(changes, s)[1] for s in (scales, polished)]
+    prices = [largest_spent(changes, s, deadline)[1] for s in (scales, polished)]
     return mix, list(zip((scales, polished), prices, strict=True)), SolveReport.of(solution)
 
 
@@ -135,7 +136,7 @@ def _by_one_row(
     assert changes is not None
     tried = []
     for row in changes.rows():
-        alone = Changes(changes.sizes, changes.spend, **{row.name: getattr(changes, row.name)})
+        alone = changes.alone(row.name)
         mix = alone.mix(float(question.loss), question.weights)
         scales = _scales(question, mix)
         tried.append((scales, alone.prices(scales)))
@@ -143,8 +144,11 @@ def _by_one_row(
     return np.zeros(len(changes.sizes)), tried, SolveReport("water-filling", status, requested=solver)
 
 
-def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
-    """The most that a change spends at these scales, or an upper bound of it, and the prices that prove it."""
+def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = None) -> tuple[float, Prices]:
+    """The most that a change spends at these scales, or an upper bound of it, and the prices that prove it.
+
+    Past the deadline the bound of one row alone.
+    """
     rows, keep = changes.rows(), changes.sizes > 0
     prices = changes.prices(scales)
     if len(rows) > 1:
@@ -158,9 +162,13 @@ def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
         ]
         program = cp.Problem(cp.Maximize((gain / size) @ x), [x <= 1, *limits])
         model = Model(program, {"mix": x}, {row.name: limit for row, limit in zip(rows, limits, strict=True)})
-        dual = solvers.solve(model).dual
-        found = {row.name: max(float(np.ravel(dual[row.name])[0]), 0.0) * size / row.most for row in rows}
-        prices = changes.in_units(found, float(changes.sizes.max()))
+        try:
+            dual = solvers.solve(model, deadline=deadline).dual
+            found = {row.name: max(float(np.ravel(dual[row.name])[0]), 0.0) * size / row.most for row in rows}
+            tried = [changes.in_units(found, float(changes.sizes.max()))]
+        except SolverError:
+            tried = [changes.alone(row.name).prices(scales) for row in rows]
+        prices = min(tried, key=lambda held: changes.spent(scales, held))
     return float(changes.spent(scales, prices)), prices
 
 

@@ -27,7 +27,9 @@ from mechdesign.typing import Array
 __all__ = ["LARGEST_EPSILON", "carried_over", "known_loss", "solved_epsilon"]
 
 LARGEST_EPSILON = 23.0
-_ROOM = 2.0  # by which a budget exceeds the least feasible one, so that a simple mechanism makes no output rare
+_ROOM = (
+    2.0  # by which a budget exceeds the least feasible one, so that a simple mechanism makes no output rare
+)
 
 
 def solved_epsilon(epsilon: float, least: float) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Indices", "Status"]
+__all__ = ["Array", "Indices", "Status", "no_numbers"]
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -32,3 +33,28 @@ class Status(enum.StrEnum):
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
     FAILED = "failed"
+
+
+_READ = (bool, np.bool_, str, bytes)
+"""What NumPy reads as numbers, and is none: true as 1, and the digits of a text."""
+
+
+def no_numbers(value: Any, deep: int = 64) -> bool:
+    """Whether an array, or a nest of lists as deep as NumPy's arrays may be, holds true, false or texts.
+
+    Examples
+    --------
+    >>> no_numbers([[1, 2.5], [3, True]]), no_numbers(np.array([True])), no_numbers([1, 0])
+    (True, True, False)
+    """
+    if isinstance(value, _READ):
+        return True
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        if deep == 0 or all(issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds):
+            return False
+        return any(no_numbers(v, deep - 1) for v in value)
+    if not hasattr(value, "dtype"):
+        return False
+    kind = getattr(value.dtype, "kind", "O")
+    return kind in "bUS" or (kind == "O" and any(isinstance(v, _READ) for v in np.asarray(value).flat))

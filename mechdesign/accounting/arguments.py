@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import non_negative, number, one_of
+from mechdesign.problem.checks import doubles, non_negative, number, one_of
 from mechdesign.typing import Array
 
 __all__ = ["ACCOUNTING", "beyond_condition", "excess", "inside", "levels", "shuffled"]
@@ -19,10 +19,7 @@ ACCOUNTING = ("numerical", "closed-form", "composition")
 def levels(name: str, value: Any, *, above_zero: bool = False) -> Array:
     """Return `value` as an array of any shape of numbers of at least 0, infinity allowed, or raise DesignError."""
     allowed = f"must be {'positive' if above_zero else 'non-negative'} numbers"
-    try:
-        found = np.asarray(value, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of(name, value, allowed) from None
+    found = doubles(name, value, allowed)
     if not np.all(found > 0 if above_zero else found >= 0):
         raise DesignError.of(name, value, allowed)
     return found

@@ -171,14 +171,17 @@ def discretise_atoms(
     where = loss.values / step
     nearest = np.round(where)
     if pessimistic:
-        low = np.where(np.abs(where - nearest) < 1e-9, nearest, np.floor(where))
+        on_grid = np.abs(where - nearest) < 1e-9
+        low = np.where(on_grid, nearest, np.floor(where))
         share = np.clip(np.expm1(np.minimum(low * step - loss.values, 0)) / math.expm1(-step), 0, 1)
-        share = np.where(np.abs(where - nearest) < 1e-9, 0.0, share)
+        share = np.where(on_grid, 0.0, share)
         start = int(low.min())
         index = (low - start).astype(np.int64)
         mass = np.bincount(index, weights=loss.mass * (1 - share), minlength=index.max() + 2)
         mass += np.bincount(index + 1, weights=loss.mass * share, minlength=index.max() + 2)
-        slop = 1e-9 * step if np.any(share == 0) else 0.0
+        # how far above its point an atom on the grid is: hardly more than rounding, where the grid was aligned with it
+        above = (loss.values - step * nearest)[on_grid] + 1e-15 * np.abs(loss.values[on_grid])
+        slop = float(np.max(above, initial=0.0))
         return GridLoss(step, start, mass * (1 + 1e-14), loss.infinity, slop, True)
     share = np.ones_like(where)
     if smear and where.size > 2:

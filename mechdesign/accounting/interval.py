@@ -35,6 +35,7 @@ __all__ = [
     "GridPlan",
     "delta_interval",
     "is_gaussian",
+    "lower_delta",
     "plan_grid",
     "upper_delta",
 ]
@@ -357,18 +358,15 @@ def upper_delta(
     sampling: float = 1.0,
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above on one grid planned for `width`: what a calibration needs, without the lower end.
-
-    Past the deadline the grid that the plan was made on does: a bound all the same, and a looser one.
-    """
+    """Bound δ(ε) from above on one grid planned for `width`; past the deadline on the coarse one of the plan."""
     terms, deadline = as_terms(terms), Deadline.of(deadline)
     if apart(terms):
         return 1.0
     if sampling == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
-        late = deadline.passed
-        parts = list(plan.coarse) if late else plan.parts(plan.align(plan.step / 2), pessimistic=True)
+        fine = plan.align(plan.step / 2)
+        parts = [*plan.coarse] if deadline.passed else plan.parts(fine, pessimistic=True)
         return composed_delta(parts, epsilon, guess=plan.theta)[0]
     plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
     least = 1.0
@@ -381,3 +379,22 @@ def upper_delta(
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
     return least
+
+
+def lower_delta(
+    terms: Any, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling: float = 1.0
+) -> float:
+    """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
+    terms = as_terms(terms)
+    lone = len(terms) == 1 and terms[0].count == rounds == 1
+    if sampling == 1.0 and (lone or all(is_gaussian(t.law) for t in terms)):
+        return delta_interval(terms, epsilon, rounds=rounds).lower
+    if apart(terms):
+        return 0.0 if sampling < 1 else 1.0
+    if sampling == 1.0:
+        terms = tuple(replace(t, count=t.count * rounds) for t in terms)
+        plan = plan_grid(terms, epsilon, width)
+        return composed_delta(plan.parts(plan.step, pessimistic=False), epsilon, guess=plan.theta)[0]
+    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    both = subsampled_parts(plan.parts(plan.step, pessimistic=False), sampling, rounds, epsilon, width=width)
+    return max(composed_delta(direction, epsilon)[0] for direction in both)

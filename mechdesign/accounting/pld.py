@@ -16,7 +16,7 @@ from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.loss import centred_loss, loss_of
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import MissingExtra
-from mechdesign.problem.checks import one_of, positive
+from mechdesign.problem.checks import one_of, positive, share
 
 try:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
@@ -50,7 +50,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
         self._loss = centred_loss(law, sensitivity)
         self._half = self._loss.sensitivity / 2
         self._law = law
-        self._tail_mass = tail_mass
+        self._tail_mass = share("tail_mass", tail_mass)
 
     def mu_upper_cdf(self, x: Any) -> Any:
         return self._law.cdf(np.add(x, 2 * self._half))

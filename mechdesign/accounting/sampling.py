@@ -25,6 +25,8 @@ __all__ = ["compose_grid", "subsampled_parts"]
 
 _WINDOW = 20
 """Standard deviations of a composed loss that its window takes, about."""
+_TRIED = 2**14
+"""Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
 _FEW, _MANY = 2**19, 2**21
 """Points of that window, unless accuracy asks for more: from above, where the step counts twice, and from below."""
 
@@ -126,6 +128,6 @@ def _on_atoms(loss: AtomicLoss, step: float, theta: float) -> float:
     if abs(first) < step:  # a finer grid would have as many points more
         return step
     count = math.ceil(abs(first) / step)
-    steps = abs(first) / np.arange(count, max(count * 5 // 4, count + 1))
+    steps = abs(first) / np.arange(count, min(max(count * 5 // 4, count + 1), count + _TRIED))
     away = np.abs(second / steps - np.round(second / steps))
     return float(steps[np.argmin(away)])

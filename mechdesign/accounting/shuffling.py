@@ -52,6 +52,7 @@ mover's distance", 2024, Theorems 4.3 and 4.4; V. Feldman, A. McMillan, K. Talwa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -70,6 +71,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, positive, whole
+from mechdesign.solvers.deadline import Deadline
 
 __all__ = [
     "ACCOUNTING",
@@ -307,11 +309,12 @@ def calibrate_item_alpha(
     accounting: str = "numerical",
     diameter: float = 1.0,
     radius: float | None = None,
+    time_limit: float | None = None,
 ) -> float:
     """The largest α₀ found whose shuffled release stays within (`alpha`, `delta`)-EMD-DP.
 
     A root of `shuffled_alpha` from below, rounded down to five digits so that it does not hang on the last bits of
-    a root: a smaller α₀ is only more private.
+    a root: a smaller α₀ is only more private. After `time_limit` seconds it is the largest that was seen to stay within.
 
     Examples
     --------
@@ -334,13 +337,20 @@ def calibrate_item_alpha(
         "radius": radius,
     }
 
+    deadline, fitting = Deadline(time_limit), [0.0]
+
     @cache
     def reached(item_alpha: float) -> float:
         """α of this α₀; infinite where the closed form does not apply."""
+        if deadline.passed and fitting[-1] > 0:
+            raise _LateError
         try:
-            return shuffled_alpha(item_alpha, accounting=accounting, **options)
+            found = shuffled_alpha(item_alpha, accounting=accounting, **options)
         except DesignError:
             return math.inf
+        if found <= target:
+            fitting.append(max(item_alpha, fitting[-1]))
+        return found
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
     if accounting == "composition":
@@ -351,6 +361,18 @@ def calibrate_item_alpha(
             low /= 2
             if low < 1e-9 * start:
                 raise beyond_condition(target / m, diameter, n, delta)
+    try:
+        return _largest(reached, low, target)
+    except _LateError:
+        return fitting[-1]
+
+
+class _LateError(Exception):
+    """Ends a search for the largest α₀; never leaves this module."""
+
+
+def _largest(reached: Callable[[float], float], low: float, target: float) -> float:
+    """The largest α₀ found from `low` on, which stays within."""
     high = 2 * low
     while reached(high) <= target:
         low, high = high, 2 * high

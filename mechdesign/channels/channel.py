@@ -25,16 +25,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel_loss import integer_rows, metric_loss
+from mechdesign.channels.channel_loss import integer_rows, largest_quotients, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, indices, instance, one_of, positive, settle, whole
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Channel", "Response", "check_prior", "integer_weights", "loss_matrix"]
+__all__ = ["Channel", "Response", "check_prior", "exponential_rate", "integer_weights", "loss_matrix"]
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
@@ -274,12 +275,18 @@ class Channel(Response):
         return self.metric_loss()
 
     def metric_loss(self, space: MetricSpace | None = None) -> float:
-        return metric_loss(self.matrix, self.measured(space).distances, self.weights)
+        return metric_loss(self.matrix, self.measured(space).distances, self.weights, best=self.quotients())
+
+    def quotients(self, deadline: Deadline | None = None) -> Array:
+        """Largest quotient of two items' rows, for every two: what all losses come from. SolverError once a deadline has passed."""
+        if "_best" not in self.__dict__:
+            self.__dict__["_best"] = largest_quotients(self.matrix, deadline)
+        return np.asarray(self.__dict__["_best"])
 
     @cached_property
     def epsilon(self) -> float:  # type: ignore[override]
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
-        return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights)
+        return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights, best=self.quotients())
 
     def expected_loss(self, loss: str | ArrayLike = "metric", prior: ArrayLike | None = None) -> float:
         r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
@@ -336,13 +343,16 @@ class Channel(Response):
     # ------------------------------------------------------------------ ready-made channels
 
     @classmethod
-    def exponential(cls, space: MetricSpace, alpha: float, *, calibrated: bool = True) -> Channel:
+    def exponential(
+        cls, space: MetricSpace, alpha: float, *, calibrated: bool = True, time_limit: float | None = None
+    ) -> Channel:
         r"""Exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
 
         The factor 2 pays for the rows' different normalisers; `calibrated` measures what they really cost,
         and proves it (β = α where all normalisers agree). Beyond βd = 600 the distance
-        counts as 600/β, which is a metric too: doubles would underflow, and give the item away.
+        counts as 600/β, which is a metric too: doubles would underflow. A loss not known in time raises SolverError.
         """
+        deadline = Deadline(time_limit)
         alpha = positive("alpha", alpha, side=DOWN)
         distances = instance("space", space, MetricSpace).distances
         one_of("calibrated", calibrated, (True, False))
@@ -353,23 +363,29 @@ class Channel(Response):
 
         least = alpha / 2 * (1 - 1e-12)
         if calibrated:
-            apart = distances > 0
-
-            def excess(beta: float) -> float:
-                # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
-                near = np.minimum(beta * distances, _FAR)
-                total = np.log(np.exp(-near).sum(axis=1))
-                cost = np.divide(
-                    near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
-                )
-                return float(cost.max()) - alpha
-
-            root = safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least
+            root = exponential_rate(distances, alpha)
             for step in (0.0, *(10.0**-k for k in range(14, 5, -1))):
                 tried = at(root * (1 - step))
+                tried.quotients(deadline)
                 if root * (1 - step) > least and tried.alpha <= alpha:
                     return tried
         return at(least)
+
+
+def exponential_rate(distances: Array, alpha: float) -> float:
+    """The largest β at which rows ∝ e^{-βd} are `alpha`-private, but for the rounding of doubles; α/2 at least."""
+    apart, least = distances > 0, alpha / 2 * (1 - 1e-12)
+
+    def excess(beta: float) -> float:
+        # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
+        near = np.minimum(beta * distances, _FAR)
+        total = np.log(np.exp(-near).sum(axis=1))
+        cost = np.divide(
+            near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
+        )
+        return float(cost.max()) - alpha
+
+    return float(safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least)
 
 
 def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:

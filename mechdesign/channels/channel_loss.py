@@ -16,11 +16,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from mechdesign.errors import SolverError
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["integer_rows", "metric_loss", "shortest"]
+__all__ = ["integer_rows", "largest_quotients", "metric_loss", "shortest"]
 
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
@@ -78,16 +80,32 @@ def _quotients(matrix: Array, sums: Array, x: int, others: Indices) -> Array:
         return np.asarray(ratio * (sums[others] / sums[x])[:, None])
 
 
-def _largest_quotients(matrix: Array, sums: Array) -> Array:
-    """The largest of them over y, for every x and x'; 1 where both are the same."""
+def _row_sums(matrix: Array) -> Array:
+    return np.array([math.fsum(row.tolist()) for row in matrix])
+
+
+def largest_quotients(matrix: Array, deadline: Deadline | None = None) -> Array:
+    """The largest of them over y, for every x and x'; 1 where both are the same. A step for each item twice and each report.
+
+    Raises SolverError once the deadline has passed: no loss is known before the last row.
+    """
+    sums = _row_sums(matrix)
     best, ratio, zeros = np.empty((len(matrix), len(matrix))), np.empty_like(matrix), not matrix.all()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for x, row in enumerate(matrix):
+            if deadline is not None and deadline.passed:
+                raise SolverError(
+                    f"the exact loss of a channel of {len(matrix)} items was not known within the time limit: give it more "
+                    "time, fewer points, or a clustered space, whose channel needs no table",
+                    solver="metric-loss",
+                    status="limit",
+                )
             np.divide(row, matrix, out=ratio)
             if zeros:
                 ratio[np.isnan(ratio)] = 0.0
             best[x] = ratio.max(axis=1) * (sums / sums[x])  # rounding keeps the order: the largest stays so
     np.fill_diagonal(best, 1.0)
+    best.setflags(write=False)
     return best
 
 
@@ -101,7 +119,13 @@ def _upper(best: Array, distances: Array) -> float:
     return float(np.nextafter((logs / distances[above]).max(), np.inf))
 
 
-def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]] | None = None) -> float:
+def metric_loss(
+    matrix: Array,
+    distances: Array,
+    weights: Sequence[Sequence[int]] | None = None,
+    *,
+    best: Array | None = None,
+) -> float:
     """Exact metric loss α₀ of a row-stochastic matrix, rounded up; ``inf`` where a zero meets a positive.
 
     Parameters
@@ -111,14 +135,15 @@ def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]
     distances : array, shape (n, n)
     weights : integers, shape (n, k), optional
         The exact rows where `matrix` is rounded from them.
+    best : array, shape (n, n), optional
+        `largest_quotients` of the matrix, where they are known.
 
     Examples
     --------
     >>> metric_loss(np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([[0.0, 2.0], [2.0, 0.0]]))
     0.5493061443340549
     """
-    sums = np.array([math.fsum(row.tolist()) for row in matrix])
-    best = _largest_quotients(matrix, sums)
+    sums, best = _row_sums(matrix), largest_quotients(matrix) if best is None else best
     upper = _upper(best, distances)
     if not 0 < upper < math.inf:
         return upper
@@ -135,8 +160,10 @@ def metric_loss(matrix: Array, distances: Array, weights: Sequence[Sequence[int]
             near += [(x, int(others[i]), y) for i, y in np.argwhere(hits).tolist()]
             if len(near) > _MANY:
                 return upper
-    rows = weights if weights is not None else integer_rows(matrix)
-    totals = [sum(row) for row in rows]
+    asked = sorted({item for x, other, _ in near for item in (x, other)})
+    exact = integer_rows(matrix[asked]) if weights is None else [weights[x] for x in asked]
+    rows = dict(zip(asked, exact))
+    totals = {x: sum(row) for x, row in rows.items()}
     pairs = [
         (rows[x][y] * totals[other], rows[other][y] * totals[x], float(distances[x, other]))
         for x, other, y in near

@@ -95,6 +95,8 @@ def _agreements(result: Any, statement: Mapping[str, Any]) -> Iterator[Check]:
         yield "a certificate is there", CLAIMED, math.nan, False
     else:
         yield "the certificate is of this mechanism", PROVED, math.nan, _same_law(result)
+    if (asked := getattr(result.certificate, "design", None)) is not None:
+        yield "the certificate's design is the design", PROVED, math.nan, same(asked, result.design)
     held = result.restated()
     yield from (
         (f"the certificate's {key} is the design's", PROVED, math.nan, same(stated, held[key]))

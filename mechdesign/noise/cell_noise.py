@@ -29,7 +29,17 @@ from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_sums import lattice_sums, span_sums
-from mechdesign.problem.checks import answers, array, generator, non_negative, number, positive, settle, whole
+from mechdesign.problem.checks import (
+    answers,
+    array,
+    doubles,
+    generator,
+    non_negative,
+    number,
+    positive,
+    settle,
+    whole,
+)
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
@@ -38,14 +48,6 @@ __all__ = ["MOST_CELLS", "MOST_SPANS", "CellNoise"]
 _MOST = 10**8  # samples at a time
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SPANS = 2000
-
-
-def _points(name: str, value: Any) -> Array:
-    """Return `value` as an array of doubles, infinities and NaN included, or raise DesignError."""
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of(name, value, "must be numbers") from None
 
 
 @serializable("cell-noise")
@@ -232,7 +234,7 @@ class CellNoise:
 
     def pdf(self, t: Any) -> Any:
         """Density at `t`."""
-        t = _points("t", t)
+        t = doubles("t", t)
         masses, edges = self._extended
         cell = np.searchsorted(edges, t, side="right") - 1
         inside = (cell >= 0) & (cell < len(masses))
@@ -248,17 +250,17 @@ class CellNoise:
 
     def cdf(self, t: Any) -> Any:
         """P[T ≤ t]."""
-        t = _points("t", t)
+        t = doubles("t", t)
         return (self._interpolate(t, self._below) + self._spike_mass * self._spike_part(t))[()]
 
     def sf(self, t: Any) -> Any:
         """P[T > t], accurate in the right tail."""
-        t = _points("t", t)
+        t = doubles("t", t)
         return (self._interpolate(t, self._above) + self._spike_mass * (1 - self._spike_part(t)))[()]
 
     def ppf(self, q: Any) -> Any:
         """Quantile function."""
-        q = _points("q", q)
+        q = doubles("q", q)
         edges = self._extended[1]
         if self.spike:
             extra = np.array([-self.spike_width / 2, self.spike_width / 2])

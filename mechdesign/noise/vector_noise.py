@@ -15,7 +15,7 @@ from scipy import special, stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
-from mechdesign.problem.checks import answers, generator, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import answers, doubles, generator, instance, one_of, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -57,12 +57,10 @@ class IndependentNoise:
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
-        try:
-            scales = np.asarray(self.scales, dtype=float)  # not copied: it may be long
-        except (TypeError, ValueError, OverflowError):
-            scales = np.empty(0)
+        allowed = "must be a vector of non-negative finite numbers"
+        scales = doubles("scales", self.scales, allowed)  # not copied: it may be long
         if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
-            raise DesignError.of("scales", self.scales, "must be a vector of non-negative finite numbers")
+            raise DesignError.of("scales", self.scales, allowed)
         settle(self, scales=scales)
         instance("bounds", self.bounds, Sensitivity, NoneType)
 

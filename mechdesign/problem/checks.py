@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, no_numbers
 
 __all__ = [
     "DOWN",
@@ -19,6 +19,7 @@ __all__ = [
     "answers",
     "array",
     "check_preserved",
+    "doubles",
     "generator",
     "increasing",
     "indices",
@@ -55,7 +56,7 @@ def number(name: str, value: Any, allowed: str = "must be a finite number", *, s
     >>> number("loc", 2)
     2.0
     """
-    if isinstance(value, (bool, np.bool_, str, bytes)):
+    if no_numbers(value):
         raise DesignError.of(name, value, allowed)
     try:
         found = _sided(float(value), value, side)
@@ -185,19 +186,7 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     """
     shape = "" if ndim is None else f" with {ndim} {'axis' if ndim == 1 else 'axes'}"
     allowed = f"must be {'an' if empty else 'a non-empty'} array of finite numbers{shape}"
-    try:
-        if np.iscomplexobj(value) or np.ma.is_masked(
-            value
-        ):  # NumPy would drop what is imaginary, and the mask
-            raise TypeError
-        given = np.asarray(value)
-        if given.dtype.kind in "bUS" or (
-            given.dtype.kind == "O" and any(isinstance(v, str) for v in given.flat)
-        ):
-            raise TypeError  # NumPy would read the numbers in texts, and true as 1
-        found = np.array(given, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of(name, value, allowed) from None
+    found = np.array(doubles(name, value, allowed))
     if (
         (ndim is not None and found.ndim != ndim)
         or (not empty and not found.size)
@@ -205,6 +194,23 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     ):
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def doubles(name: str, value: Any, allowed: str = "must be numbers") -> Array:
+    """Return `value` as an array of doubles of any shape, infinities and NaN included, or raise DesignError.
+
+    Examples
+    --------
+    >>> doubles("x", [[1, 2.5]])
+    array([[1. , 2.5]])
+    """
+    try:
+        # NumPy would drop what is imaginary, and the mask
+        if np.iscomplexobj(value) or np.ma.is_masked(value) or no_numbers(value):
+            raise TypeError
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise DesignError.of(name, value, allowed) from None
 
 
 def answers(name: str, value: Any) -> Array:
@@ -291,6 +297,8 @@ def generator(rng: Any) -> np.random.Generator:
     True
     """
     try:
+        if no_numbers(rng):
+            raise TypeError
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None

@@ -7,6 +7,7 @@ least expected loss within an exact privacy budget and a bias budget.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -68,7 +69,7 @@ class BiasedCertificate(Certificate):
         design, mechanism = self.design, self.mechanism
         epsilon, same = design.privacy.epsilon, mechanism.input_range == design.input_range
         privacy = epsilon - mechanism.proved_loss()
-        bias = design.max_bias - mechanism.max_bias()
+        bias = min(design.max_bias, sys.float_info.max) - mechanism.max_bias()
         error = abs(mechanism.expected_loss(design.prior, design.loss) - self.value)
         return check_table([
             (f"privacy loss at most {epsilon!r}", PROVED, privacy, same and privacy >= 0),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import no_numbers
 
 __all__ = ["Grid"]
 
@@ -41,6 +42,8 @@ class Grid:
         self.axes: dict[str, tuple[float, ...]] = {}
         for name, values in axes.items():
             allowed = "an axis is a non-empty sequence of finite numbers"
+            if no_numbers(values):
+                raise DesignError.of(name, values, allowed)
             try:
                 array = np.atleast_1d(np.asarray(values, dtype=float))
             except (TypeError, ValueError, OverflowError):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-import numpy as np
-
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.typing import no_numbers
 
 __all__ = ["Deadline", "too_late"]
 
@@ -31,7 +30,7 @@ class Deadline:
             self.seconds = math.inf if seconds is None else float(seconds)
         except (TypeError, ValueError, OverflowError):
             self.seconds = math.nan
-        if isinstance(seconds, (bool, np.bool_, str, bytes)) or not self.seconds > 0:
+        if no_numbers(seconds) or not self.seconds > 0:
             raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
 

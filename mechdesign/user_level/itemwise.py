@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,9 +27,10 @@ from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, non_negative, one_of, positive, settle, whole
+from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, settle_users
@@ -86,9 +87,13 @@ class ItemwiseRelease:
         Protect only pairs with EMD ≤ radius, with (α · radius, δ): the discrete definition. With one δ for all
         pairs, up to the diameter, group privacy over many steps makes shuffling useless once α · diameter is
         large; a radius says which changes matter. `loss` tells what farther pairs have.
+    time_limit : float, optional
+        Seconds for making it, not kept with it: the largest α₀ known by then to stay within α is used.
 
     Raises
     ------
+    SolverError
+        The exact loss of the channel's table was not known within the time limit: before that nothing is private.
     DesignError
         δ = 0 with shuffling, α₀ beyond the closed form's condition, not exactly one requirement.
 
@@ -113,8 +118,10 @@ class ItemwiseRelease:
     item_alpha: float = None  # type: ignore[assignment]
     channel: Response = None  # type: ignore[assignment]
     radius: float | None = None
+    time_limit: InitVar[float | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, time_limit: float | None) -> None:
+        deadline = Deadline(time_limit)
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
@@ -124,26 +131,35 @@ class ItemwiseRelease:
         settle_users(self)
         target, channel = self.alpha, self.channel
         if target is not None:
-            settle(self, item_alpha=calibrate_item_alpha(target, **self._question))
+            settle(self, item_alpha=self._calibrated(target, deadline))
         if channel is not None:
-            instance("channel", channel, Response)
+            _measure(instance("channel", channel, Response), deadline)
         else:
-            settle(self, channel=default_channel(self.space, positive("item_alpha", self.item_alpha)))
+            settle(
+                self, channel=default_channel(self.space, positive("item_alpha", self.item_alpha), deadline)
+            )
         if not math.isfinite(self.channel_loss):
             raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
         settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))
         reached = shuffled_alpha(items=self.items, radius=self.radius, **self._losses)
         if target is not None and reached < 0.99 * target and self.space.size <= _TRIED:
-            reached = self._enlarge(float(target), reached)
+            reached = self._enlarge(float(target), reached, deadline)
         settle(self, alpha=reached if target is None else min(float(target), reached))
 
-    def _enlarge(self, target: float, start: float) -> float:
+    def _calibrated(self, target: float, deadline: Deadline) -> float:
+        """The largest α₀ found in a third of the time; the channel, and its exact loss, have the rest."""
+        return calibrate_item_alpha(target, time_limit=deadline.part(0.3).limit(), **self._question)
+
+    def _enlarge(self, target: float, start: float, deadline: Deadline) -> float:
         """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter."""
         held, factor = (float(self.item_alpha), self.channel, self.channel_loss, self._losses), 2.0
         best = start
         for _ in range(_TRIES):
             wanted = held[0] * factor
-            channel = default_channel(self.space, wanted)
+            try:
+                channel = default_channel(self.space, wanted, deadline)
+            except SolverError:  # too late: what is held stays
+                break
             loss = channel.metric_loss(self.space)
             losses = {
                 **held[3],
@@ -154,6 +170,8 @@ class ItemwiseRelease:
                 reached = shuffled_alpha(items=self.items, radius=self.radius, **losses)
             except DesignError:
                 reached = math.inf
+            if deadline.passed and reached > target:
+                break
             if reached <= target:
                 held, best = (wanted, channel, loss, losses), reached
                 if reached > 0.99 * target:
@@ -273,8 +291,16 @@ class ItemwiseRelease:
         return pd.DataFrame(rows)
 
 
-def default_channel(space: MetricSpace, item_alpha: float) -> Response:
+def _measure(channel: Response, deadline: Deadline) -> None:
+    """Know what a table's losses come from, or raise SolverError at the deadline."""
+    if isinstance(channel, Channel):
+        channel.quotients(deadline)
+
+
+def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -> Response:
     """Metric randomised response where all rows have one normaliser (clusters), else the exponential mechanism."""
     if space.kind == "clustered":
         return ClusteredResponse(space, item_alpha)
-    return Channel.exponential(space, item_alpha)
+    channel = Channel.exponential(space, item_alpha, time_limit=deadline.limit())
+    _measure(channel, deadline)
+    return channel

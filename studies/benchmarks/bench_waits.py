@@ -234,7 +234,7 @@ def tasks() -> None:
                 md.NumericQuery(sensitivity=md.Sensitivity(linf=1), dimension=k), privacy, time_limit=limit
             )
     CASES["compare report"] = lambda limit: md.compare(
-        md.LocalReport(outputs=4, prior=UNIFORM), md.PureDP(1.0), time_limit=limit
+        md.LocalReport(bits=2, prior=UNIFORM), md.PureDP(1.0), time_limit=limit
     )
 
 

@@ -48,7 +48,7 @@ KINDS: dict[str, str] = {
     "bin-search": "m:count, max_abs:num, symmetric:flag|null, starts:count, exhaustive:any, seed:any",
     "block-fill-law": "bins:fracs, floors:fracs, rho:frac, lower:frac, upper:frac",
     "calibration": "noise:any, privacy:@notion, sensitivity:any, dimension:count, loss:any, accounting:any, rounds:any, sampling_rate:any",
-    "calibration-certificate": "accounting:any, loss:any, noise:any, privacy:@notion, spent:any, value:num, rounds:any, sampling_rate:any",
+    "calibration-certificate": "accounting:any, loss:any, noise:any, privacy:@notion, spent:any, value:num, rounds:any, sampling_rate:any, lower_bound:nn, share:nn",
     "calibration-result": result("@calibration","any","@calibration-certificate"),
     "cell-noise": "weights:ints, width:pos, start:num, cells_per_shift:count, spike:count, spike_width:nn, decay:frac, spans:ints",
     "cell-product": "law:@cell-noise, dimension:count, changed:count?",

@@ -277,3 +277,33 @@ def test_checks_answer_whatever_a_file_says(name: str, path: tuple[Any, ...], va
     assert not table["holds"].all()
     assert path[0] != "certificate" or not result.certificate.verify()
     assert not table["claim"].str.contains("Error").any()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "stated"),
+    [
+        ("several-allocation", "prices", "x"),
+        ("several-allocation", "prices", []),
+        ("several-allocation", "prices", {"$tuple": [0.0, True, 0.0]}),
+        ("several-allocation", "prices", {"$tuple": [0.0, 1.0]}),
+        ("noise-allocation", "prices", 5),
+        ("metric-channel", "bias", 1e308),
+        ("unbiased-channel", "bias", 1e308),
+        ("unbiased-channel", "bias", -1.0),
+    ],
+)
+def test_members_of_certificates_are_what_they_are_declared_to_be(name: str, key: str, stated: Any) -> None:
+    """Was: a text among prices, a bias of 1e308, true among numbers of a tuple: read, and all held."""
+    payload = json.loads(dumps(solved(name)))["payload"]
+    payload["fields"]["certificate"]["fields"][key] = stated
+    with contextlib.suppress(md.ResultFormatError):
+        result = read(payload)
+        assert not result.checks()["holds"].all()
+        assert str(result) and len(result.audit()) > 0
+
+
+def test_the_design_of_a_certificate_is_the_design() -> None:
+    """Was: a certificate for five outputs beside a design for four."""
+    payload = json.loads(dumps(solved("biased-selection")))["payload"]
+    payload["fields"]["certificate"]["fields"]["design"]["fields"]["m"] = 5
+    assert not read(payload).checks()["holds"].all()

@@ -67,7 +67,7 @@ def test_of_one_copy_it_is_what_a_requirement_implies(epsilon: float, delta: flo
     if found is None:
         assert least > 0.9
         return
-    assert least <= found <= 1.04 * least
+    assert least <= found <= 1.02 * least
     assert copies.imply(one, found) and not copies.imply(one, 0.999 * least)
     assert copies.imply(epsilon, delta)
 
@@ -160,3 +160,19 @@ def test_a_function_need_not_be_even() -> None:
     tilted = Loss(0.0, 1.0, lambda t: 5 * np.maximum(t, 0.0))
     assert averaged(tilted, 10).squared == 1.0
     assert averaged(Loss(1.0, 2.0), 10) == Loss(1.0, 20.0)
+
+
+def test_thinned_events_make_long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 probabilities were proved for one δ₁ without them: a second and more."""
+    proved = Copies._proved
+    met: list[float] = []
+    monkeypatch.setattr(Copies, "_proved", lambda self, p: met.append(p) or proved(self, p))
+    for copies, epsilon in (
+        (Copies(20, 0.1, 1e-6), 0.01),
+        (Copies(16, 0.1, 1e-6), 2e-3),
+        (Copies(3, 1.0, 1e-9), 0.4),
+    ):
+        met.clear()
+        found = copies.share(epsilon, Deadline(None))
+        assert found is not None and 0 < len(met) < 150
+        assert found <= 1.2 * float(copies.excess(np.array([epsilon]))[0])

@@ -87,6 +87,21 @@ def test_ladders_keep_their_distance(epsilon: float, loss: object, monkeypatch: 
     assert kept[1] == pytest.approx(kept[0], abs=1e-3) and kept[0] < 0.3
 
 
+def test_multipliers_as_large_as_doubles_are() -> None:
+    """In units of 2⁻¹²⁰ they are no doubles any more: an OverflowError."""
+    result = md.OptimalNoise(md.ApproximateDP(1.0, 0.99), sensitivity=1e99, loss="squared").solve()
+    assert result.gap <= 0.01 and result.certificate.verify() and result.value > 1e195
+
+
+def test_no_ladder_is_built_where_steps_are_too_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At ε = 200 one has 10⁴³ cells: dividing it did not end."""
+    monkeypatch.setattr(spiked, "_on_ladder", lambda *_: pytest.fail("a ladder"))
+    for epsilon in (28.0, 200.0):
+        q = md.OptimalNoise(md.ApproximateDP(epsilon, 0.99))._question(0.01, None, "centred")
+        start = refine._known(q, Deadline(None))
+        assert spiked.spiked(q, start, Deadline(None), max_cells=256) is start
+
+
 def test_the_first_lattices_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """However soon time is up there is an answer; three lattices of at most 32 cells are enough for a percent."""
     sizes: list[int] = []

@@ -164,3 +164,20 @@ def test_excesses_that_are_left_out_are_negative(seed):
             for b in rows
         )
         assert notion.exact_slack([Fraction(k) for k in range(3)], rows) == Fraction(0.5) - excess
+
+
+@pytest.mark.parametrize("epsilon", [25.0, 50.0, 800.0, 1e300])
+def test_budgets_beyond_what_doubles_hold(epsilon):
+    """From ε = 33 on the answer was an error, or twice the loss: coefficients of e^33 and probabilities below 2^-80."""
+    for changes in (
+        {"privacy": md.PureDP(epsilon), "inputs": GRID},
+        {"privacy": md.ApproximateDP(epsilon, 1e-3), "inputs": GRID},
+        {"privacy": md.MetricDP(epsilon, "squared"), "inputs": GRID},
+        {"privacy": md.MetricDP(epsilon)},
+        {"privacy": md.MetricDP(epsilon), "objective": "worst"},
+    ):
+        result = design(**changes).solve()
+        assert result.status == "optimal" and result.gap <= 1e-2 and result.certificate.verify()
+        assert result.epsilon <= epsilon
+        limited = design(**changes).solve(time_limit=1e-9)
+        assert limited.lower_bound is None or limited.lower_bound <= result.value

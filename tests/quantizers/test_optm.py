@@ -16,6 +16,7 @@ from strategies import priors
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.optm.grid_search import OPTMSearch
+from mechdesign.quantizers.optm.successive import Successive
 
 UNIFORM = stats.uniform(-1, 2)
 POINTS = np.linspace(-1, 1, 51)
@@ -251,3 +252,24 @@ def test_explicit_bounds_and_other_solvers_agree() -> None:
     }
     assert max(values.values()) - min(values.values()) < 1e-7
     assert values["highs"] == pytest.approx(md.OPTM(**GOOD).solve().value, rel=1e-9)
+
+
+def test_with_a_limit_few_outputs_come_first(monkeypatch):
+    """128 outputs at ε = 6 had the outermost two after 5 s, 60 times worse; the better of both searches is returned."""
+    design = md.OPTM(np.linspace(-3, 3, 32), md.PureDP(2.0), stats.uniform(-1, 2))
+    outputs: list[int] = []
+    best = Successive.best
+
+    def watched(self, epsilon):
+        outputs.append(len(self.blocks.usable))
+        if len(outputs) == 2:  # time is up before anything of the whole is known
+            self.deadline._started -= 1000.0
+        return best(self, epsilon)
+
+    monkeypatch.setattr(Successive, "best", watched)
+    late = design.solve(time_limit=600.0)
+    assert outputs == [8, 32] and late.status == "limit" and late.certificate.verify()
+    assert np.count_nonzero(late.mechanism.starts.max(axis=0)) <= 8 and late.gap < 0.5
+    monkeypatch.undo()
+    unhurried = design.solve(outputs=8)
+    assert late.value == pytest.approx(unhurried.value, rel=1e-3)

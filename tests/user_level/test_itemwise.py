@@ -1,15 +1,23 @@
 """Item-wise release: the object's own guarantee against exact divergences, calibration both ways, sampling, errors."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 from spaces.test_metric import SPACES
 
+import mechdesign as md
+from mechdesign.channels import channel as channel_module
 from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel_loss import metric_loss
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.solvers import Deadline
 from mechdesign.spaces.earth_mover import emd_multisets
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -177,3 +185,51 @@ def test_a_wide_line_is_calibrated_on_its_own_guarantee():
     assert again.alpha <= release.alpha * (1 + 1e-9) <= 5.0 * (1 + 1e-9)
     row = release.compare().set_index("accounting").loc["numerical"]
     assert (row["item_alpha"], row["alpha"]) == (release.item_alpha, release.alpha)
+
+
+PLANE = MetricSpace.euclidean(np.random.default_rng(3).normal(size=(25, 2)))
+
+
+@pytest.mark.parametrize("questions", [0, 1, 4, 10, 26, 40, 60, 90])
+@pytest.mark.parametrize("space", [PLANE, MetricSpace.clustered(3, 4, within=0.1)], ids=["plane", "clusters"])
+@pytest.mark.parametrize("radius", [None, 0.05])
+def test_whenever_time_is_up_the_release_keeps_alpha(questions, space, radius, monkeypatch):
+    asked = itertools.count()
+    given = {"alpha": 20.0, "delta": 1e-6, "items": 30, "users": 1000, "radius": radius}
+    free = ItemwiseRelease(space, **given)
+    monkeypatch.setattr(
+        Deadline,
+        "left",
+        property(lambda self: (1.0 if next(asked) < questions else 0.0) if self.finite else math.inf),
+    )
+    try:
+        late = ItemwiseRelease(space, **given, time_limit=1.0)
+    except md.SolverError as error:
+        assert space is PLANE and error.status == "limit" and "clustered" in str(error)
+        return
+    monkeypatch.undo()
+    # what it says of itself is what its channel has, worked out anew; and at least what composition allows
+    assert late.channel_loss == late.channel.metric_loss(space)
+    again = ItemwiseRelease(space, **{**given, "alpha": None, "channel": late.channel})
+    assert again.alpha <= late.alpha * (1 + 1e-12) <= 20.0 * (1 + 1e-12)
+    assert late.item_alpha * (1 + 1e-9) >= 20.0 / 30 * (1 - 1e-9) and late.item_alpha <= 1.2 * free.item_alpha
+    assert dumps(loads(dumps(late), kinds=KINDS)) == dumps(late)
+
+
+def test_a_limit_is_a_number_of_seconds():
+    for bad in (0, -1, math.nan, "a", True):
+        with pytest.raises(md.DesignError, match="time_limit"):
+            ItemwiseRelease(PLANE, alpha=1.0, time_limit=bad, accounting="composition")
+        with pytest.raises(md.DesignError, match="time_limit"):
+            Channel.exponential(PLANE, 1.0, time_limit=bad)
+
+
+def test_all_losses_come_from_one_table_of_quotients(monkeypatch):
+    counted = []
+    taken = channel_module.largest_quotients
+    monkeypatch.setattr(channel_module, "largest_quotients", lambda *a: counted.append(1) or taken(*a))
+    channel = Channel.exponential(PLANE, 3.0)
+    release = ItemwiseRelease(PLANE, channel=channel, delta=1e-6, items=5, users=9)
+    assert counted == [1] and release.channel_loss == channel.alpha <= 3.0
+    assert channel.epsilon == metric_loss(channel.matrix, np.ones((25, 25)), channel.weights)
+    assert not channel.quotients().flags.writeable

@@ -36,7 +36,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, Certificate, check_table
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, number, positive, settle
+from mechdesign.problem.checks import array, indices, non_negative, positive, settle
 from mechdesign.typing import Array, Indices
 
 __all__ = ["ChannelCertificate"]
@@ -128,7 +128,9 @@ class ChannelCertificate(Certificate):
         indices("triples", np.append(triples[:, :2], 0), n)
         indices("triples", np.append(triples[:, 2], 0), k)
         settle(self, weights=weights, triples=triples, alpha=positive("alpha", self.alpha))
-        settle(self, bias=number("bias", self.bias))
+        settle(self, bias=non_negative("bias", self.bias))
+        if self.inputs is None and self.bias:
+            raise DesignError.of("bias", self.bias, "must be 0 where no reports are to be unbiased")
 
     @property
     def statement(self) -> Mapping[str, Any]:
@@ -163,20 +165,30 @@ class ChannelCertificate(Certificate):
             (f"no private channel below {self.lower_bound!r}", *_margin(self.lower_bound, bound)),
         ]
         if self.inputs is not None:
-            rows.append((f"equalities within {self.bias!r}", *_margin(self.exact_bias, self.bias)))
+            margin, held = _margin(self.exact_bias, self.bias)
+            rows.append((f"equalities within {self.bias!r}", margin, held and self.bias <= self._rounding))
         return check_table([(claim, PROVED, margin, holds) for claim, margin, holds in rows])
 
     def broken(self) -> tuple[int, int, int] | None:
-        """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact."""
+        """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact.
+
+        Constraints that doubles show to hold, by a margin far above what they round, need no integers.
+        """
         shift, lower, distances = self._rates.shift, self._rates.lower, self.distances.tolist()
+        try:
+            floats = np.array([[w / self.total for w in row] for row in self.weights])
+        except (OverflowError, ZeroDivisionError):
+            floats = np.full(self.loss.shape, np.nan)
         for x, row in enumerate(self.weights):
-            shifted = [w << shift for w in row]
-            for other, weights in enumerate(self.weights):
-                if other != x:
-                    rate = lower[distances[x][other]]
-                    for y, (a, b) in enumerate(zip(shifted, weights)):
-                        if a > rate * b:
-                            return x, other, y
+            rates = [lower[d] for d in distances[x]]
+            with np.errstate(invalid="ignore"):
+                most = np.array([rate / (1 << shift) for rate in rates])[:, None] * floats * (1 - 1e-12)
+                close = ~((floats[x] < most) & (most > 1e-290))
+            close[x] = False
+            close[:, [y for y, w in enumerate(row) if w == 0]] = False  # weights are not negative
+            for other, y in np.argwhere(close).tolist():
+                if row[y] << shift > rates[other] * self.weights[other][y]:
+                    return x, other, y
         return None
 
     def _slack(self) -> float:
@@ -186,7 +198,7 @@ class ChannelCertificate(Certificate):
             logs = np.log(np.array([[w / total for w in row] for row in self.weights]))
             gaps = [np.nanmax(row - logs, axis=1, initial=0.0) for row in logs]
         slack = self.alpha * self.distances - np.array(gaps)
-        return float(slack[~np.eye(len(slack), dtype=bool)].min(initial=math.inf))
+        return float(slack[~np.eye(len(slack), dtype=bool)].min()) if len(slack) > 1 else 0.0
 
     @cached_property
     def worst_ratio(self) -> Fraction:
@@ -254,6 +266,11 @@ class ChannelCertificate(Certificate):
                 for y in range(len(row)):
                     row[y] += (-nu * wanted[y * width + j] * unit) // (fs * ws)
         return offset
+
+    @property
+    def _rounding(self) -> float:
+        """As much as a bias may be for what rounding leaves of equalities."""
+        return 1e-6 * float(np.abs(self.reports).max(initial=0.0)) if self.reports is not None else 0.0
 
     @cached_property
     def exact_bias(self) -> Fraction:

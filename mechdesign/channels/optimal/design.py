@@ -33,23 +33,27 @@ from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
 from mechdesign.channels.optimal.certificate import ChannelCertificate
+from mechdesign.channels.optimal.closed import closed_channel, pair_multipliers
 from mechdesign.channels.optimal.near import Merged
 from mechdesign.channels.optimal.program import Answer, ChannelProgram
 from mechdesign.channels.optimal.repair import private_weights
 from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.channels.optimal.rows import PrivacyRows, check_spanner, privacy_rows, spread_multipliers
 from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, instance, one_of, positive, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model, Status
+from mechdesign.solvers.deadline import too_late
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
 
 __all__ = ["MetricChannel"]
 
 _GAP = 1e-6
+_NONE = 1e-3  # seconds in which no program is solved
 _CERTIFY = 5e-7  # seconds of repair and verification per (item, item, report), measured
 
 
@@ -202,7 +206,7 @@ class MetricChannel(Design):
             Without it the solver's table is returned as it is.
         time_limit : float, optional
             Seconds. Where only some of the rows that bind were found by then, the channel is repaired, and the
-            bound is that of the rows that were there.
+            bound is that of the rows that were there; where nothing was, both are closed forms.
         symmetry : bool
             Whether to use the symmetries of the space, prior and loss.
         **options
@@ -223,8 +227,12 @@ class MetricChannel(Design):
         one_of("certify", certify, (True, False))
         instance("solver", solver, str, NoneType)
         wanted, deadline = wanted_gap(gap, _GAP), self._deadline(time_limit, certify)
-        program = self.program(symmetry=symmetry)
-        answers = [program.solve(solver, deadline, options)]
+        try:
+            program, answers = self._answered(solver, deadline, symmetry, options)
+        except SolverError as error:
+            if error.status != "limit" or self.equalities is not None:
+                raise
+            return self._closed(deadline, certify)
         if not certify:
             return self._uncertified(answers[0])
         # With a spanner, the same edges with the whole budget are a relaxation: its duals bound the optimum, and its
@@ -236,13 +244,13 @@ class MetricChannel(Design):
         if left_open and (more := relaxed.again(answers[0].report.solver, deadline)):
             answers += more
             certificate = self._best(program.rows, answers, answers)
-        return self._certified(program.rows, certificate, [*answers, *bounds], wanted)
+        return self._certified(certificate, [*answers, *bounds], wanted, _spanner_notes(program.rows))
 
     def _deadline(self, time_limit: float | None, certify: bool) -> Deadline:
         """When the solver must stop, so that what follows is done in time."""
         n, k = self.losses.shape
         limit = Deadline(time_limit)
-        return Deadline(max(limit.left - _CERTIFY * n * n * k * certify, 1e-3)) if limit.finite else limit
+        return Deadline(max(limit.left - _CERTIFY * n * n * k * certify, _NONE)) if limit.finite else limit
 
     @property
     def question(self) -> dict[str, Any]:
@@ -288,27 +296,48 @@ class MetricChannel(Design):
             "free": free if answer is None else answer.free,
         }
 
+    def _answered(
+        self, solver: str | None, deadline: Deadline, symmetry: bool, options: dict[str, Any]
+    ) -> tuple[ChannelProgram, list[Answer]]:
+        """The program and its answer; nothing is declared or solved where time is over before."""
+        if deadline.seconds > _NONE:
+            program = self.program(symmetry=symmetry)
+            if not deadline.passed:
+                return program, [program.solve(solver, deadline, options)]
+        raise too_late("metric channel")
+
+    def _closed(self, deadline: Deadline, certify: bool) -> ChannelResult:
+        """What there is without a program: a channel in closed form, and a bound from pairs of items."""
+        merged, alpha = self.merged, self.alpha
+        matrix = closed_channel(merged.space, alpha, merged.cost, self.losses[merged.first])
+        report = SolveReport("closed-form", Status.LIMIT, deadline.elapsed)
+        answer = Answer(matrix, np.zeros(0), None, report)
+        if not certify:
+            return self._uncertified(answer)
+        weights = merged.rows(private_weights(matrix, merged.space.distances, alpha, merged.cost))
+        pairs = pair_multipliers(merged.space, alpha, merged.cost)
+        triples, values = merged.multipliers(self.space, alpha, self.cost, *pairs)
+        certificate = ChannelCertificate(
+            weights, **self.question, triples=triples, multipliers=values
+        ).claiming()
+        return self._certified(certificate, [answer], _GAP, ())
+
     def _reached(self, certificate: ChannelCertificate, wanted: float) -> bool:
         """Whether value and lower bound are as close as wanted, or closer than doubles resolve the losses."""
         resolved = 1e-15 * float(np.abs(self.losses).max())
         return certificate.value - certificate.lower_bound <= max(wanted * abs(certificate.value), resolved)
 
     def _certified(
-        self, rows: PrivacyRows, certificate: ChannelCertificate, answers: list[Answer], wanted: float
+        self, certificate: ChannelCertificate, answers: list[Answer], wanted: float, more: tuple[str, ...]
     ) -> ChannelResult:
         table = certificate.checks()
-        notes = tuple(f"not certified: {claim}" for claim in table["claim"][~table["holds"]])
-        if notes:
+        notes = more + tuple(f"not certified: {claim}" for claim in table["claim"][~table["holds"]])
+        if len(notes) > len(more):
             status = Status.UNCERTIFIED
         elif any(answer.report.status is Status.LIMIT for answer in answers):
             status = Status.LIMIT
         else:
             status = Status.OPTIMAL if self._reached(certificate, wanted) else Status.GAP
-        if rows.stretch > 1.0:
-            notes += (
-                f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
-                "all α-private channels",
-            )
         seconds = sum(answer.report.seconds for answer in set(answers))
         return ChannelResult(
             design=self,
@@ -328,3 +357,12 @@ class MetricChannel(Design):
             value=channel.expected_loss(self.losses, self.weights),
             solver_report=replace(answer.report, status=Status.UNCERTIFIED),
         )
+
+
+def _spanner_notes(rows: PrivacyRows) -> tuple[str, ...]:
+    if rows.stretch == 1.0:
+        return ()
+    return (
+        f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
+        "all α-private channels",
+    )

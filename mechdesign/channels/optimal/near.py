@@ -65,6 +65,11 @@ class Merged:
         """Keep every item apart."""
         return cls(space, cost, np.arange(space.size))
 
+    @property
+    def first(self) -> Indices:
+        """The first item of every group."""
+        return np.unique(self.labels, return_index=True)[1]
+
     def rows(self, weights: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """Every item's row from its group's."""
         return tuple(weights[label] for label in self.labels)

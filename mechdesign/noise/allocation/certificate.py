@@ -14,7 +14,6 @@ from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
-from mechdesign.noise.allocation.several import Prices
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 
@@ -52,7 +51,7 @@ class AllocationCertificate(Certificate):
     lower_bound: float
     multiplier: float
     mix: Array | None = None
-    prices: Prices | None = None
+    prices: tuple[float, ...] | None = None
 
     @property
     def bound_how(self) -> str:
@@ -96,7 +95,8 @@ class AllocationCertificate(Certificate):
         """What no change spends more than."""
         changes = self.question.changes
         assert changes is not None
-        return changes.spent(self.scales, self.prices or (0.0, 0.0, 0.0))
+        one, two, three = self.prices or (0.0, 0.0, 0.0)
+        return changes.spent(self.scales, (one, two, three))
 
     def checks(self) -> pd.DataFrame:
         """Privacy, what the budget is worth, limits and groups, loss, lower bound."""

@@ -38,7 +38,7 @@ from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.allocation.separable import Allocated
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import instance, number, one_of, settle, whole
+from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -204,8 +204,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         if value is None:
             return None
         try:
-            found = np.array(np.broadcast_to(np.asarray(value, dtype=float), self.sensitivities.shape))
-        except (TypeError, ValueError, OverflowError):
+            found = np.array(np.broadcast_to(doubles(name, value), self.sensitivities.shape))
+        except ValueError:
             found = np.array([math.nan])
         if not found.min() >= 0:
             size = len(self.sensitivities)

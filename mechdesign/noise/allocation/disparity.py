@@ -15,7 +15,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.noise.allocation.several import changes_of
-from mechdesign.problem.checks import array, instance, number, one_of, rounded_up
+from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices
 
@@ -34,12 +34,7 @@ __all__ = [
 
 def check_profile(profile: Any, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""
-    try:
-        if np.iscomplexobj(profile):
-            raise TypeError
-        values = np.asarray(profile, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of(name, profile, "must be a vector of numbers") from None
+    values = doubles(name, profile, "must be a vector of numbers")
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
     values = rounded_up(values, profile)

@@ -38,6 +38,9 @@ _TINY = 1e-300
 _SHARES = 48
 """Numbers of coordinates tried for a mix of alike changes, at most."""
 
+_MANY = 20_000
+"""Different sizes from which on fewer cuts are tried."""
+
 Prices = tuple[float, float, float]
 """Of a changed coordinate, of L₁ and of L₂²."""
 
@@ -118,6 +121,56 @@ class Changes:
         w = 1.0 if weight is None else weight ** (1 - q)
         return max(tried, key=lambda mix: float((w * (mix / self.sizes.max()) ** (self.spend * q)).sum()))
 
+    def rounded(self, order: float, weight: Array | None, guide: Array) -> list[Array]:
+        r"""The worst mix found of changes that are whole, 0 or a cut size :math:`b_i`, in every coordinate; none if there is none.
+
+        Shares x in [0, 1] that keep d rows :math:`R_k x \le r_k` are means of vertices with at most d broken coordinates. Rounded up,
+        these exceed a row by less than d of its largest entries, and a number of coordinates by d - 1. So what keeps rows smaller
+        by this is a mean of true changes, or below one. Tried are the best shares under each row, and those of `guide`.
+        """
+        best, found = 0.0, []
+        q = order / (order + self.spend)
+        w = 1.0 if weight is None else weight ** (1 - q)
+        for cut in self._cuts():
+            sizes = np.minimum(self.sizes, cut)
+            rows, keep = self._inner(sizes), sizes > 0
+            if min(row.most for row in rows) <= 0:
+                continue
+            for profile in (guide, *(self._filled(sizes, row, order, weight) for row in rows)):
+                share = np.zeros(len(sizes))
+                share[keep] = np.minimum(profile[keep] / sizes[keep], 1.0) ** self.spend
+                over = max(float(row.entries @ share) / row.most for row in rows)
+                mix = sizes * (share / max(over, 1.0)) ** (1 / self.spend)
+                worth = float((w * (mix / self.sizes.max()) ** (self.spend * q)).sum())
+                if worth > best:
+                    best, found = worth, [mix]
+        return found
+
+    def _cuts(self) -> list[float]:
+        """Levels at which sizes are cut, at most `_SHARES` of them; fewer for many, where the largest size matters less."""
+        levels = np.unique(self.sizes[self.sizes > 0])
+        most = min(len(levels), _SHARES if len(levels) <= _MANY else 6)
+        at = np.unique(np.round(np.linspace(len(levels) - 1, 0, most)).astype(int))
+        return [float(v) for v in levels[at]]
+
+    def _inner(self, sizes: Array) -> list[Row]:
+        """Rows over the shares of whole changes of these sizes, so much smaller that broken coordinates can be rounded up."""
+        top = float(sizes.max())
+        a, given = sizes / top, []
+        follows = self.changed and self.l2 and self.l1 and self.l1 >= math.sqrt(self.changed) * self.l2
+        for name, entries, bound in (
+            ("changed", (sizes > 0).astype(float), self.changed),
+            ("l1", a, None if self.l1 is None or follows else self.l1 / top),
+            ("l2", a * a, None if self.l2 is None else (self.l2 / top) ** 2),
+        ):
+            if bound is not None:
+                given.append((name, entries, float(bound)))
+        d, room = len(given), 1 - 4 * _MEMBER
+        return [
+            Row(name, entries, (bound - (d - 1 if name == "changed" else d)) * room, 1)
+            for name, entries, bound in given
+        ]
+
     def _numbers(self) -> list[int]:
         """How many coordinates may change, the most first."""
         count = int(np.count_nonzero(self.sizes))
@@ -147,7 +200,17 @@ class Changes:
         numbers = self._numbers()
         if np.count_nonzero(mix) <= numbers[0] and all(n <= limit * room for n, limit in zip(norms, limits)):
             return True
-        return any(self._shared(mix, k) for k in numbers)
+        if any(self._shared(mix, k) for k in numbers):
+            return True
+        for cut in self._cuts():
+            sizes = np.minimum(self.sizes, cut)
+            share = np.divide(mix, sizes, out=np.zeros(len(mix)), where=sizes > 0) ** self.spend
+            rows = self._inner(sizes)
+            if share.max() <= 1 + 4 * _MEMBER and all(
+                r.entries @ share <= r.most * (1 + _MEMBER) for r in rows
+            ):
+                return True
+        return False
 
     def _shared(self, mix: Array, k: int) -> bool:
         caps = self._capped(k)
@@ -238,6 +301,11 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: changed or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
+    if spend == 1 and changed is not None and l2 is not None:
+        # c coordinates of length L₂ sum to √c L₂ at most: the rows of c and L₂ alone do not say so
+        implied = math.nextafter(math.sqrt(changed) * l2 * (1 + 4e-16), math.inf)
+        if Fraction(implied) < sum(top):
+            l1 = implied if l1 is None else min(l1, implied)
     return Changes(sizes, spend, changed, l1, l2)
 
 

@@ -96,7 +96,7 @@ def allocate_several(
         mix, tried, report = _by_model(question, solver, deadline, options)
     mixes = [mix] if changes.reached(mix) else []
     if not mixes or not changes.exact:
-        mixes.append(changes.alike(order, weight))
+        mixes += [changes.alike(order, weight), *changes.rounded(order, weight, mix)]
     return SeveralAllocated(question, mixes, tried), report
 
 

@@ -13,12 +13,13 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval, is_gaussian, upper_delta
 from mechdesign.accounting.profile import integrated_profile
 from mechdesign.errors import SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.lower import least_cost, spends_more, too_small
 from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import amplified
-from mechdesign.problem.checks import instance, one_of, positive, share, whole
+from mechdesign.problem.checks import instance, non_negative, one_of, positive, probability, share, whole
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.solvers.deadline import Deadline
 
@@ -49,6 +50,10 @@ class CalibrationCertificate(Certificate):
     rounds : int
     sampling_rate : float
         Of the Poisson sample that each round sees.
+    lower_bound : float
+        What every law of the family costs at least (`mechdesign.noise.calibration.lower`); 0: nothing is known.
+    share : float
+        A share of the law's scale at which it spends more than the budget, where scale is all that was free; 0: none.
     """
 
     noise: AdditiveNoise
@@ -59,6 +64,8 @@ class CalibrationCertificate(Certificate):
     spent: DeltaInterval
     rounds: int = 1
     sampling_rate: float = 1.0
+    lower_bound: float = 0.0
+    share: float = 0.0
 
     def __post_init__(self) -> None:
         one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp"))
@@ -69,6 +76,8 @@ class CalibrationCertificate(Certificate):
         positive("value", self.value)
         whole("rounds", self.rounds, 1)
         share("sampling_rate", self.sampling_rate)
+        probability("share", self.share)
+        non_negative("lower_bound", self.lower_bound)
 
     @classmethod
     def of(
@@ -81,9 +90,12 @@ class CalibrationCertificate(Certificate):
         *,
         rounds: int = 1,
         sampling_rate: float = 1.0,
+        scales: bool = False,
         deadline: Deadline | None = None,
     ) -> CalibrationCertificate:
         """Evaluate a law; past the deadline what it spends is enclosed from above alone.
+
+        With `scales` the bound from below is over all scales of this law, else over all symmetric laws.
 
         Raises
         ------
@@ -100,6 +112,9 @@ class CalibrationCertificate(Certificate):
                 f"calibration check failed: [{low:.6g}, {high:.6g}] is spent, {found.budget:.6g} allowed"
             )
             raise SolverError(message, solver="calibrate", status="check")
+        if scales:
+            found = replace(found, share=too_small(noise, privacy, deadline=deadline, **found.in_rounds))
+        found = replace(found, lower_bound=min(found.proved_bound() * (1 - 1e-9), value))
         composed = found.noise.worst_cases.single is None or rounds > 1 or sampling_rate < 1
         if deadline is not None and deadline.passed and composed and isinstance(privacy, ApproximateDP):
             # an upper end found in less time may lie below the one that is computed anew; the budget does not
@@ -129,6 +144,25 @@ class CalibrationCertificate(Certificate):
         return float(getattr(self.privacy, "delta", 0.0) or self.privacy.epsilon)
 
     @property
+    def in_rounds(self) -> dict[str, Any]:
+        """Rounds and sampling, by the names that accounting has for them."""
+        return {"rounds": self.rounds, "sampling": self.sampling_rate}
+
+    @property
+    def bound_how(self) -> str:
+        return RECOMPUTED
+
+    def proved_bound(self) -> float:
+        """The lower bound that follows: in closed form, or from a scale that is too small, seen anew."""
+        least = least_cost(self.noise, self.privacy, self.loss, **self.in_rounds)
+        if self.share and spends_more(self.noise, self.privacy, self.share, **self.in_rounds):
+            squared = self.loss == "squared"
+            with np.errstate(all="ignore"):  # a law of a changed file may be of any scale
+                cost = self.noise.variance if squared else self.noise.absolute_error
+            least = max(least, cost * self.share ** (2 if squared else 1))
+        return least
+
+    @property
     def statement(self) -> Mapping[str, Any]:
         """The requirement, the query and the law."""
         return {
@@ -138,23 +172,30 @@ class CalibrationCertificate(Certificate):
             "law": self.noise.law,
             "loss": self.loss,
             "value": self.value,
+            **({"lower_bound": self.lower_bound} if self.lower_bound else {}),
             "rounds": self.rounds,
             "sampling_rate": self.sampling_rate,
         }
 
     def checks(self) -> pd.DataFrame:
-        """Privacy, a second opinion where there is one, and the cost."""
-        return self._checked(_spent(self, Deadline()))
+        """Privacy, a second opinion where there is one, the cost, and what it is at least."""
+        rows = self._rows(_spent(self, Deadline()))
+        if self.lower_bound:
+            what = "every scale of this law" if self.share else "every symmetric law"
+            margin = min(self.proved_bound(), self.value) - self.lower_bound
+            claim = f"{what} that is private loses at least {self.lower_bound:.9g}"
+            rows.append((claim, RECOMPUTED, margin, margin >= 0))
+        return check_table(rows)
 
     @property
     def evaluated(self) -> pd.DataFrame:
         """The checks with the enclosure that is stored."""
-        return self._checked(self.spent)
+        return check_table(self._rows(self.spent))
 
-    def _checked(self, spent: DeltaInterval) -> pd.DataFrame:
+    def _rows(self, spent: DeltaInterval) -> list[Check]:
         margin = self.budget - spent.upper
         agree = self.spent.vouched(spent, self.budget)
-        rows = [
+        rows: list[Check] = [
             (f"{self.privacy} is kept", spent.how, margin, margin >= 0),
             ("the enclosure stored is that of the law", RECOMPUTED, self.upper - spent.upper, agree),
         ]
@@ -173,7 +214,7 @@ class CalibrationCertificate(Certificate):
             rows.append(("quadrature of the density agrees", RECOMPUTED, room, room >= 0))
         error = abs(_integrated_cost(self.noise.law, self.loss) / self.value - 1)
         rows.append((f"the {self.loss} loss is {self.value:.9g}", RECOMPUTED, 1e-6 - error, error <= 1e-6))
-        return check_table(rows)
+        return rows
 
 
 def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
@@ -225,9 +266,13 @@ def _late(c: CalibrationCertificate, deadline: Deadline, delta: float) -> DeltaI
     if deadline.passed:
         epsilon = getattr(c.privacy, "epsilon", 0.0)
         for terms in c.noise.worst_cases.alternatives:
-            upper = upper_delta(terms, epsilon, rounds=c.rounds)
-            if upper <= delta:
-                return DeltaInterval(0.0, upper)
+            for seen in (
+                deadline,
+                None,
+            ):  # the coarse grid first: atoms may lie on it, and beside a finer one
+                upper = upper_delta(terms, epsilon, rounds=c.rounds, deadline=seen)
+                if upper <= delta:
+                    return DeltaInterval(0.0, upper)
     return None
 
 

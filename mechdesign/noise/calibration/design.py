@@ -188,9 +188,10 @@ class Calibration(Design):
         solver : None
             There is no program to give to a solver.
         gap : float, optional
-            Without effect: the search proves no bound.
+            Without effect: the search stops by itself.
         time_limit : float, optional
-            Seconds; past them the best shape tried is returned, at the least scale that was seen to be private.
+            Seconds; past them the best shape tried is returned, at the least scale that was seen to be private, with what
+            every law of the family costs at least.
 
         Raises
         ------
@@ -220,13 +221,15 @@ class Calibration(Design):
                 value,
                 rounds=self.rounds,
                 sampling_rate=self.sampling_rate,
+                scales=self.family.starts is None and not self.family.discrete,
                 deadline=deadline,
             )
             if certify
             else None
         )
         report = SolveReport("family search", status, seconds=time.perf_counter() - started)
-        return CalibrationResult(self, noise, value, solver_report=report, certificate=certificate)
+        bound = (certificate.lower_bound or None) if certificate else None
+        return CalibrationResult(self, noise, value, bound, solver_report=report, certificate=certificate)
 
 
 def calibrate(

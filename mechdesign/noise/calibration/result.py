@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.loss import frozen_parts
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -37,6 +41,18 @@ class CalibrationResult(Result):
     """A calibrated law with its privacy; `mechanism` is the `AdditiveNoise` to deploy."""
 
     certificate: CalibrationCertificate | None = None
+
+    def beside(self) -> Iterator[Check]:
+        yield "the law is of the family that was asked for", PROVED, math.nan, self._of_family()
+
+    def _of_family(self) -> bool:
+        """A bound over all scales is one for a family without a shape."""
+        family, (dist, shapes, _, _) = self.design.family, frozen_parts(self.law)
+        scales = bool(self.certificate and self.certificate.share)
+        if family.discrete or family.starts is not None:
+            return not scales and dist.name == family.member.dist.name
+        _, known, _, _ = frozen_parts(family.member)
+        return bool(dist.name == family.member.dist.name and shapes == known)
 
     @property
     def noise(self) -> AdditiveNoise:

@@ -50,6 +50,12 @@ class Family:
     discrete: bool = False
     normal: tuple[float, float] | None = None
 
+    @property
+    def member(self) -> Any:
+        """One of its laws."""
+        shape = 0.0 if self.starts is None else self.starts(1.0, 1e-6, 1)[0]
+        return self.make(shape, 1.0, 1.0)
+
 
 def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
     # from the Gaussian (0) to where the Gaussian tails hold less than δ: nothing is left to gain beyond

@@ -26,10 +26,10 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.attempt import Attempt, Proof
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import average_costs
+from mechdesign.noise.optimal.lattice import MOST_CELLS
 from mechdesign.noise.optimal.many.question import alike
 from mechdesign.noise.optimal.many.result import ManyNoiseResult
 from mechdesign.noise.optimal.many.solve import never_dearer, solve_many
@@ -239,7 +239,8 @@ class OptimalNoise(Design):
                 self, self._one, gap=gap, certify=certify, cells=cells, deadline=deadline, starts=starts
             )
         question = self._question(gap, cells, one_of("grid", grid, ("centred", "edge")))
-        best = refine(question, max_cells=whole("max_cells", max_cells, 1), deadline=deadline)
+        max_cells = whole("max_cells", max_cells, 1)
+        best = refine(question, max_cells=max_cells, deadline=deadline)
         status = self._status(best, wanted_gap(gap, 0.01 if cells is None else 0.999), deadline)
         certificate = self._certificate(best) if certify else None
         report = best.report(status if certify else Status.UNCERTIFIED, deadline)
@@ -249,7 +250,7 @@ class OptimalNoise(Design):
             value=round_up(best.value),
             lower_bound=round_down(best.bound) if certify else None,
             solver_report=report,
-            notes=tuple(self._notes(best.law, status)),
+            notes=tuple(self._notes(best, status, question, max_cells)),
             certificate=certificate,
             duals=best.duals(),
         )
@@ -290,10 +291,10 @@ class OptimalNoise(Design):
             **_multipliers(best.proof),
         )
 
-    def _notes(self, law: CellNoise, status: Status) -> list[str]:
-        notes = []
+    def _notes(self, best: Attempt, status: Status, question: Question, max_cells: int) -> list[str]:
+        notes, law = [], best.law
         if status is Status.GAP:
-            notes.append("the gap asked for was not reached; raise max_cells")
+            notes.append("the gap asked for was not reached; " + _remedy(best, question, max_cells))
         if status is Status.LIMIT:
             notes.append("the time limit came before the gap asked for")
         if self._loss.function is not None:
@@ -306,6 +307,20 @@ class OptimalNoise(Design):
                 "δ is large enough that almost exact answers pay"
             )
         return notes
+
+
+def _remedy(best: Attempt, question: Question, max_cells: int) -> str:
+    """What brings law and bound closer, where the search ended by itself."""
+    if question.cells is not None:
+        return "raise cells, or leave them out"
+    if best.proof.grouped > 1:
+        return (
+            f"no option brings it closer: the bound is of changes of {best.proof.grouped} sensitivities at once, fewer at "
+            "a time would take more periods than a proof may have"
+        )
+    if 2 * question.first_window() * max_cells <= MOST_CELLS:
+        return "raise max_cells"
+    return "no option brings it closer: a finer lattice has more cells than a program may have"
 
 
 def _multipliers(proof: Proof) -> dict[str, Any]:

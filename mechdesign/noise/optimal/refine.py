@@ -132,6 +132,19 @@ def _staircase(q: Question, deadline: Deadline) -> Attempt:
     size, rough = 1, math.sqrt(q.gap / 0.01)
     if q.delta > 0:
         size = group_size(q.epsilon, max(_CLIMBED[0] * rough, _CLIMBED[1]))
+    found = _climbed(q, size, deadline)
+    # The larger the groups the looser the bound, by their square; where that may be all, they are made smaller.
+    while size > 1 and q.gap < found.gap <= (q.epsilon * size) ** 2 and not deadline.passed:
+        size = max(1, size // 4)
+        finer = _climbed(q, size, deadline)
+        if finer.bound <= found.bound:  # more periods than there may be
+            break
+        found = found.better(finer)
+    return found
+
+
+def _climbed(q: Question, size: int, deadline: Deadline) -> Attempt:
+    """The same, for groups of so many sensitivities."""
     g = grouped(q, size)
     periods, level, bound, step = best_climb(
         q.loss, g.sensitivity, epsilon=g.epsilon, delta=g.delta, gap=q.gap, deadline=deadline

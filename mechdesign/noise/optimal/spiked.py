@@ -94,6 +94,8 @@ def spiked(question: Question, start: Attempt, deadline: Deadline, *, max_cells:
     inner = replace(q, delta=LARGE)
     sizes = [n for n in _CELLS if n <= max(max_cells, _CELLS[0])]
     laddered = q.epsilon >= LADDERED
+    if laddered and not q.laddered:  # narrower cells than a ladder has
+        return start
     for size in _FINENESS if laddered else sizes:
         if best.gap <= q.gap or deadline.passed:
             break

@@ -104,7 +104,10 @@ def _changes(spread: Spread, growth: int, one: int, unit: int) -> tuple[dict[int
     linear: dict[int, int] = defaultdict(int)
     cubic: dict[int, int] = defaultdict(int)
     for kernel, mass, row in zip(spread.kernels.tolist(), spread.doubled_masses, spread.psi):
-        values = [int(math.ldexp(max(v, 0.0), _BITS)) for v in row.tolist()]
+        # beyond 2⁵³ doubles are whole, and times 2^_BITS they may be none
+        values = [
+            int(math.ldexp(max(v, 0.0), _BITS)) if v < 2.0**53 else int(v) << _BITS for v in row.tolist()
+        ]
         slope: dict[int, int] = defaultdict(int)
         for i, v in enumerate(values):
             for place, change in _bends(knots[i : i + 3], unit) if v else ():

@@ -24,8 +24,16 @@ from typing import Any
 
 import pandas as pd
 
-from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra
+from mechdesign.evidence.certificate import (
+    CLAIMED,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Check,
+    check_table,
+    fitting,
+)
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
@@ -195,8 +203,16 @@ class QuantizerCertificate(Certificate):
         return check_table([check for part in self._parts() for check in part])
 
     def verify(self) -> bool:
-        """Whether every claim holds."""
-        return all(holds for part in self._parts() for *_, holds in part)
+        """Whether every claim holds; ends at the first that does not."""
+        try:
+            with fitting():
+                return all(
+                    holds and margin != math.inf for part in self._parts() for *_, margin, holds in part
+                )
+        except MissingExtra:
+            raise
+        except MechdesignError:  # parts that do not fit together prove nothing
+            return False
 
     def _parts(self) -> Iterator[Iterator[Check]]:
         yield self._law_checks()

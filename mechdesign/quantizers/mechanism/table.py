@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
+from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.typing import Array
 
 __all__ = ["PiecewiseTable", "cell_edges", "doubles", "inside", "loss_from_floats"]
@@ -41,10 +42,7 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
 
 def doubles(x: Any) -> Array:
     """Return inputs as an array of doubles, or raise DesignError where they are no numbers or would be rounded."""
-    try:
-        values = np.asarray(x, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise DesignError.of("x", x, "must be numbers") from None
+    values = as_doubles("x", x)
     check_preserved("x", x, values)
     return values
 

@@ -26,6 +26,7 @@ from scipy import stats
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
+from mechdesign.quantizers.metric.notion import STEEP
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
@@ -56,7 +57,8 @@ def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Arra
     """Points and conditional distribution function of the density on a cell."""
     x = np.linspace(start, stop, _QUANTILES + 1)
     mass = np.concatenate([[0.0], np.cumsum(prior.continuous_moments(x)[:, 0])])
-    return x, mass / mass[-1]
+    with np.errstate(invalid="ignore"):  # an empty cell between atoms: the caller takes the hull
+        return x, mass / mass[-1]
 
 
 def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[float, float, Array]) -> float:
@@ -90,7 +92,9 @@ def cell_model(
     width = np.array([c[1] - c[0] for c in table])
     tau = (np.tanh(epsilon * width / 4) * width)[:, None] * np.ones(len(bins))
     apart = np.array([_distance(prior, a, b) for a, b in zip(table, table[1:])])
-    ratio = np.exp(epsilon * apart)[:, None] * (1 + 1e-14) * np.ones(len(bins))
+    # Where the ratio is beyond what doubles hold, the row says that a probability is at most 1.
+    steep = (epsilon * apart > STEEP)[:, None] * np.ones(len(bins))
+    ratio = np.exp(np.minimum(epsilon * apart, STEEP))[:, None] * (1 + 1e-14) * (1 - steep)
     reach = float(np.abs(bins).max() + max(map(abs, input_range)))
     shape = len(table), len(bins)
     q = cp.Variable(shape, name="q", bounds=[0, 1])
@@ -106,7 +110,10 @@ def cell_model(
         "absolute error": [error <= t, -error <= t],
     }
     if len(table) > 1:
-        families["privacy"] = [q[1:] <= cp.multiply(ratio, q[:-1]), q[:-1] <= cp.multiply(ratio, q[1:])]
+        families["privacy"] = [
+            q[1:] <= cp.multiply(ratio, q[:-1]) + steep,
+            q[:-1] <= cp.multiply(ratio, q[1:]) + steep,
+        ]
     absolute, squared = loss.absolute * mass, loss.squared * mass
     least = absolute @ cp.sum(t, axis=1) + squared @ (q @ bins**2 - second)
     constraints = [

@@ -26,7 +26,11 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.typing import Array, Indices
 
-__all__ = ["PairwisePrivacy"]
+__all__ = ["STEEP", "PairwisePrivacy"]
+
+STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
+_STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
+_LARGEST = 700  # of exponents; e^700 is a lower bound beyond
 
 
 @serializable("pairwise-privacy")
@@ -69,10 +73,19 @@ class PairwisePrivacy:
         return k[k != l], l[k != l]
 
     def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
-        """The pairs (k, l) and the largest allowed P_k / P_l, for ε smaller by `shrink` relative."""
+        """The pairs (k, l) and the largest allowed P_k / P_l, for ε smaller by `shrink` relative; e^23 where it is larger."""
         k, l = self.pairs(len(knots))
         power = self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
-        return k, l, 1.0 + power if self.continuum else np.exp(power)
+        return (
+            k,
+            l,
+            np.minimum(1.0 + power, _STEEP_STEP) if self.continuum else np.exp(np.minimum(power, STEEP)),
+        )
+
+    def steep(self, knots: Array) -> bool:
+        """Whether some ratio is too large for a program in doubles: it is lowered, which asks for more."""
+        k, l = self.pairs(len(knots))
+        return bool((self.privacy.epsilon * self._distances(knots[k], knots[l]) > STEEP).any())
 
     def _distances(self, x: Array, y: Array) -> Array:
         if not isinstance(self.privacy, MetricDP):
@@ -97,7 +110,7 @@ class PairwisePrivacy:
 
     def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
         """The least slack of all pairs in exact arithmetic, exponentials rounded down."""
-        exp = cache(exp_lower)
+        exp = cache(lambda power: exp_lower(min(power, _LARGEST)))
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)

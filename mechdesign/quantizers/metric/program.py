@@ -101,8 +101,8 @@ def bounding_program(
 ) -> tuple[Model, Box]:
     """Declare a program that no mechanism beats, and what holds at one of its optima besides.
 
-    Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it. Without a notion: what no
-    mechanism on a grid beats that is right on average.
+    Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it. Without a notion, and where
+    doubles do not hold its ratios: what no mechanism on a grid beats that is right on average.
     """
     lower, upper = float(knots[0]), float(knots[-1])
     if notion is not None and notion.continuum and objective == "mean":
@@ -112,6 +112,8 @@ def bounding_program(
         return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells), {}
     if notion is not None and notion.continuum:
         notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))
+    if notion is not None and notion.steep(knots):
+        notion = None  # a program with lowered ratios would not bound all mechanisms
     model = row_model(bins, knots, notion, prior, loss, objective)
     if notion is not None:
         set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)

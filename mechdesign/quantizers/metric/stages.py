@@ -38,6 +38,9 @@ _STEPS = 1000  # of the simplex method before that: at large ε few rows of appr
 _SHRINK = (
     1e-9  # how much smaller ε is in the program, for what the repair of its rows moves; neighbours need more
 )
+_LEAST = (
+    1e-13  # of the probabilities of an output in use: far below the tolerance, far above the rounding of rows
+)
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
 
 
@@ -135,6 +138,8 @@ class Stages:
             rows = np.zeros((len(knots), len(self.bins)))
             rows[:, outputs] = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
             if not notion.delta:
+                rows[:, rows.max(axis=0) < _LEAST] = 0.0
+                rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
                 rows = notion.raised(knots, rows, 0.01 * (1 - epsilon / notion.privacy.epsilon))
             return rational_table(self.bins, knots, rows)
 
@@ -185,9 +190,9 @@ class Stages:
             return None, None
         program, box = bounding_program(self.bins, knots, notion, *self._question)
         try:
-            if (
-                continuum or answer is None
-            ):  # any duals prove a bound; an interior point's are the quickest here
+            # The program of an answer with lowered ratios is another one. Any duals prove a bound; an interior point's are
+            # the quickest on the continuum.
+            if continuum or answer is None or self.notion.steep(knots):
                 answer = solvers.solve(program, "clarabel" if continuum else "highs", deadline=deadline)
             row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(program).row_duals()
             return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
@@ -200,6 +205,8 @@ class Stages:
         self, pure: Model, knots: Array, answer: Solution
     ) -> tuple[float | None, Array | None]:
         """The bound for approximate privacy from the duals of the pure program."""
+        if self.notion.steep(knots):
+            return None, None
         program, box = bounding_program(self.bins, knots, self.notion, *self._question)
         row_dual = pairwise_multipliers(pure, program, *self.notion.pairs(len(knots)))
         return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual

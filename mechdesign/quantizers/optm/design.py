@@ -8,6 +8,8 @@ what comes out.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -176,7 +178,7 @@ class OPTM(Design):
         certify : bool
             Return a rational mechanism proved inside the budget (default), or the solver's floats.
         time_limit : float, optional
-            Seconds; the best mechanism by then.
+            Seconds; the best mechanism by then: of more than 24 outputs, 8 are tried first.
         start : Quantizer, optional
             A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
@@ -193,16 +195,38 @@ class OPTM(Design):
         one_of("certify", certify, (True, False))
         deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
         given = None if start is None else _checked_start(start, np.array(self.bins), self.privacy.epsilon)
-        search: Any
         if self._successive:
-            search = Successive(self.program, given, usable, wanted, solver, deadline, options, certify)
+
+            def successive(count: int, part: Deadline) -> Successive:
+                return Successive(self.program, given, count, wanted, solver, part, options, certify)
+
+            found, search = self._descended(successive, usable, deadline)
         else:
             search = BoxSearch(self.program, self.bounds, solver, deadline, options)
-        found = search.best(self.privacy.epsilon)
+            found = search.best(self.privacy.epsilon)
         if found is None:
             raise too_late("OPTM") if deadline.passed else search.infeasible(self.privacy.epsilon)
         point, law = self._inside(search, found) if certify else (found, None)
         return self._result(search, found, point, law, deadline)
+
+    def _descended(
+        self, search: Callable[[int, Deadline], Successive], outputs: int, deadline: Deadline
+    ) -> tuple[Any, Any]:
+        """The best point by the deadline and the search it is of; where time is limited, few outputs come first."""
+        parts = [(outputs, deadline)]
+        if deadline.finite and min(outputs, len(self.bins)) > 3 * _FEW:
+            parts.insert(0, (_FEW, deadline.part(0.5)))
+        searches, ends = [], []
+        for part in parts:
+            searches.append(search(*part))
+            ends.append((searches[-1].best(self.privacy.epsilon), searches[-1]))
+        found, best = min(ends, key=lambda end: math.inf if end[0] is None else end[0].value)
+        proved: Any = [each for each in searches if each.lower_bound is not None]
+        if len(searches) > 1 and proved:
+            highest = max(proved, key=lambda each: each.lower_bound)
+            best.lower_bound, best.bound_duals = highest.lower_bound, highest.bound_duals
+            best.deadline = best.sequence.deadline = deadline
+        return found, best
 
     @property
     def _successive(self) -> bool:
@@ -259,6 +283,7 @@ class OPTM(Design):
         )
 
 
+_FEW = 8  # outputs of the search that comes before the whole one
 _BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
 
 

@@ -7,8 +7,10 @@ with the two roles exchanged: for every j
 
 .. math:: S_j(p) \le e^\varepsilon S_j(q) + \delta, \qquad 1 - S_j(q) \le e^\varepsilon (1 - S_j(p)) + \delta .
 
-Each makes q at least some :math:`q_j(p)`, increasing in p. So T̄ alone is :math:`(\varepsilon_1, \delta_1)`-DP with
-:math:`\delta_1 = \sup_p\, p - e^{\varepsilon_1} \max_j q_j(p)` at every :math:`\varepsilon_1`. **[new]**
+Each makes q at least some :math:`q_j(p)`, increasing in p. All of this holds of tests that toss coins of their own, which may
+thin out A: with (p, q) there is (sp, sq) for every s ≤ 1, so that :math:`q \ge p \max_j q_j(p')/p'` for all p′ ≤ p. So T̄ alone is
+:math:`(\varepsilon_1, \delta_1)`-DP with :math:`\delta_1 = \sup_p\, p - e^{\varepsilon_1} \max_j q_j(p)`, or less, at every
+:math:`\varepsilon_1`. **[new]**
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ __all__ = ["LARGEST", "Copies"]
 _MOST = 128  # copies; the rest are left out
 _STEPS = 6000
 _PLANNED = 4000  # steps of a proof: a second, at most
+_OVER = 1.003  # how much too large δ₁ may be: steps are in proportion to what is over
+_PARTS = (1.0, 0.3, 0.05)
+"""Of each step, one after the other: the shorter the steps the more ratios are met."""
 LARGEST = 0.97  # of δ₁ that are tried
 _SHRUNK = (1e-12, 1e-9, 1e-6, 1e-3)  # how far below its floating-point guess a probability is proved
 
@@ -71,32 +76,32 @@ class Copies:
         """Whether one copy is proved to be (ε₁, δ₁)-DP: by a walk from 0 to 1 on whose steps p − e^{ε₁} q ≤ δ₁."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return True  # the requirement on one of them, the others left alone
-        p = 0.0
+        return any(self._walked(epsilon, delta, part) for part in _PARTS)
+
+    def _walked(self, epsilon: float, delta: float, part: float) -> bool:
+        walk = _Walk(self, epsilon)
         for _ in range(_STEPS):
-            after = self._step(p, epsilon, delta)
-            if after >= 1:
-                return True
-            if after <= p:
+            if not walk.forth(delta, part=part):
                 return False
-            p = after
+            if walk.at >= 1:
+                return True
         return False
 
     def share(self, epsilon: float, deadline: Deadline) -> float | None:
-        """Return a δ₁ that one copy is proved to keep at ε₁, some percent too large; None in lack of steps or time.
+        """Return a δ₁ that one copy is proved to keep at ε₁, a little too large; None in lack of steps or time.
 
         Where the walk stops, δ₁ is raised; the steps before hold for the raised one, whose own go further.
         """
-        delta, p = 1.01 * float(self.excess(np.array([epsilon]))[0]), 0.0
+        delta, walk = _OVER * float(self.excess(np.array([epsilon]))[0]), _Walk(self, epsilon)
         for _ in range(_STEPS):
             if not 0 < delta < LARGEST or deadline.passed:
                 break
-            after = self._step(p, epsilon, delta)
-            if after >= 1:
-                return delta * 1.001  # spare for another machine's roundings
-            if after - p < 0.01 * delta:
-                delta *= 1.01
-            else:
-                p = after
+            if not walk.forth(delta, least=(_OVER - 1) * delta):
+                delta *= _OVER
+            elif walk.at >= 1:
+                if self.imply(epsilon, delta):
+                    return delta * 1.001  # spare for another machine's roundings
+                delta *= _OVER  # the ratios that were met before it was raised are not met by a walk with it
         return None
 
     def excess(self, epsilons: Array) -> Array:
@@ -108,14 +113,14 @@ class Copies:
         p = np.concatenate(
             [small, np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:], 1 - small[-2::-1]]
         )
-        found = p - np.exp(epsilons)[:, None] * self.least(p)
+        ratio = np.maximum.accumulate(self.least(p) / p)
+        found = p * (1 - np.exp(epsilons)[:, None] * ratio)
         most = np.maximum(found.max(axis=1), 1e-300)
-        steps = (np.diff(p) / (1.02 * most[:, None] - found[:, :-1])).sum(axis=1)
+        # a step from p ends where the ratio alone would leave δ₁, or at δ₁ from 0
+        ends = _OVER * most[:, None] * p[:-1] / np.maximum(found[:, :-1], 1e-300)
+        ends = np.maximum(ends, _OVER * most[:, None])
+        steps = (np.diff(p) / (ends - p[:-1]) * (p[1:] > most[:, None])).sum(axis=1)
         return np.where(steps < _PLANNED, most, 0.0)
-
-    def _step(self, p: float, epsilon: float, delta: float) -> float:
-        """The end p′ of a step: p″ − e^{ε₁} q(p″) ≤ p′ − e^{ε₁} q(p) ≤ δ₁ for all p″ from p to p′, as q increases."""
-        return round_down(Fraction(delta) + exp_lower(epsilon) * Fraction(self._proved(p)))
 
     @cached_property
     def _thresholds(self) -> Array:
@@ -177,3 +182,25 @@ class Copies:
                 held.append(sign * ((sign * held[-1] * factor) >> bits))
         total = sum(math.comb(n, i) * powers[0][i] * powers[1][n - i] for i in range(j, n + 1))
         return Fraction(total, one << bits)
+
+
+class _Walk:
+    """From p = 0 on: how far p − e^{ε₁} q is proved to be at most δ₁, for q at least the best ratio met times p."""
+
+    def __init__(self, copies: Copies, epsilon: float) -> None:
+        self._copies, self._growth = copies, exp_lower(epsilon)
+        self._ratio, self._met = Fraction(0), 0.0
+        self.at = 0.0
+
+    def forth(self, delta: float, *, least: float = 0.0, part: float = 1.0) -> bool:
+        """Take a step of more than `least`, or a part of it; return whether there is one."""
+        if self.at > self._met:
+            self._met = self.at
+            self._ratio = max(self._ratio, Fraction(self._copies._proved(self.at)) / Fraction(self.at))
+        lost = 1 - self._growth * self._ratio  # per unit of p
+        after = 1.0 if lost <= delta else round_down(Fraction(delta) / lost)
+        if after - self.at <= least and after < 1:
+            return False
+        between = self.at + part * (after - self.at) if self.at else after
+        self.at = between if self.at < between < after else after
+        return True

@@ -49,7 +49,7 @@ def lower_bound(design: Any, one: Callable[..., Any], deadline: Deadline) -> Bou
             break
         delta = copies.share(epsilon, inner)
         if delta is not None:
-            prove(ApproximateDP(epsilon, delta), mean, 0.03, inner.limit())
+            prove(ApproximateDP(epsilon, delta), mean, 0.005, inner.limit())
     return max(found, key=lambda bound: bound[0].lower_bound, default=None)
 
 

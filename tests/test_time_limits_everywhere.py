@@ -1,0 +1,117 @@
+"""Nothing public waits: whatever may run long takes `time_limit`, and everything else is here by name, with its reason."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign.problem.design import Design
+from mechdesign.solvers import Solver
+from mechdesign.user_level import ItemwiseRelease
+
+ROOMS = ("", "noise", "channels", "user_level", "vectors", "choose", "learning", "quantizers", "accounting",
+         "runs", "solvers", "spaces", "problem")  # fmt: skip
+SHORT = {
+    "a formula, or an integral or root in one variable": (
+        "amplification clipped density discrete_laplace_law disparity flipped_huber_law gini layer_profile majorizes"
+        " staircase_law truncated truncated_laplace_law alpha_from_semantics group_privacy metric_response_error_bound"
+        " simplex_projection noise_plan KaryResponse duchi centred_loss clone_divergence flipped_huber_sufficient"
+        " flipped_huber_zcdp gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha zcdp_delta"
+    ),
+    "as long as what it reads or writes": (
+        "load c_header flat_json gradient_hook privatize_gradients torch_module opendp_sample to_pld emd emd_multisets"
+        " emd_error_bound planar_laplace"
+    ),
+    "one accounting of one mechanism": "accuracy least_epsilon",
+    "a name in a table": "register_law register_loss available get register unregister",
+    "the proof of a solution in hand": "proved_bound",
+}
+LONG: dict[str, Callable[[Any], Any]] = {
+    "calibrate": lambda limit: md.calibrate(
+        "laplace", privacy=md.PureDP(1.0), sensitivity=1.0, time_limit=limit
+    ),
+    "compare": lambda limit: md.compare(
+        md.NumericQuery(sensitivity=md.Sensitivity(linf=1)), md.PureDP(1.0), time_limit=limit
+    ),
+    "frontier": lambda limit: md.frontier(
+        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), values=[1.0], time_limit=limit
+    ),
+    "calibrate_item_alpha": lambda limit: md.accounting.calibrate_item_alpha(
+        1.0, items=2, total=4, delta=0.1, time_limit=limit
+    ),
+    "delta_interval": lambda limit: md.accounting.delta_interval(
+        md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
+    ),
+    "epsilon_bound": lambda limit: md.accounting.epsilon_bound(
+        md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
+    ),
+    "solve": lambda limit: md.solvers.solve(
+        md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).model(), time_limit=limit
+    ),
+    "ItemwiseRelease": lambda limit: ItemwiseRelease(
+        md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit
+    ),
+    "Channel.exponential": lambda limit: md.channels.Channel.exponential(
+        md.MetricSpace.line([0, 1]), 1.0, time_limit=limit
+    ),
+}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    for room in ROOMS:
+        here = getattr(md, room) if room else md
+        for name in here.__all__:
+            yield name, getattr(here, name)
+
+
+def takes_limit(found: Any) -> bool:
+    return "time_limit" in inspect.signature(found).parameters
+
+
+def test_every_function_takes_a_limit_or_is_known_to_be_short() -> None:
+    short = {name for names in SHORT.values() for name in names.split()}
+    functions = {name: f for name, f in public() if inspect.isfunction(f)}
+    limited = {name for name, f in functions.items() if takes_limit(f)}
+    assert limited <= set(LONG)
+    assert set(functions) - limited == short & set(functions)
+    assert not short & limited
+    assert short <= {name for name, _ in public()}
+
+
+def test_every_class_that_searches_takes_a_limit() -> None:
+    """Where a method says how near it should come, or how often it tries, it says how long it may take."""
+    words = {"gap", "starts", "tries"}
+    for name, found in public():
+        if inspect.isclass(found):
+            if issubclass(found, Design | Solver):
+                assert takes_limit(found.solve), name
+            for method, call in inspect.getmembers(found, inspect.isfunction):
+                if method.startswith("_") or not call.__module__.startswith("mechdesign"):
+                    continue
+                asked = words & set(inspect.signature(call).parameters)
+                fine = takes_limit(call) or method in (
+                    "ended",
+                    "roughly",
+                )  # how one ended, and a coarser question
+                assert not asked or fine, f"{name}.{method}"
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, np.nan, "soon", True])
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_a_limit_is_a_positive_number_of_seconds(name: str, bad: Any) -> None:
+    with pytest.raises(md.DesignError, match="time_limit"):
+        LONG[name](bad)
+    assert LONG[name](60.0) is not None
+
+
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_a_limit_that_is_over_is_an_answer_or_says_so(name: str) -> None:
+    try:
+        assert LONG[name](1e-9) is not None
+    except md.SolverError as error:
+        assert "limit" in f"{error} {error.status}"

@@ -11,10 +11,16 @@ from mechdesign.accounting.clones import geometric
 __all__ = ["closed_form_delta", "closed_form_gamma", "closed_form_step"]
 
 
+def _log_inverse(count: float, delta: float) -> float:
+    """The logarithm of count/δ, where that itself overflows too."""
+    quotient = count / delta
+    return math.log(quotient) if math.isfinite(quotient) else math.log(count) - math.log(delta)
+
+
 def closed_form_gamma(item_epsilon: float, total: int, delta: float) -> float:
     r""":math:`\gamma = 8\sqrt{e^{\varepsilon_0}\log(4/\delta)/N} + 8e^{\varepsilon_0}/N`."""
     spread = math.exp(item_epsilon) / total
-    return 8 * math.sqrt(spread * math.log(4 / delta)) + 8 * spread
+    return 8 * math.sqrt(spread * _log_inverse(4, delta)) + 8 * spread
 
 
 def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) -> float | None:
@@ -35,7 +41,7 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
 
     It is concave in t with slope :math:`\alpha_0\gamma/2` at 0 (paper, Appendix B.3).
     """
-    if item_epsilon > math.log(total / (16 * math.log(2 / delta))):
+    if item_epsilon > math.log(total / (16 * _log_inverse(2, delta))):
         return None
     gamma = closed_form_gamma(item_epsilon, total, delta)
     return math.log1p(math.tanh(item_epsilon * t / 2) * gamma) * (1 + 1e-14)
@@ -43,6 +49,9 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
 
 def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: float) -> float | None:
     """The per-step δ′ with δ′ Σ_{j<k} e^{jg} ≤ δ; None where the condition fails for it."""
+
+    if delta / k == 0:
+        return None  # no double is that small a step
 
     def spent(log_step: float) -> float:
         step = math.exp(log_step)

@@ -115,7 +115,8 @@ def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattic
 
 def rounded(x: Any, step: float) -> Array:
     """Return the nearest multiples of `step`, a power of two, counted in steps: floor(x/h + 1/2), exactly."""
-    scaled = array("x", x, ndim=None, empty=True) / step
+    with np.errstate(over="ignore"):  # said below
+        scaled = array("x", x, ndim=None, empty=True) / step
     whole = np.floor(scaled)
     if not np.isfinite(whole).all():
         raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}")

@@ -28,7 +28,7 @@ from scipy import stats
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, interval, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import array, non_negative, one_of, positive, settle, whole
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -102,7 +102,7 @@ class MVU(Design):
         settle(self, m=whole("m", self.m, 2, 4097), input_bits=whole("input_bits", self.input_bits, 1, 10))
         if not isinstance(self.privacy, PureDP):
             raise DesignError.of("privacy", self.privacy, "must be md.PureDP(epsilon)")
-        lower, upper = interval("input_range", self.input_range)
+        lower, upper = check_range(self.input_range)
         prior = stats.uniform(lower, upper - lower) if self.prior is None else self.prior
         settle(
             self, input_range=(lower, upper), prior=Prior.of(prior, (lower, upper)), loss=Loss.of(self.loss)

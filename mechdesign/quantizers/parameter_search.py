@@ -28,6 +28,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import LARGEST, check_range
 from mechdesign.quantizers.mechanism.selection_line import SelectionLine
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
@@ -42,6 +43,7 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
         raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
     given = None if design.input_range is None else interval("input_range", design.input_range)
     prior = Prior.of(design.prior, given)
+    check_range(given or prior.support)
     grid = default if design.grid is None else design.grid
     if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
         raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
@@ -81,7 +83,7 @@ class ParameterSearch(Design):
     def _line(self, given: dict[str, float]) -> SelectionLine | None:
         """The members with the same bins; None where they make no mechanism, or none that is unbiased."""
         bins, (lower, upper) = self._outputs(given), self.input_range
-        if bins is None or bins[0] > lower or bins[-1] < upper:
+        if bins is None or not -LARGEST <= bins[0] <= lower or not upper <= bins[-1] <= LARGEST:
             return None
         return SelectionLine(bins, self.input_range, self.prior, self.loss)
 

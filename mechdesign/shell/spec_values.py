@@ -111,10 +111,14 @@ def _law(key: str, fields: dict[str, Any]) -> Any:
     if not isinstance(law, stats.rv_continuous):
         raise DesignError.of(f"{key}.law", name, "must be the name of a continuous law of scipy.stats")
     numbers = {word: number(f"{key}.{word}", v) for word, v in fields.items()}
-    try:
-        return law(**numbers)
-    except TypeError as error:
-        raise DesignError(f"{key}: {error}") from None
+    shapes = [] if law.shapes is None else law.shapes.replace(",", " ").split()
+    for word in numbers.keys() - {*shapes, "loc", "scale"}:
+        raise DesignError.of(
+            f"{key}.{word}", numbers[word], f"{name} takes {', '.join([*shapes, 'loc', 'scale'])}"
+        )
+    for word in (word for word in shapes if word not in numbers):
+        raise DesignError(f"{key}.{word} is missing: {name} needs it")
+    return law(**numbers)
 
 
 PARSERS: dict[str, Callable[[Any], Any]] = {

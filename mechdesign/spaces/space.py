@@ -191,6 +191,15 @@ class MetricSpace:
             raise DesignError.of("longitude", lon.size, f"must have as many entries as latitude ({lat.size})")
         if (np.abs(lat) > 90).any():
             raise DesignError.of("latitude", float(lat[np.abs(lat) > 90][0]), "must lie in [-90, 90] degrees")
+        # Rounded distances of one place to itself need not be 0.
+        turn = np.where(np.abs(lat) == 90, 0.0, np.mod(lon, 360.0))
+        _, first, of = np.unique(np.column_stack([lat, turn]), axis=0, return_index=True, return_inverse=True)
+        again = np.flatnonzero(first[np.ravel(of)] != np.arange(lat.size))
+        if again.size:
+            i, j = int(first[np.ravel(of)[again[0]]]), int(again[0])
+            raise DesignError.of(
+                "longitude", float(lon[j]), f"point {j} is the same place as point {i}; merge them"
+            )
         space = cls(kind="geodesic", points=np.column_stack([lat, lon]), unit=unit, shape=(lat.size,))
         check_distinct(space.distances)
         return space

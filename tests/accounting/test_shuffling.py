@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
+import mechdesign as md
 from mechdesign.accounting.clones import (
     Clones,
     Failure,
@@ -379,3 +380,10 @@ def test_bad_arguments(change):
 def test_it_round_trips():
     got = amplification(1.0, moved=0.1, total=1000, delta=1e-6)
     assert loads(dumps(got)) == got and float(got) == got.epsilon
+
+
+def test_the_least_double_is_a_delta() -> None:
+    least = 5e-324
+    assert md.amplification(1.0, moved=0.1, total=1000, delta=least) is not None
+    space = md.MetricSpace.clustered(3, 4, within=0.1)
+    assert md.ItemwiseRelease(space, alpha=20.0, delta=least, items=30, users=1000) is not None

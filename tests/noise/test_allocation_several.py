@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from fractions import Fraction
 
 import cvxpy as cp
@@ -251,6 +252,23 @@ def test_a_limit_is_kept():
     result = design.solve(time_limit=1e-9)
     assert result.status == "limit" and result.certificate.verify()
     assert design.solve().value <= result.value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("power", [60, 100, 140])
+@pytest.mark.parametrize(
+    "bounds", [{"changed": 1}, {"changed": 2}, {"l2": 1e100}, {"l2": 1.0}, {"changed": 2, "l1": 1e90}]
+)
+def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
+    noise: str, power: int, bounds: dict[str, float]
+) -> None:
+    privacy = md.PureDP(1.0) if noise == "laplace" else md.ZeroConcentratedDP(0.5)
+    each = [10.0**-power, 1.0, 10.0**power]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **bounds), privacy).solve(time_limit=1)
+    assert result.certificate.verify()
+    assert result.value <= result.lower_bound * (1 + 1e-9)
 
 
 @settings(max_examples=60, deadline=None)

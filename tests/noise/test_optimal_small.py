@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,11 @@ def test_groups_are_checked_twice(tmp_path: Path) -> None:
 def test_no_bound_is_zero(epsilon: float, delta: float, loss: str) -> None:
     result = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss).solve(time_limit=1e-3)
     assert 0 < result.lower_bound <= result.value < 1 and result.certificate.verify()
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-100, 1e-19])
+@pytest.mark.parametrize("privacy", [md.PureDP, lambda epsilon: md.ApproximateDP(epsilon, 0.5)])
+def test_a_budget_too_small_for_the_arithmetic_is_refused_by_its_name(epsilon: float, privacy: Any) -> None:
+    with pytest.raises(md.DesignError, match=f"epsilon = {epsilon!r}: must be at least 1e-18"):
+        md.OptimalNoise(privacy(epsilon), 1, "squared").solve()
+    assert md.OptimalNoise(privacy(1e-18), 1, "squared").solve(time_limit=1).certificate.verify()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,3 +76,24 @@ def test_default_grids_propose_bins_that_cover_the_range_and_do_no_worse_at_a_la
 ) -> None:
     values = [design(4, md.PureDP(epsilon), UNIFORM).solve().value for epsilon in (4.0, 5.0, 12.0, 20.0, 1e4)]
     assert values == sorted(values, reverse=True)
+
+
+HUGE = [-1e200, 0, 1e200]
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        lambda p: md.OPTM(HUGE, p, UNIFORM),
+        lambda p: md.OptimalQuantizer(HUGE, p, UNIFORM),
+        lambda p: md.MetricQuantizer(HUGE, p, UNIFORM, inputs=[-1, 0, 1]),
+        lambda p: md.MVU(3, p, (-1, 1), 3, bins=HUGE),
+        lambda p: md.MVU(3, p, (-1e200, 1e200), 3),
+        lambda p: md.ERM(4, p, stats.uniform(-1e200, 2e200)),
+        lambda p: md.RQM(4, p, stats.uniform(-1e200, 2e200)),
+        lambda p: md.BiasedSelection(4, p, stats.uniform(-1e200, 2e200)),
+    ],
+)
+def test_what_no_double_holds_the_square_of_is_refused_alike(design: Any) -> None:
+    with pytest.raises(md.DesignError, match=r"(bins|input_range) = .*must be within ±1e\+100"):
+        design(md.PureDP(1.0))

@@ -127,6 +127,8 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
         ('design = "OptimalNoise"\nsensitivity = 1\n', "line 1: design: OptimalNoise needs privacy"),
         ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\n[solve]\nnonsens = 3\n[x]\n', "line 5: x: "),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\n', "prior = "),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "uniform"\nseed = 1\n', "uniform takes loc, scale"),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "beta"\na = 1\n', "prior.b is missing: beta"),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "line 6: prior.clip"),
         ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "line 4: changed = 3"),
         ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {each = [-1.0]}\n', "line 4: each = "),

@@ -188,3 +188,11 @@ def test_nearest_snaps():
     assert grid.nearest([[0.1, 1.9], [2.4, 0.4]]).tolist() == [2, 6]
     city = SPACES["geodesic"]
     assert city.nearest([[-11.0, -179.0]]).tolist() == [2]  # across the date line
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude"), [([0, 0], [0, 360]), ([10, 10], [-180, 180]), ([90, 1, 90], [0, 3, 50])]
+)
+def test_one_place_under_two_names_is_refused(latitude: list[float], longitude: list[float]) -> None:
+    with pytest.raises(DesignError, match=r"longitude = .*is the same place as point 0; merge them"):
+        MetricSpace.geodesic(latitude, longitude)

@@ -33,6 +33,8 @@ _ROOM = 1e-13
 """Above the relative rounding of a bound in doubles, whose parts are at most a few times what is spent."""
 _MEMBER = 1e-12
 """Relative room of a mix's rounding."""
+_TINY = 1e-300
+"""For squares that underflow."""
 _SHARES = 48
 """Numbers of coordinates tried for a mix of alike changes, at most."""
 
@@ -107,7 +109,7 @@ class Changes:
         q, e = order / (order + m), row.exponent
         with np.errstate(under="ignore"):
             log = (1 - q) * (0.0 if weight is None else np.log(weight[keep])) + q * m * np.log(sizes[keep])
-            log = (log - np.log(row.entries[keep])) / (e - q)
+            log = (log - np.log(np.maximum(row.entries[keep], _TINY))) / (e - q)
             height = np.maximum(np.exp(log - log.max()), 1e-290)
         x = np.minimum(1.0, _level(height, row.entries[keep], row.most, e) * height)
         out[keep] = sizes[keep] * x ** (1 / m)
@@ -228,12 +230,13 @@ class Changes:
             return (0.0, 0.0, 0.0)
         row, keep, top = rows[0], self.sizes > 0, float(self.sizes.max())
         gain, r = (self.sizes[keep] / scales[keep]) ** self.spend, row.entries[keep]
+        rate = gain / np.maximum(r, _TINY)
         if row.exponent == 1:
-            order = np.argsort(-gain / r)
+            order = np.argsort(-rate)
             at = int(np.searchsorted(np.cumsum(r[order]), row.most * (1 - 1e-15)))
-            price = float(gain[order[at]] / r[order[at]]) if at < len(order) else 0.0
+            price = float(rate[order[at]]) if at < len(order) else 0.0
         else:
-            price = 0.5 / _level(gain / r, r, row.most, 2)
+            price = 0.5 / _level(rate, r, row.most, 2)
         return self.in_units({row.name: price}, top)
 
     def in_units(self, prices: dict[str, float], top: float) -> Prices:
@@ -315,7 +318,9 @@ def _level(height: Array, entries: Array, most: float, exponent: int) -> Any:
     order = np.argsort(-height)
     h, r = height[order], entries[order]
     full = np.append(0.0, np.cumsum(r))[:-1]
-    rest = np.cumsum((r * h**exponent)[::-1])[::-1]
-    t = (np.maximum(most - full, 0.0) / rest) ** (1 / exponent)
-    at = int(np.argmax(t * h <= 1))
-    return t[at] if (t * h <= 1).any() else 1 / h[-1]
+    # Where the rest underflows it asks for nothing; where it overflows, the first are full.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        rest = np.cumsum((r * h**exponent)[::-1])[::-1]
+        t = (np.maximum(most - full, 0.0) / rest) ** (1 / exponent)
+        within = (t * h <= 1) & (t > 0)
+    return t[int(np.argmax(within))] if within.any() else 1 / h[-1]

@@ -11,6 +11,7 @@ the last term for Laplace noise under L₂ alone. The multipliers of the first r
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -26,6 +27,10 @@ from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 
 __all__ = ["SeveralAllocated", "allocate_several", "largest_spent", "several_model"]
+
+
+_LOST = 1e-290  # entries of a mix below it have no digits, or hardly any
+_APART = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
 
 
 class SeveralAllocated:
@@ -184,8 +189,12 @@ def _parts(question: AllocationQuestion) -> tuple[Changes, Any, Array, Array]:
 
 def _scales(question: AllocationQuestion, mix: Array) -> Array:
     """The best scales against one mix."""
-    against = question.against(mix)
-    return against.spread(against.problem.unlimited()[0])
+    against, changes = question.against(mix), question.changes
+    assert changes is not None
+    scales = against.spread(against.problem.unlimited()[0])
+    # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
+    lost = (changes.sizes > 0) & (mix < _LOST)
+    return np.where(lost, changes.sizes * (1e12 / question.budget ** (1 / question.spend)), scales)
 
 
 def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tuple[Array, Prices]:
@@ -195,6 +204,10 @@ def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tupl
     margin: float = 4e-16
     while (spent := changes.spent(scales, prices)) > question.budget:
         factor = (float(spent) / question.budget) ** (1 / m) * (1 + margin)
+        if not 0 < factor < math.inf:
+            raise DesignError.of(
+                "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
+            )
         scales, margin = scales * factor, 2 * margin
         prices = tuple(price / factor**m for price in prices)  # type: ignore[assignment]
     return scales, prices

@@ -65,7 +65,13 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
         except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
             if not members:
                 raise
-    return min(members, key=lambda law: cost_of(law, loss)), cut
+    # A tiny ε has members whose variance no double holds.
+    finite = [law for law in members if 0 < float(law.var()) < math.inf]
+    if not finite:
+        raise DesignError.of(
+            "epsilon", r.epsilon, f"no {family.name} noise of finite variance was found: raise it"
+        )
+    return min(finite, key=lambda law: cost_of(law, loss)), cut
 
 
 def _searched(

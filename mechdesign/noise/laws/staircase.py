@@ -80,7 +80,8 @@ def _scaled_moment(p: int, epsilon: Any, gamma: Any) -> Any:
 
 def _moment(p: int, epsilon: Any, gamma: Any) -> Any:
     """∫_0^∞ t^p (levels 1, b, b², …) dt."""
-    return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
+    with np.errstate(divide="ignore", over="ignore"):  # infinite where a tiny ε makes it so
+        return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
 
 
 class Staircase(SymmetricLaw):

@@ -68,7 +68,8 @@ class SymmetricLaw(stats.rv_continuous):
 
     def _stats(self, *shapes: Any) -> Any:
         variance: Array = self._absolute_moment(2, *shapes)
-        return 0.0, variance, 0.0, self._absolute_moment(4, *shapes) / variance**2 - 3
+        with np.errstate(over="ignore", invalid="ignore"):  # a variance that overflows has no kurtosis
+            return 0.0, variance, 0.0, self._absolute_moment(4, *shapes) / variance**2 - 3
 
     def mean_absolute(self, *shapes: Any) -> float:
         """E|T| at scale 1."""

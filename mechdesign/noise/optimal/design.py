@@ -115,6 +115,13 @@ class OptimalNoise(Design):
         if self.changed is not None:
             count = whole("changed", self.changed, 1, self.dimension)
             settle(self, changed=None if count == self.dimension else count)
+        if 0 < self.epsilon < 1e-18:
+            what = "raise it, or ask a family for its scale: md.calibrate"
+            raise DesignError.of(
+                "epsilon",
+                self.epsilon,
+                f"must be at least 1e-18, below which e^-ε is 1 to all digits kept: {what}",
+            )
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
         Loss.of(self.loss)

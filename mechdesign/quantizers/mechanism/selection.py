@@ -29,6 +29,7 @@ from mechdesign.quantizers.mechanism.table import cell_edges
 from mechdesign.typing import Array, Indices
 
 __all__ = [
+    "LARGEST",
     "Selection",
     "SelectionPlaces",
     "check_bins",
@@ -44,16 +45,25 @@ __all__ = [
 
 _WEIGHT_BITS = 72
 
+LARGEST = 1e100
+"""Beyond it squares, and products with them, leave the range of doubles."""
+_UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
+
 
 def check_bins(bins: Any) -> Array:
     """Return bins as a read-only float array, or raise DesignError naming what is wrong with them."""
-    return increasing("bins", bins)
+    found = increasing("bins", bins)
+    if max(-found[0], found[-1]) > LARGEST:
+        raise DesignError.of("bins", found[[0, -1]].tolist(), _UNITS)
+    return found
 
 
-def check_range(input_range: Any, bins: Array) -> tuple[float, float]:
+def check_range(input_range: Any, bins: Array | None = None) -> tuple[float, float]:
     """Return the input range as two floats, checked to be covered by the bins."""
     lower, upper = interval("input_range", input_range)
-    if bins[0] > lower or bins[-1] < upper:
+    if max(-lower, upper) > LARGEST:
+        raise DesignError.of("input_range", (lower, upper), _UNITS)
+    if bins is not None and (bins[0] > lower or bins[-1] < upper):
         raise DesignError(
             f"bins = [{bins[0]:g}, …, {bins[-1]:g}]: must cover the input range [{lower:g}, {upper:g}], "
             "or no mechanism can be unbiased"

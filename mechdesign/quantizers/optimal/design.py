@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OptimalQuantizer"]
 
-# Beyond this no squared error is a double.
-_LARGEST = 1e100
-
 
 @serializable("optimal-quantizer")
 @dataclass(frozen=True)
@@ -120,10 +117,7 @@ class OptimalQuantizer(Design):
         if not isinstance(self.bins, (BinSearch, Alphabet)):
             settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
         ends = self._outputs[[0, -1]]
-        if float(np.abs(ends).max()) > _LARGEST:
-            raise DesignError.of(
-                "bins", ends.tolist(), f"must be within ±{_LARGEST:g}; measure in larger units"
-            )
+        check_bins(ends)
         lower, upper = check_range(given, ends)
         settle(self, prior=Prior.of(prior, (lower, upper)), input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)

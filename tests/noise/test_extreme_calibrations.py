@@ -1,0 +1,35 @@
+"""Calibrations and releases at the ends of what doubles hold: answers or sentences of ours, and no warning of NumPy's."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import mechdesign as md
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("epsilon", [400.0, 700.0, 1e4])
+@pytest.mark.parametrize("noise", ["discrete_laplace", "discrete_gaussian"])
+def test_discrete_laws_answer_a_budget_that_asks_for_hardly_any_noise(noise: str, epsilon: float) -> None:
+    result = md.calibrate(noise, privacy=md.ApproximateDP(epsilon, 0.5), sensitivity=1)
+    assert 0 < result.value < 1e-3 and result.certificate.verify()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("noise", ["laplace", "staircase"])
+def test_an_answer_that_is_no_number_of_steps_is_refused_without_a_warning(noise: str) -> None:
+    mechanism = md.calibrate(noise, privacy=md.PureDP(1.0), sensitivity=1).mechanism
+    with pytest.raises(md.DesignError, match=r"x = .*finite number of steps"):
+        mechanism.release([1e308] * 3)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_staircases_of_a_tiny_budget_do_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            assert md.calibrate("staircase", privacy=md.ApproximateDP(1e-200, 1e-9), sensitivity=1).value > 0
+        except md.MechdesignError as error:
+            assert "nan" not in str(error)

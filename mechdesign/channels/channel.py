@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel_loss import integer_rows, largest_quotients, metric_loss
 from mechdesign.channels.draws import Deployment, Simulation
+from mechdesign.channels.weights import integer_weights, rounded_weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
@@ -35,7 +35,7 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Channel", "Response", "check_prior", "exponential_rate", "integer_weights", "loss_matrix"]
+__all__ = ["Channel", "Response", "check_prior", "exponential_rate", "loss_matrix"]
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
@@ -241,7 +241,7 @@ class Channel(Response):
             self.measured(self.space)
         if self.weights is not None:
             weights = integer_weights(self.weights)
-            exact = _rounded(weights)
+            exact = rounded_weights(weights)
             if exact.shape != matrix.shape or not np.allclose(exact, matrix, rtol=1e-12, atol=0.0):
                 raise DesignError("weights: are not those of the matrix; build the channel by from_weights")
             settle(self, weights=weights)
@@ -253,7 +253,7 @@ class Channel(Response):
     def from_weights(cls, weights: Sequence[Sequence[int]], space: MetricSpace | None = None) -> Channel:
         """The channel with probabilities ``weights[x][y] / total``, exactly."""
         held = integer_weights(weights)
-        return cls(_rounded(held), space, held)
+        return cls(rounded_weights(held), space, held)
 
     @property
     def size(self) -> int:
@@ -386,20 +386,3 @@ def exponential_rate(distances: Array, alpha: float) -> float:
         return float(cost.max()) - alpha
 
     return float(safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least)
-
-
-def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:
-    """Return `given` as integer rows of one length and one positive total, or raise a `DesignError`."""
-    try:
-        rows = tuple(tuple(map(index, row)) for row in given)
-    except TypeError:
-        raise DesignError.of("weights", given, "must be rows of integers") from None
-    same = len({(len(row), sum(row)) for row in rows}) == 1
-    if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
-        raise DesignError("weights: must be non-negative integers with the same total in every row")
-    return rows
-
-
-def _rounded(weights: tuple[tuple[int, ...], ...]) -> Array:
-    total = sum(weights[0])
-    return np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly

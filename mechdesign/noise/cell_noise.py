@@ -299,8 +299,8 @@ class CellNoise:
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
         owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
-        density = (masses / np.diff(edges))[owner]
-        value = float(density * half @ (loss(middle[:, None] + half[:, None] * x) @ w))
+        mass = (masses / np.diff(edges))[owner] * half
+        value = float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
         if self.spike:
             h = self.spike_width / 4
             inner = np.concatenate([h * (1 + x), -h * (1 + x)])
@@ -310,8 +310,7 @@ class CellNoise:
     def privacy_profile(self, epsilon: Any) -> Any:
         """δ(ε) over every real shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
         flat = array("epsilon", epsilon, ndim=None)
-        out = np.array([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()])
-        return out.reshape(flat.shape)[()]
+        return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
 
     # Sampling --------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.channels.channel import integer_weights
 from mechdesign.channels.optimal.repair import Growth
+from mechdesign.channels.weights import integer_weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.certificate import PROVED, Certificate, check_table
 from mechdesign.evidence.rounding import round_down, round_up

@@ -87,3 +87,17 @@ def test_seven_hundred_counts_need_no_spectrum(monkeypatch):
     for below in (1e-8, 1e-3, 2.0):
         with pytest.raises(md.DesignError, match="semidefinite"):
             CorrelatedGaussianNoise(covariance=np.diag([1.0] * 29 + [-below]))
+
+
+@pytest.mark.parametrize("most", [5e-324, 1e-200, 1e-160, 1e160])
+def test_changes_whose_variances_doubles_do_not_hold_are_refused(most):
+    """Was: covariance 0 at 1e-200, 1.0000021 times the budget at 1e-160, ValueError and OverflowError at the ends."""
+    with pytest.raises(md.DesignError, match="most = .*another unit"):
+        md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=most)
+
+
+@given(st.floats(-99.0, 99.0))
+@settings(max_examples=15)
+def test_no_unit_breaks_the_budget(power):
+    result = md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=10.0**power).solve()
+    assert result.certificate.verify() and result.gap < 1e-9

@@ -44,6 +44,8 @@ from mechdesign.typing import Array, Status
 __all__ = ["CountsCertificate", "CountsGaussian"]
 
 _ROUNDING = 1e-11
+_LEAST = 1e-100
+"""Changes below it have variances whose last digits doubles may not hold."""
 
 
 @serializable("counts-gaussian")
@@ -79,6 +81,9 @@ class CountsGaussian(Design):
 
     def __post_init__(self) -> None:
         settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most, side=UP))
+        if not _LEAST <= self.most <= 1 / _LEAST:
+            allowed = f"must be between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
+            raise DesignError.of("most", self.most, allowed)
         settle(self, changed=whole("changed", self.changed, 1, self.counts))
         one_of("signed", self.signed, (True, False))
         _ = self.budget

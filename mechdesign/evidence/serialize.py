@@ -209,8 +209,6 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
         case {"$table": list(columns), **rest} if not rest:
             return _table(columns, inner)
         case {"$tuple": list(values), **rest} if not rest:
-            if bool in (types := set(map(type, values))) and {int, float} & types:
-                _refuse("true or false among numbers")
             return tuple(inner(values))
         case {"$items": list(pairs), **rest} if not rest:
             return _once([(inner(k), inner(v)) for k, v in pairs])

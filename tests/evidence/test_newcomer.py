@@ -144,7 +144,7 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
     """Was: "11 of 11: 8 proved, 3 recomputed" for three claims; a forged note among the versions."""
     noise = replace(cheap.solved("calibration"), notes=("This mechanism was verified by NIST",))
     facts = {label: (value, remark) for label, value, remark in noise._page()["facts"]}
-    assert facts["Claims that hold"] == ("3 of 3", "1 proved, 2 recomputed; the file agrees with itself")
+    assert facts["Claims that hold"] == ("4 of 4", "1 proved, 3 recomputed; the file agrees with itself")
     said = text_of(noise)
     assert said.index("Stated by the file, not checked") < said.index(
         "\u201cThis mechanism was verified by NIST\u201d"
@@ -152,7 +152,7 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
     assert "δ at ε = 0.5" in said
     doctored = replace(noise, value=noise.value / 2)
     facts = {label: (value, remark) for label, value, remark in doctored._page()["facts"]}
-    assert facts["Claims that hold"][0] == "0 of 3" and "does not agree" in facts["Claims that hold"][1]
+    assert facts["Claims that hold"][0] == "0 of 4" and "does not agree" in facts["Claims that hold"][1]
 
 
 @pytest.mark.parametrize("name", ["calibration", "optimal-quantizer", "vectors"])

@@ -92,7 +92,7 @@ def test_seven_hundred_counts_need_no_spectrum(monkeypatch):
 @pytest.mark.parametrize("most", [5e-324, 1e-200, 1e-160, 1e160])
 def test_changes_whose_variances_doubles_do_not_hold_are_refused(most):
     """Was: covariance 0 at 1e-200, 1.0000021 times the budget at 1e-160, ValueError and OverflowError at the ends."""
-    with pytest.raises(md.DesignError, match="most = .*another unit"):
+    with pytest.raises(md.DesignError, match=r"most = .*another unit"):
         md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=most)
 
 

@@ -139,7 +139,7 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
         ('design = "LeastDivergence"\nprivacy = {epsilon = 1.0}\n', "line 2: privacy = "),
         ('design = "LeastDivergence"\nprivacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.1}\norder = 0.5\n', "line 3: order = 0.5"),
     ],
-    ids=range(22),
+    ids=range(24),
 )  # fmt: skip
 def test_mistakes_name_line_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)

@@ -134,6 +134,8 @@ class Result(Handed):
 
     tried_words: ClassVar[str] = "Stated by the search, not checked."
     """What a page says of `tried`."""
+    assumed: ClassVar[Mapping[str, Any]] = {}
+    """What a design asks that has no word for it: a certificate's statement must say that too."""
 
     def __post_init__(self) -> None:
         parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
@@ -196,7 +198,8 @@ class Result(Handed):
         """What the certificate's statement must say, key by key, taken from the design; not what a search left free."""
         stated = {} if self.certificate is None else self.certificate.statement
         owners = (getattr(self.design, "privacy", None), self.design)
-        held = {key: getattr(owner, key) for owner in owners for key in stated if hasattr(owner, key)}
+        held = {key: value for key, value in self.assumed.items() if key in stated}
+        held |= {key: getattr(owner, key) for owner in owners for key in stated if hasattr(owner, key)}
         return {
             k: v
             for k, v in held.items()

@@ -212,9 +212,7 @@ def quantizer(result, account):
     asked = {"objective": "mean", "max_mse": None, "max_bias": 0.0}
     asked = {key: design.get(key, usual) for key, usual in asked.items()}
     asked |= {"law": law, "epsilon": privacy["epsilon"], **{k: result[k] for k in ("value", "lower_bound")}}
-    if stated["loss"] is not None:
-        asked |= {"prior": design["prior"], "loss": design["loss"]}
-    account.same(stated, **asked)
+    account.same(stated, **asked, prior=design["prior"], loss=design["loss"])
     bins, (knots, rows, common) = law["bins"], LAWS[law[""]](law)
     account.agrees("outputs and knots increase", all(a < b for v in (bins, knots) for a, b in pairwise(v)))
     wanted, far = design.get("bins"), max(map(abs, bins))

@@ -277,6 +277,16 @@ def test_infeasible_names_the_smallest_epsilon():
 
 
 @pytest.mark.parametrize(
+    "privacy", [md.MetricDP(50.0), md.PureDP(50.0), md.ApproximateDP(50.0, 0.1)], ids=str
+)
+def test_no_epsilon_lets_inputs_reach_the_outermost_outputs(privacy):
+    """Was: "widen the outputs or raise epsilon"."""
+    with pytest.raises(InfeasibleError, match="no epsilon suffices") as caught:
+        design(bins=[-1, 0, 1], privacy=privacy, inputs=GRID).solve()
+    assert "raise" not in str(caught.value) and caught.value.smallest_epsilon == math.inf
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"privacy": md.MetricDP(1.0, "squared")}, "constant mechanism"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -181,3 +182,74 @@ def test_budgets_beyond_what_doubles_hold(epsilon):
         assert result.epsilon <= epsilon
         limited = design(**changes).solve(time_limit=1e-9)
         assert limited.lower_bound is None or limited.lower_bound <= result.value
+
+
+LARGE = {
+    "three inputs": ({"bins": [-1.01, -0.71, 0.07, 1.01], "privacy": md.PureDP(45.0), "inputs": [-1, -0.84, 1]}, {}),
+    "interior point": (
+        {"bins": np.linspace(-3, 3, 17), "privacy": md.ApproximateDP(45.0, 0.1), "inputs": GRID},
+        {"solver": "highs-ipm"},
+    ),
+    "callable": (
+        {"privacy": md.MetricDP(12.0, lambda x, y: np.sqrt(np.abs(x - y))), "inputs": GRID, "bins": np.linspace(-3, 3, 17)},
+        {},
+    ),
+    "squares": ({"privacy": md.MetricDP(700.0, "squared"), "inputs": GRID}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("name", LARGE)
+def test_large_ratios_do_not_make_a_program_unbounded(name, objective):
+    """Was: "the model is unbounded" of probabilities, where ratios are beyond a solver's tolerance."""
+    changes, options = LARGE[name]
+    inputs = changes["inputs"]
+    result = design(**{"prior": inputs, **changes}, objective=objective).solve(**options)
+    assert result.certificate.verify() and result.lower_bound >= 0
+    two = MetricQuantizer([changes.get("bins", BINS)[0], changes.get("bins", BINS)[-1]], changes["privacy"], inputs,
+                          objective=objective, inputs=inputs).solve()  # fmt: skip
+    assert result.value < 0.95 * two.value
+
+
+@pytest.mark.parametrize("wrong", ["infeasible", "unbounded", "not finite"])
+@pytest.mark.parametrize("failing", [1, 99])
+def test_a_solver_that_calls_a_program_infeasible_or_unbounded_has_failed(wrong, failing, monkeypatch):
+    """Was: what the first solver said was the answer, even of a program that is neither."""
+    asked = itertools.count()
+    solve = solvers.solve
+
+    def broken(model, *args, **kwargs):
+        if next(asked) >= failing:
+            return solve(model, *args, **kwargs)
+        if wrong == "infeasible":
+            raise InfeasibleError("no feasible point")
+        if wrong == "unbounded":
+            raise SolverError("the model is unbounded", solver="any", status="Unbounded")
+        answer = solve(model, *args, **kwargs)
+        return answer.tagged(
+            primal={name: np.nan * value for name, value in answer.primal.items()}, row_dual=None
+        )
+
+    monkeypatch.setattr(solvers, "solve", broken)
+    result = design(inputs=GRID).solve()
+    assert result.checks()["holds"].all()
+    if failing == 1:
+        assert result.gap < 1e-6 and not any("no solver" in note for note in result.notes)
+    else:
+        assert result.lower_bound >= 0 and any("no solver answered" in note for note in result.notes)
+        assert result.status != "optimal"
+
+
+def test_a_bound_is_never_missing_nor_below_zero(monkeypatch):
+    """Was: None at 50 ms, and -0.0004 where an interior point had hardly begun."""
+    monkeypatch.setattr(Deadline, "passed", property(lambda self: self.finite))
+    for case in (design(loss="squared"), design(loss="squared", inputs=GRID), design(objective="worst")):
+        result = case.solve(time_limit=1.0)
+        assert result.lower_bound >= 0.0 and result.status == "limit"
+    monkeypatch.undo()
+    monkeypatch.setattr("mechdesign.quantizers.metric.stages.proved_bound", lambda *_, **__: -4e-4)
+    result = design(loss="squared").solve(knots=5)
+    stated = result.certificate
+    assert result.lower_bound == stated.lower_bound == 0.0 and result.bound_how == "proved"
+    assert result.checks()["holds"].all()
+    assert replace(stated, lower_bound=1e-9).bound_how == "claimed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ class QuantizerPage:
 
     design: Any
     _among: ClassVar[str] = "the {} mechanisms that the design allows"
+    assumed: ClassVar[Mapping[str, Any]] = {"max_bias": 0.0, "objective": "mean", "max_mse": None}
 
     def account(self) -> Account:
         return quantizer_account(self, among=self._among.format(type(self.design).__name__))

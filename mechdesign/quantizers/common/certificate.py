@@ -190,7 +190,9 @@ class QuantizerCertificate(Certificate):
             "max_bias": Fraction(self.max_bias),
         }
         stated |= {"input_range": ends, "bins": self.law.bins}
-        if self.prior is not None:
+        if (
+            self.prior is not None or self.value is not None
+        ):  # a value of no stated loss would be nobody's claim
             costs = {"prior": self.prior, "loss": self.loss, "objective": self.objective}
             stated |= {**costs, "max_mse": self.max_mse}
         if self.moments is not None:

@@ -23,6 +23,7 @@ from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import bounding_program
@@ -56,7 +57,7 @@ class MetricCertificate(QuantizerCertificate):
         """Notion, inputs, outputs and cost, all rational; value and bound if stated."""
         stated = {name: value for name, value in super().statement.items() if name != "rho"}
         if self.notion is None:
-            return stated
+            return stated | {"privacy": PureDP(self.epsilon)}
         stated |= {"privacy": self.notion.privacy, "delta": Fraction(self.notion.delta)}
         return {**stated, "continuum": self.notion.continuum, "inputs": self.law.knots}
 
@@ -78,13 +79,24 @@ class MetricCertificate(QuantizerCertificate):
         )
 
     @property
+    def _evident(self) -> bool:
+        """Whether the lower bound needs no proof: absolute and squared errors are not negative."""
+        return self.lower_bound is not None and self.lower_bound <= 0 and Loss.of(self.loss).polynomial
+
+    @property
     def bound_how(self) -> str:
+        if self._evident:
+            return PROVED
         if self.notion is None or self.multipliers is None:
             return super().bound_how
         gone = isinstance(Loss.of(self.loss).function, UnavailableCallable)
         return CLAIMED if gone else RECOMPUTED
 
     def _bound_checks(self) -> Iterator[Check]:
+        if self.lower_bound is not None and self._evident:
+            claim = f"every mechanism loses at least {self.lower_bound!r}"
+            yield claim, PROVED, -self.lower_bound, True
+            return
         if self.lower_bound is None or self.notion is None or self.multipliers is None:
             yield from super()._bound_checks()
             return
@@ -95,14 +107,14 @@ class MetricCertificate(QuantizerCertificate):
             return
         bins, knots = (np.array([float(v) for v in values]) for values in (self.law.bins, self.law.knots))
         question = prior, loss, self.objective
-        model, box = bounding_program(bins, knots, None, *question)
+        model = bounding_program(bins, knots, None, *question)
         if self.notion.continuum or len(self.multipliers) != model.size[1]:
-            model, box = bounding_program(bins, knots, self.notion, *question)
+            model = bounding_program(bins, knots, self.notion, *question)
         stored = Solution(
             Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=np.array(self.multipliers)
         )
         try:
-            margin = proved_bound(model, stored, box=box) - self.lower_bound
+            margin = proved_bound(model, stored) - self.lower_bound
         except SolverError:  # not as many multipliers as rows
             margin = -math.inf
         yield claim, RECOMPUTED, margin, margin >= 0

@@ -193,6 +193,8 @@ class MetricQuantizer(Design):
         mechanism = Quantizer.of_law(found.law)
         bound = None if found.bound is None else min(found.bound, found.value)
         stated: Any = MetricCertificate.of(self, found.law, found.value, bound)
+        if bound is not None and bound >= 0 and self.loss.polynomial:  # nor is what is stated below 0
+            stated = replace(stated, lower_bound=max(stated.lower_bound, 0.0))
         note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
         return MetricQuantizerResult(
             design=self,
@@ -209,9 +211,12 @@ class MetricQuantizer(Design):
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])
         known = f" (the smallest feasible epsilon is {smallest:.9g})" if math.isfinite(smallest) else ""
+        remedy = "widen the outputs or raise epsilon"
+        (low, high), bins = self.input_range, self.bins
+        if not known and (low <= bins[0] or high >= bins[-1]):  # an output that comes for sure at one input
+            remedy = "no epsilon suffices where inputs reach the outermost outputs: widen the outputs"
         return InfeasibleError(
             f"no unbiased mechanism with outputs in [{self.bins[0]:g}, {self.bins[-1]:g}] has "
-            f"{type(self.privacy).__name__} at epsilon = {self.privacy.epsilon:g}{known}; widen the outputs or "
-            "raise epsilon",
+            f"{type(self.privacy).__name__} at epsilon = {self.privacy.epsilon:g}{known}; {remedy}",
             smallest_epsilon=smallest,
         )

@@ -27,8 +27,6 @@ __all__ = ["bounding_program", "row_model", "set_budget"]
 _OUTWARD = 1e-14  # covers the rounding of the program's ratios
 _MOST = 257  # inputs, or ends of cells, of a bounding program
 
-Box = dict[str, tuple[float, float]]
-
 
 def row_model(
     bins: Array, knots: Array, notion: PairwisePrivacy | None, prior: Prior, loss: Loss, objective: str
@@ -38,7 +36,8 @@ def row_model(
     The parameters "ratio" and "delta" are the budget; without a notion there are neither they nor their rows.
     """
     grid, (bins, knots, prior) = knots, _about_zero(bins, knots, prior)
-    P = cp.Variable((len(knots), len(bins)), nonneg=True, name="P")
+    # Bounds that follow from the rows keep a solver whose tolerance large ratios defeat from calling the program unbounded.
+    P = cp.Variable((len(knots), len(bins)), bounds=[0, 1], name="P")
     variables: dict[str, cp.Variable] = {"P": P}
     parameters: dict[str, cp.Parameter] = {}
     families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
@@ -47,8 +46,9 @@ def row_model(
         variables |= more
         families |= private
     if objective == "worst":
-        z = variables["worst"] = cp.Variable(name="worst")
-        families["worst case"] = z >= cp.sum(cp.multiply(loss(bins - knots[:, None]), P), axis=1)
+        costs = loss(bins - knots[:, None])
+        z = variables["worst"] = cp.Variable(name="worst", bounds=[costs.min(), costs.max()])
+        families["worst case"] = z >= cp.sum(cp.multiply(costs, P), axis=1)
         target: Any = z
     else:
         costs, constant = hat_costs(bins, knots, prior, loss)
@@ -63,7 +63,7 @@ def _privacy(
     """Variables, families and parameters of the rows of privacy."""
     (K, m), (k, l, ratios) = P.shape, notion.ratios(knots)
     if isinstance(notion.privacy, PureDP):
-        a = cp.Variable((1, m), nonneg=True, name="a")
+        a = cp.Variable((1, m), bounds=[0, 1], name="a")
         ratio = cp.Parameter(name="ratio", value=ratios[0])
         rows = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
         return {"a": a}, {"privacy": rows}, {"ratio": ratio}
@@ -71,7 +71,7 @@ def _privacy(
     excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
     if not notion.delta:
         return {}, {"privacy": excess <= 0}, {"ratio": ratio}
-    S = cp.Variable((len(k), m), nonneg=True, name="S")
+    S = cp.Variable((len(k), m), bounds=[0, 1], name="S")
     delta = cp.Parameter(name="delta", value=notion.delta)
     families = {"privacy": excess <= S, "slack": cp.sum(S, axis=1) <= delta}
     return {"S": S}, families, {"ratio": ratio, "delta": delta}
@@ -98,8 +98,8 @@ def set_budget(
 
 def bounding_program(
     bins: Array, knots: Array, notion: PairwisePrivacy | None, prior: Prior, loss: Loss, objective: str
-) -> tuple[Model, Box]:
-    """Declare a program that no mechanism beats, and what holds at one of its optima besides.
+) -> Model:
+    """Declare a program that no mechanism beats.
 
     Its inputs are the knots of a grid; on the continuum some inputs of the range, or cells of it. Without a notion, and where
     doubles do not hold its ratios: what no mechanism on a grid beats that is right on average.
@@ -109,7 +109,7 @@ def bounding_program(
         cells = min(len(knots) - 1, _MOST - 1)
         bins, knots, prior = _about_zero(bins, knots, prior)
         lower, upper = float(knots[0]), float(knots[-1])
-        return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells), {}
+        return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells)
     if notion is not None and notion.continuum:
         notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))
     if notion is not None and notion.steep(knots):
@@ -117,6 +117,4 @@ def bounding_program(
     model = row_model(bins, knots, notion, prior, loss, objective)
     if notion is not None:
         set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)
-    # Probabilities are in [0, 1], the worst case between 0 and the worst of all.
-    worst = max(float(loss(bins - x).max()) for x in (lower, upper))
-    return model, {name: (0.0, worst if name == "worst" else 1.0) for name in model.variables}
+    return model

@@ -2,14 +2,17 @@
 
 On the continuum the knots are doubled until the gap is small. On a grid there is one program; with a time limit it comes
 after one that asks for pure privacy instead of approximate, or that uses a few of the outputs. Whatever ends first is exact,
-and private; if nothing ends, the law with the two outermost outputs is (`known`).
+and private; if nothing ends, the law with the two outermost outputs is (`known`). The programs are feasible and bounded: a
+solver that says otherwise, as large ratios make them, has failed, and the next one is asked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +23,13 @@ from mechdesign.quantizers.common.rational_rows import rational_table, tightened
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.certificate import MetricCertificate
-from mechdesign.quantizers.metric.known import Found, few_outputs, outermost_law, pairwise_multipliers
+from mechdesign.quantizers.metric.known import (
+    Found,
+    few_outputs,
+    outermost_law,
+    outermost_private,
+    pairwise_multipliers,
+)
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
 from mechdesign.solvers import CompiledLP, Model, Solution, Status, proved_bound
@@ -29,10 +38,14 @@ from mechdesign.typing import Array, Indices
 
 __all__ = ["Stages"]
 
+_T = TypeVar("_T")
+
 _COUNTS = (65, 129, 257, 513, 1025)
 _COARSE = (5, 17, 33)  # before those, where time is limited
 _WIDE = 1000  # knots times outputs up to which the first of those is as good as a coarser one
 _SMALL = 2000  # rows of a program that nothing need come before
+_OTHERS = ("highs-ipm", "clarabel")  # asked where the first solver fails
+_NEAR = 1e-6  # relative to ε: the edge of what is feasible
 _MANY = 4000  # rows from which the interior point (and its crossover) is ahead of the simplex method
 _STEPS = 1000  # of the simplex method before that: at large ε few rows of approximate privacy bind
 _SHRINK = (
@@ -42,6 +55,8 @@ _LEAST = (
     1e-13  # of the probabilities of an output in use: far below the tolerance, far above the rounding of rows
 )
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
+_FAILED = "no solver answered the program: only the outermost two outputs are used"
+_PARTLY = "no solver answered the whole program: this is the best of coarser ones"
 
 
 class _Stage(NamedTuple):
@@ -80,29 +95,32 @@ class Stages:
         stop : bool
             Whether a stage that is not the whole program will do if its gap is as wanted.
         """
-        best, complete = None, True
+        best, complete, failed = None, True, False
         for stage in self._plan(count):
             if self.deadline.passed:
                 complete = False
                 break
             try:
-                found = self._at(stage)
-            except InfeasibleError:  # for doubles: the outermost two outputs are feasible
-                continue
-            except SolverError:
-                if stage.whole and not self.deadline.passed:
-                    raise
-                complete = False
+                found = self._floored(self._at(stage))
+            except (InfeasibleError, SolverError):  # for doubles: the outermost two outputs are feasible
+                complete, failed = not self.deadline.passed, failed or stage.whole
                 continue
             best = found if best is None else best.joined(found, same=not self.notion.continuum)
-            complete = stage.whole
+            complete, failed = stage.whole, failed and not stage.whole
             if (stage.whole and best.bound is None) or (best.gap <= wanted and (stage.whole or stop)):
-                return best, True
+                complete = True
+                break
         if best is None:
-            best = self._outermost(edge=complete)
-        if best.bound is None and not self.notion.continuum:
+            best = self._floored(self._outermost(failed=complete))
+        elif failed and complete:
+            best = replace(best, notes=(*best.notes, _PARTLY))
+        if not (best.bound or self.notion.continuum):
             best = best.bounded(*self._bound(None, best.knots, None, self._more()))
         return best, complete
+
+    def _floored(self, found: Found) -> Found:
+        """With the bound 0 where no better one is known: absolute and squared errors are not negative."""
+        return found.bounded(0.0, None) if self.design.loss.polynomial else found
 
     def _plan(self, count: int | None) -> Iterator[_Stage]:
         design, every = self.design, np.arange(len(self.bins))
@@ -132,11 +150,13 @@ class Stages:
         model = row_model(self.bins[outputs], knots, notion, *self._question)
         answers: list[Solution] = []
 
-        def solved(epsilon: float) -> RationalTable:
+        def solved(epsilon: float, backend: str | None) -> RationalTable:
             set_budget(model, notion, knots, epsilon)
-            answers.append(self._answer(model))
+            answers.append(self._answer(model, backend))
             rows = np.zeros((len(knots), len(self.bins)))
             rows[:, outputs] = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
+            if not np.isfinite(rows).all():
+                raise SolverError("an answer is not finite", solver=answers[-1].solver, status="not finite")
             if not notion.delta:
                 rows[:, rows.max(axis=0) < _LEAST] = 0.0
                 rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
@@ -148,7 +168,17 @@ class Stages:
             return 0.0 if stated.verify() else math.inf
 
         shrink = 100 * _SHRINK if notion.continuum else _SHRINK
-        law = tightened(solved, excess, notion.privacy.epsilon, shrink=shrink, attempts=6)
+
+        def law_of(backend: str | None) -> RationalTable:
+            return tightened(
+                lambda epsilon: solved(epsilon, backend),
+                excess,
+                notion.privacy.epsilon,
+                shrink=shrink,
+                attempts=6,
+            )
+
+        law = self._first(law_of, (None,) if self._edge else (None, *_OTHERS), self.deadline)
         found = Found(law, self._value(law), answers[-1])
         if len(outputs) < len(self.bins):
             return found
@@ -156,7 +186,26 @@ class Stages:
             return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
         return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline))
 
-    def _answer(self, model: Model) -> Solution:
+    @staticmethod
+    def _first(ask: Callable[[Any], _T], backends: Sequence[str | None], deadline: Deadline) -> _T:
+        """What the first of the backends answers that does; the last one's error if none does by the deadline."""
+        for backend in backends:
+            try:
+                return ask(backend)
+            except (InfeasibleError, SolverError):
+                if backend is backends[-1] or deadline.passed:
+                    raise
+        raise AssertionError
+
+    @cached_property
+    def _edge(self) -> bool:
+        """Whether the programs have no feasible point at an ε that is hardly smaller, and maybe none for doubles."""
+        less = replace(self.notion.privacy, epsilon=self.notion.privacy.epsilon * (1 - _NEAR))
+        return not outermost_private(replace(self.notion, privacy=less), self.bins, self.design.knots(2))
+
+    def _answer(self, model: Model, backend: str | None) -> Solution:
+        if backend is not None:
+            return solvers.solve(model, backend, deadline=self.deadline, fallback=False)
         if self._solver is not None or self._options or model.size[1] <= _MANY:
             return solvers.solve(model, self._solver, deadline=self.deadline, **self._options)
         if self.notion.delta:
@@ -188,18 +237,26 @@ class Stages:
         _, loss, objective = self._question
         if continuum and objective == "mean" and not loss.polynomial:
             return None, None
-        program, box = bounding_program(self.bins, knots, notion, *self._question)
+        program = bounding_program(self.bins, knots, notion, *self._question)
         try:
             # The program of an answer with lowered ratios is another one. Any duals prove a bound; an interior point's are
             # the quickest on the continuum.
             if continuum or answer is None or self.notion.steep(knots):
-                answer = solvers.solve(program, "clarabel" if continuum else "highs", deadline=deadline)
+                backends = ("clarabel", "highs-ipm") if continuum else ("highs", *_OTHERS)
+                answer = self._first(
+                    lambda name: solvers.solve(program, name, deadline=deadline), backends, deadline
+                )
             row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(program).row_duals()
-            return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
-        except SolverError:
-            if deadline.passed:
-                return None, None
-            raise
+            return self._proved(program, answer, row_dual)
+        except (InfeasibleError, SolverError):
+            return None, None
+
+    @staticmethod
+    def _proved(
+        program: Model, answer: Solution, row_dual: Array | None
+    ) -> tuple[float | None, Array | None]:
+        bound = proved_bound(program, answer.tagged(row_dual=row_dual))
+        return (bound, row_dual) if math.isfinite(bound) else (None, None)
 
     def _approximate_bound(
         self, pure: Model, knots: Array, answer: Solution
@@ -207,23 +264,21 @@ class Stages:
         """The bound for approximate privacy from the duals of the pure program."""
         if self.notion.steep(knots):
             return None, None
-        program, box = bounding_program(self.bins, knots, self.notion, *self._question)
+        program = bounding_program(self.bins, knots, self.notion, *self._question)
         row_dual = pairwise_multipliers(pure, program, *self.notion.pairs(len(knots)))
-        return proved_bound(program, answer.tagged(row_dual=row_dual), box=box), row_dual
+        return self._proved(program, answer, row_dual)
 
     def _more(self) -> Deadline:
         """For what is wanted whatever the limit was."""
         return Deadline(0.5 + self.deadline.seconds / 2) if self.deadline.finite else self.deadline
 
-    def _outermost(self, *, edge: bool) -> Found:
-        """The law with the two outermost outputs, and a bound; at the `edge` of what is feasible it is nearly all there is."""
-        knots = self.design.knots(5 if edge else 3)
+    def _outermost(self, *, failed: bool) -> Found:
+        """The law with the two outermost outputs, and a bound; at the edge of what is feasible it is nearly all there is."""
+        knots = self.design.knots(5 if failed else 3)
         law = outermost_law(self.bins, knots)
         answer = Solution(Status.OPTIMAL, math.nan, {}, {}, "closed-form", 0.0)
-        found = Found(law, self._value(law), answer, notes=(_EDGE,) if edge else ())
-        if not (edge or self.notion.continuum):
+        notes = (_EDGE if self._edge else _FAILED,) if failed else ()
+        found = Found(law, self._value(law), answer, notes=notes)
+        if not (failed or self.notion.continuum):
             return found
-        try:
-            return found.bounded(*self._bound(self.notion, knots, None, self._more()))
-        except (InfeasibleError, SolverError):
-            return found
+        return found.bounded(*self._bound(self.notion, knots, None, self._more()))

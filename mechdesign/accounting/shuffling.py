@@ -83,6 +83,7 @@ __all__ = [
 ]
 
 MOST = 10**15  # items: their binomial tails are still SciPy's
+_LEAST = 1e-300  # of what one item has: a search below it ends in numbers of few digits, or in 0
 CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffled_alpha` takes a new level
 
 
@@ -353,6 +354,10 @@ def calibrate_item_alpha(
         return found
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
+    if low < _LEAST:
+        raise DesignError.of(
+            "alpha", target, f"must be at least {_LEAST:g} per item: choose another unit of distance"
+        )
     if accounting == "composition":
         return low
     if reached(low) > target:  # only the closed form can refuse here: its condition fails

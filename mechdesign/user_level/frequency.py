@@ -24,7 +24,17 @@ from mechdesign.channels.channel import Channel, Response
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, generator, indices, instance, positive, settle, whole
+from mechdesign.problem.checks import (
+    DOWN,
+    array,
+    generator,
+    indices,
+    instance,
+    one_of,
+    positive,
+    settle,
+    whole,
+)
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
@@ -184,7 +194,9 @@ class FrequencyEstimate:
 
     def __post_init__(self) -> None:
         instance("channel", self.channel, Response)
-        settle(self, space=_resolve(self.space or self.channel.space, self.channel.size))
+        one_of("project", self.project, (True, False))
+        given = self.channel.space if self.space is None else self.space
+        settle(self, space=_resolve(given, self.channel.size))
         if isinstance(self.channel, Channel):
             _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
 

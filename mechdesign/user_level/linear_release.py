@@ -37,7 +37,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.noise.rounded_sum import RoundedSum
-from mechdesign.problem.checks import array, check_preserved, generator, instance, settle, whole
+from mechdesign.problem.checks import array, check_preserved, generator, instance, one_of, settle, whole
 from mechdesign.typing import Array
 from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.linear_query import LinearQuery
@@ -95,6 +95,7 @@ class LinearRelease:
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
         settle(self, alpha=privacy.alpha, delta=privacy.delta)
         settle_users(self)
+        one_of("gaussian", self.gaussian, (True, False))
         settle(self, norm=2.0 if self.gaussian else norm_order(self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")

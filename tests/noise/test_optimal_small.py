@@ -128,3 +128,28 @@ def test_a_budget_too_small_for_the_arithmetic_is_refused_by_its_name(epsilon: f
     with pytest.raises(md.DesignError, match=f"epsilon = {epsilon!r}: must be at least 1e-18"):
         md.OptimalNoise(privacy(epsilon), 1, "squared").solve()
     assert md.OptimalNoise(privacy(1e-18), 1, "squared").solve(time_limit=1).certificate.verify()
+
+
+@pytest.mark.parametrize("privacy", [md.ApproximateDP(1.0, 1e-6), md.PureDP(1.0)], ids=str)
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_a_unit_in_which_doubles_do_not_hold_the_loss_is_refused(privacy: Any, dimension: int) -> None:
+    """An OverflowError, a value of infinity, or 5e-324 with a lower bound of 0; the last unit that is taken has an answer."""
+    for loss, far in (
+        ("squared", 1.1e100),
+        ("absolute", 1e101),
+        ({"absolute": 1.0, "squared": 1e300}, 1.0),
+        (abs, 1e101),
+    ):
+        for bad in (far, 1e155, 1e300, 1e-200, 1e-150, 5e-324):
+            with pytest.raises(DesignError, match=r"sensitivity = .*choose another unit"):
+                md.OptimalNoise(privacy, bad, loss=loss, dimension=dimension if loss is not abs else 1)
+    for loss, edge in (
+        ("squared", 0.99e100),
+        ("squared", 1.01e-100),
+        ("absolute", 1e100),
+        ("absolute", 1e-100),
+    ):
+        one = md.OptimalNoise(privacy, edge, loss=loss).solve(gap=0.1)
+        unit = md.OptimalNoise(privacy, 1.0, loss=loss).solve(gap=0.1)
+        assert one.certificate.verify()
+        assert one.value == pytest.approx(unit.value * edge ** (2 if loss == "squared" else 1), rel=0.1)

@@ -233,3 +233,23 @@ def test_all_losses_come_from_one_table_of_quotients(monkeypatch):
     assert counted == [1] and release.channel_loss == channel.alpha <= 3.0
     assert channel.epsilon == metric_loss(channel.matrix, np.ones((25, 25)), channel.weights)
     assert not channel.quotients().flags.writeable
+
+
+@pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])
+def test_a_search_does_not_end_below_the_least_double(accounting: str) -> None:
+    """At α = 5e-324 an item has α₀ = 0, at which the search for a smaller one stood still, past its time limit."""
+    line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
+    options = {"items": 2, "users": 1000, "accounting": accounting, "time_limit": 1.0}
+    delta = 0.0 if accounting == "composition" else 0.01
+    for alpha in (5e-324, 1e-310, 1e-300):
+        with pytest.raises(md.DesignError, match="another unit"):
+            ItemwiseRelease(line, alpha, delta, **options)
+    assert 0 < ItemwiseRelease(line, 1e-290, delta, **options).alpha <= 1e-290
+
+
+def test_the_least_delta_has_a_release_or_a_reason() -> None:
+    """δ = 5e-324 ended in a math domain error."""
+    line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
+    assert ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100).guarantee.alpha <= 1.0
+    with pytest.raises(md.DesignError, match="the closed form needs"):
+        ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100, accounting="closed-form")

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from mechdesign.channels.channel import Channel
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.noise.knorm import KNormNoise
 from mechdesign.noise.rounded_sum import RoundedSum
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.user_level.frequency import LaplaceHistogram
+from mechdesign.user_level.frequency import FrequencyEstimate, LaplaceHistogram
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.lattice import LatticeLaplace, discrete_laplace, stochastic_round
 from mechdesign.user_level.linear_query import LinearQuery
@@ -260,3 +261,16 @@ def test_reduced_releases_draw_with_replacement() -> None:
 def test_bad_norm_noise_is_named(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(DesignError, match=message):
         KNormNoise(*arguments)
+
+
+@pytest.mark.parametrize("bad", [np.array([]), np.array([1, 2]), "yes", None, 2], ids=repr)
+def test_what_is_no_truth_value_and_no_space_is_named(bad: Any) -> None:
+    """An array for one of them was a ValueError about its truth."""
+    with pytest.raises(DesignError, match="gaussian"):
+        LinearRelease(LinearQuery.average(LINE), 1.0, gaussian=bad)
+    channel = Channel.exponential(LINE, 1.0)
+    with pytest.raises(DesignError, match="project"):
+        FrequencyEstimate(channel, project=bad)
+    if bad is not None:
+        with pytest.raises(DesignError, match="space"):
+            FrequencyEstimate(channel, space=bad)

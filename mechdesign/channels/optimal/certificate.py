@@ -139,14 +139,15 @@ class ChannelCertificate(Certificate):
 
     def claiming(self) -> ChannelCertificate:
         """The same with the tightest value, lower bound and bias that hold."""
-        claimed = copy(self)
-        settle(claimed, value=round_up(self.exact_value), bias=round_up(self.exact_bias))
-        settle(claimed, lower_bound=round_down(self.exact_bound))
+        value, bias = round_up(self.exact_value), round_up(self.exact_bias)
+        bound = round_down(self.exact_bound)
+        claimed = copy(self)  # with the exact numbers, which do not depend on what is claimed
+        settle(claimed, value=value, bias=bias, lower_bound=bound)
         return claimed
 
     @cached_property
     def _rates(self) -> Growth:
-        return Growth(self.alpha, self.distances)
+        return Growth(self.alpha)
 
     @cached_property
     def total(self) -> int:
@@ -174,20 +175,20 @@ class ChannelCertificate(Certificate):
 
         Constraints that doubles show to hold, by a margin far above what they round, need no integers.
         """
-        shift, lower, distances = self._rates.shift, self._rates.lower, self.distances.tolist()
+        shift, lower = self._rates.shift, self._rates.lower
+        growth = (1 + self._rates.near(self.distances)) * (1 - 1e-12)
         try:
             floats = np.array([[w / self.total for w in row] for row in self.weights])
         except (OverflowError, ZeroDivisionError):
             floats = np.full(self.loss.shape, np.nan)
         for x, row in enumerate(self.weights):
-            rates = [lower[d] for d in distances[x]]
             with np.errstate(invalid="ignore"):
-                most = np.array([rate / (1 << shift) for rate in rates])[:, None] * floats * (1 - 1e-12)
+                most = growth[x][:, None] * floats
                 close = ~((floats[x] < most) & (most > 1e-290))
             close[x] = False
             close[:, [y for y, w in enumerate(row) if w == 0]] = False  # weights are not negative
             for other, y in np.argwhere(close).tolist():
-                if row[y] << shift > rates[other] * self.weights[other][y]:
+                if row[y] << shift > lower(float(self.distances[x, other])) * self.weights[other][y]:
                     return x, other, y
         return None
 

@@ -34,17 +34,21 @@ _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
 
 class Growth:
-    """Bounds of :math:`e^{αd}` for the distances of one space, as integers over ``2**shift``, each computed once."""
+    """Bounds of :math:`e^{αd}` as integers over ``2**shift``, each computed once, and only where doubles do not decide."""
 
     shift = _SHIFT
 
-    def __init__(self, alpha: float, distances: Array) -> None:
+    def __init__(self, alpha: float) -> None:
         self._alpha = Fraction(alpha)
-        self.lower: dict[float, int] = {}
-        for d in np.unique(distances).tolist():
-            low = exp_lower(min(self._alpha * Fraction(d), Fraction(_FAR)))
-            self.lower[d] = (low.numerator << _SHIFT) // low.denominator
+        self._lower: dict[float, int] = {}
         self._upper: dict[float, int] = {}
+
+    def lower(self, distance: float) -> int:
+        """Lower bound of e^{αd}."""
+        if distance not in self._lower:
+            low = exp_lower(min(self._alpha * Fraction(distance), Fraction(_FAR)))
+            self._lower[distance] = (low.numerator << _SHIFT) // low.denominator
+        return self._lower[distance]
 
     def upper(self, distance: float) -> int:
         """Upper bound of e^{αd}."""
@@ -52,6 +56,11 @@ class Growth:
             high = exp_upper(self._alpha * Fraction(distance))
             self._upper[distance] = -((-high.numerator << _SHIFT) // high.denominator)
         return self._upper[distance]
+
+    def near(self, distances: Array) -> Array:
+        """`lower` minus 1 in doubles, to one part in 10¹³."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(np.expm1(np.minimum(float(self._alpha) * distances, _FAR)))
 
 
 def _decay(distances: Array, alpha: float) -> Array:
@@ -72,7 +81,7 @@ def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rate
     rows, shift = len(weights), rates.shift
     decay = _decay(distances, alpha)
     np.fill_diagonal(decay, 0.0)
-    lower = [[rates.lower[d] for d in row] for row in distances.tolist()]
+    apart = distances.tolist()
     for _ in range(50 * rows):
         changed = False
         floats = np.array([[float(w) for w in row] for row in weights])
@@ -81,8 +90,9 @@ def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rate
             near = np.argwhere(decay[x][:, None] * floats[x] > floats * (1 - 1e-12))
             for other, y in near.tolist():
                 need = weights[x][y] << shift
-                if need > lower[x][other] * weights[other][y]:
-                    weights[other][y] = -(-need // lower[x][other])
+                lower = rates.lower(apart[x][other])
+                if need > lower * weights[other][y]:
+                    weights[other][y] = -(-need // lower)
                     floats[other, y] = float(weights[other][y])
                     changed = True
         if not changed:
@@ -93,13 +103,20 @@ def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rate
 def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
     """Least b for which the deficits ``b + max(sums) - sums`` are a private column."""
     top, unit = max(sums), 1 << rates.shift
+    deficits = [top - s for s in sums]
+    # Only the pairs that may need most by doubles are looked at in integers.
+    short, growth = np.array(deficits, dtype=float), rates.near(distances)
+    with np.errstate(all="ignore"):
+        least = (np.subtract.outer(short, short) - growth * short) / growth
+        error = 1e-12 * (np.add.outer(short, short) / growth + short + np.abs(least)) + 1
+        np.fill_diagonal(least, -np.inf)
+        clear = least + error < max(float(np.nanmax(least - error, initial=0.0)), 0.0)
     need = 0
-    for x, sx in enumerate(sums):
-        for other, so in enumerate(sums):
-            rate = rates.lower[float(distances[x, other])]
-            excess = (top - sx) * unit - rate * (top - so)
-            if other != x and excess > 0:
-                need = max(need, -(-excess // (rate - unit)))
+    for x, other in np.argwhere(~clear).tolist():
+        rate = rates.lower(float(distances[x, other]))
+        excess = deficits[x] * unit - rate * deficits[other]
+        if other != x and excess > 0:
+            need = max(need, -(-excess // (rate - unit)))
     return need
 
 
@@ -118,7 +135,7 @@ def private_weights(
     cost : array, shape (n, k)
         Prior times loss: decides where the last correction goes.
     """
-    rates = Growth(alpha, distances)
+    rates = Growth(alpha)
     closed = _closure(np.maximum(matrix, 0.0), distances, alpha)
     closed[:, closed.max(axis=0) < _EMPTY] = 0.0
     weights = []

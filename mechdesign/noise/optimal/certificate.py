@@ -89,8 +89,8 @@ class NoiseCertificate(Certificate):
             raise DesignError.of("grouped", size, "must be a power of two, 1 with knots, and at most 200/ε")
         whole("cells", self.cells, 1, MOST_CELLS if spread or self.level else 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
-            if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e200:
-                raise DesignError.of(name, getattr(self, name), "must be at most 1e200")
+            if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e250:
+                raise DesignError.of(name, getattr(self, name), "must be at most 1e250")
         if (self.totals < 0).any():
             raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
         if spread:

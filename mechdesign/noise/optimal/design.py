@@ -49,6 +49,7 @@ from mechdesign.typing import Status
 __all__ = ["OptimalNoise"]
 
 _MOST = 10**6  # cells; programs are far smaller
+_LEAST = 1e-200  # of the loss at the sensitivity, and 1/_LEAST the most: doubles hold what laws and proofs make of it
 _LEAST_GAP = 1e-8  # HiGHS leaves rows open by 2e-9
 
 
@@ -124,7 +125,17 @@ class OptimalNoise(Design):
             )
         if self.epsilon > 200:
             raise DesignError.of("epsilon", self.epsilon, "must be at most 200: beyond, e^-ε is not a mass")
-        Loss.of(self.loss)
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        """Refuse a sensitivity in whose unit doubles do not hold the loss."""
+        loss, size = Loss.of(self.loss), Fraction(self.sensitivity)
+        at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
+        if loss.function is not None:  # taken to grow no faster than the square
+            at_size = size**2
+        if not (_LEAST <= at_size <= 1 / _LEAST and 1e-100 <= size <= 1e100):
+            allowed = "must be between 1e-100 and 1e100, where the loss is between 1e-200 and 1e200: choose another unit"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
 
     @property
     def _loss(self) -> Loss:

@@ -337,7 +337,6 @@ def calibrate_item_alpha(
         "diameter": diameter,
         "radius": radius,
     }
-
     deadline, fitting = Deadline(time_limit), [0.0]
 
     @cache

@@ -202,7 +202,7 @@ def _scale(
         return math.exp(least), slope
     over, under = _where(seen, True), _where(seen, False)
     low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
-    high = min(under) if under else _away(excess, u, 1, "no scale of this law meets")
+    high = min(under) if under else _away(excess, u, 1, "the search found no scale of this law that meets")
 
     def left(u: float) -> float:
         f = excess(u)

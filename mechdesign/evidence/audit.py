@@ -140,6 +140,8 @@ def _same_law(result: Any) -> bool:
     So must be what the mechanism and the design both say: the family of the noise, the space, the sensitivity, the input range.
     """
     mechanism, design, found = result.mechanism, result.design, []
+    if not hasattr(mechanism, "release"):  # no part of a result but its mechanism has it
+        return False
     for name in _SHARED:
         both = hasattr(mechanism, name) and hasattr(design, name)
         if both and not same(getattr(mechanism, name), getattr(design, name)):

@@ -352,6 +352,15 @@ def forgeries(number: float) -> Iterator[Any]:
     yield from ({"$float": "nan"}, {"$float": "inf"}, "1")
 
 
+@pytest.mark.parametrize("name", ["noise-allocation", "knorm", "counts-gaussian", "optm"])
+def test_no_other_part_stands_in_the_place_of_the_mechanism(name: str) -> None:
+    """None, the design and the certificate were taken for it: each is, or has, something that the certificate has too."""
+    result = solved(name)
+    assert result.checks()["holds"].all()
+    for part in (None, result.design, result.certificate, result.value):
+        assert not dataclasses.replace(result, mechanism=part).checks()["holds"].all()
+
+
 @pytest.mark.parametrize("name", FORGED)
 def test_every_number_that_is_forged_is_seen(name: str) -> None:
     """Accepted before: a value, or a lower bound, of infinity beside a certificate of a finite one."""

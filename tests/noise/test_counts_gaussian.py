@@ -1,14 +1,18 @@
 """Counts of which one person changes a few: the published numbers, the listed sets, and tampering."""
 
 import itertools
+import json
 from dataclasses import replace
 
+import cheap
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 
 PRIVACY = md.ApproximateDP(1, 1e-6)
@@ -101,3 +105,53 @@ def test_changes_whose_variances_doubles_do_not_hold_are_refused(most):
 def test_no_unit_breaks_the_budget(power):
     result = md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=10.0**power).solve()
     assert result.certificate.verify() and result.gap < 1e-9
+
+
+def _forged(result, **changes):
+    """The result as a file that says otherwise of its noise, wherever it stands, sealed anew; whether it is verified."""
+    payload = json.loads(dumps(result))["payload"]
+    for owner in (payload["fields"]["mechanism"], payload["fields"]["certificate"]["fields"]["noise"]):
+        owner["fields"] |= changes
+    try:
+        return bool(loads(cheap.sealed(payload), kinds=KINDS).checks()["holds"].all())
+    except md.ResultFormatError:
+        return False
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("order", [(0, 0, 0, 0, 0), (0, 2, 2, 3, 4), (4, 3, 2, 1, 0), (0, 1, 2, 3)])
+def test_what_is_released_is_what_is_proved(signed, order):
+    """Five independent copies of one count were released, and verified: δ of .0212 in the place of .001."""
+    result = md.CountsGaussian(5, 2, md.ApproximateDP(1, 1e-3), signed=signed).solve()
+    assert _forged(result)
+    assert not _forged(result, coordinates={"$tuple": list(order)})
+    with pytest.raises(md.DesignError, match="coordinates"):
+        replace(result.mechanism, coordinates=order)
+    listed = md.CorrelatedGaussian(np.eye(5), md.ApproximateDP(1, 1e-3)).solve()
+    assert _forged(listed) and not _forged(listed, coordinates={"$tuple": list(order)})
+
+
+def test_a_lift_has_a_row_for_each_number_and_a_column_for_each_coordinate():
+    law = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], PRIVACY).solve().mechanism
+    assert law.lift is not None and replace(law).release(np.ones(3)).shape == (3,)
+    for lift in (
+        None,
+        law.lift[:-1],
+        tuple(row[:-1] for row in law.lift),
+        tuple((0.5, 0.5) for _ in law.lift),
+    ):
+        with pytest.raises(md.DesignError, match=r"lift|coordinates"):
+            replace(law, lift=lift)
+    with pytest.raises(md.DesignError, match="coordinates"):
+        replace(law, coordinates=law.coordinates[::-1])
+
+
+@pytest.mark.parametrize("budget", [1e300, 1e-300, 0.0, -1.0, None])
+def test_the_budget_that_a_release_is_widened_for_is_the_one_proved(budget):
+    """With a budget of 1e300 in the file the noise was not widened for its lattice, and the file verified."""
+    designs = md.CountsGaussian(4, 2, PRIVACY), md.CorrelatedGaussian(np.eye(2), md.ZeroConcentratedDP(0.5))
+    for design in designs:
+        result = design.solve()
+        assert _forged(result) and not _forged(result, budget=budget)
+        for by in (1 + 1e-9, 2.0):
+            assert not _forged(result, budget=result.mechanism.budget * by)

@@ -89,7 +89,8 @@ class CorrelatedGaussianCertificate(Certificate):
     def checks(self) -> pd.DataFrame:
         """Span, privacy, what the budget is worth, cost, lower bound."""
         span, whitening = self.noise.span, self.noise.whitening
-        if whitening is None:
+        # `release` takes from the noise's own budget how much wider it must be for its lattice
+        if whitening is None or span.size != self.vectors.shape[1] or self.noise.budget != self.budget:
             return check_table([("the law is held exactly", PROVED, -np.inf, False)])
         inside = all(span.inside(row) for row in self.vectors)
         reduced = self.vectors[:, span.coordinates]

@@ -240,14 +240,15 @@ def _multipliers(design: CountsGaussian, x: float, z: float) -> Array:
     return found / found.sum()
 
 
+def _two(whitening: Array) -> tuple[Fraction, Fraction]:
+    """p and q of R = p I + q J."""
+    off = Fraction(float(whitening[0, -1])) if len(whitening) > 1 else Fraction(0)
+    return Fraction(float(whitening[0, 0])) - off, off
+
+
 def _largest_spent(design: CountsGaussian, whitening: Array) -> float:
     """Largest ‖R v‖² in rational numbers, rounded up; R = p I + q J has two different entries."""
-    n, a = design.counts, Fraction(design.most)
-    diagonal, off = (
-        Fraction(float(whitening[0, 0])),
-        Fraction(float(whitening[0, -1])) if n > 1 else Fraction(0),
-    )
-    p = diagonal - off
+    a, n, (p, off) = Fraction(design.most), design.counts, _two(whitening)
     if design.signed:
         # ‖R v‖² = p² Σ v² + (2pq + n q²)(Σ v)², with |v_i| ≤ a: the extremes of Σ v are 0 and ±k a
         cross = max(2 * p * off + n * off * off, Fraction(0))
@@ -293,7 +294,9 @@ class CountsCertificate(Certificate):
         return CountsCertificate(self.design, self.noise, value, min(bound, value), self.multipliers)
 
     def _cost(self) -> float:
-        return float(np.trace(self.noise.covariance))
+        """tr Σ of R = p I + q J."""
+        n, (p, q) = self.design.counts, _two(np.asarray(self.noise.whitening))
+        return float((n - 1) / p**2 + 1 / (p + n * q) ** 2)
 
     def _bound(self) -> float:
         d, y = self.design, np.maximum(self.multipliers, 0.0)
@@ -310,17 +313,19 @@ class CountsCertificate(Certificate):
         """Symmetry and privacy in rational numbers, what the budget is worth, cost, lower bound."""
         d, whitening = self.design, self.noise.whitening
         n = d.counts
-        fits = whitening is not None and whitening.shape == (n, n) and self.noise.lift is None
-        if not fits or whitening is None:
+        # `release` takes from the noise's own budget how much wider it must be for its lattice
+        budget = self.noise.budget
+        held = self.noise.span.coordinates == tuple(range(n)) and self.noise.lift is None
+        if whitening is None or budget is None or not held or whitening.shape != (n, n):
             return check_table([("the law is held exactly", PROVED, -math.inf, False)])
         wanted = np.full((n, n), whitening[0, -1])
         np.fill_diagonal(wanted, whitening[0, 0])
         alike = bool((whitening == wanted).all())
         spent = _largest_spent(d, whitening)
         worth = (
-            2 * d.privacy.rho - d.budget
+            2 * d.privacy.rho - budget
             if isinstance(d.privacy, ZeroConcentratedDP)
-            else gaussian_room(d.privacy.epsilon, d.privacy.delta, d.budget**0.5)
+            else gaussian_room(d.privacy.epsilon, d.privacy.delta, budget**0.5)
         )
         product = whitening @ self.noise.covariance @ whitening
         error = float(np.abs(product - np.eye(n)).max())
@@ -331,8 +336,8 @@ class CountsCertificate(Certificate):
                 (
                     "the budget covers every set of counts (rational)",
                     PROVED,
-                    d.budget - spent,
-                    alike and spent <= d.budget,
+                    budget - spent,
+                    alike and spent <= budget,
                 ),
                 ("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0),
                 ("the covariance shown is the law's", RECOMPUTED, 1e-9 - error, error <= 1e-9),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from mechdesign.noise.correlated.span import Lift, Span
 from mechdesign.noise.correlated.whitened import lattice, released
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import answers, array, generator, settle, whole
+from mechdesign.problem.checks import answers, array, generator, instance, positive, settle, whole
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 
@@ -34,7 +36,7 @@ class CorrelatedGaussianNoise:
         R, which then is the law: the coordinates P of the noise are :math:`R^{-1} z`, z standard normal, so that a
         change v spends :math:`\lVert R v_P \rVert^2`, and `covariance` is its rounding.
     coordinates : tuple of int, optional
-        P; all when not given.
+        P, ascending; all when not given. Fewer than all need a lift.
     lift : tuple of tuple of Fraction, shape (K, r), optional
         E: the noise is :math:`E R^{-1} z`.
     budget : float, optional
@@ -67,10 +69,9 @@ class CorrelatedGaussianNoise:
         matrix = self.covariance
         if not self._semidefinite:
             raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")
-        if self.coordinates is not None:
-            settle(
-                self, coordinates=tuple(whole("coordinates", k, 0, len(matrix) - 1) for k in self.coordinates)
-            )
+        self._placed(len(matrix))
+        if self.budget is not None:
+            settle(self, budget=positive("budget", self.budget))
         if self.whitening is not None:
             settle(self, whitening=array("whitening", self.whitening, ndim=2))
             if self.whitening.shape != (self.span.rank,) * 2 or np.linalg.matrix_rank(
@@ -78,6 +79,23 @@ class CorrelatedGaussianNoise:
             ) < len(self.whitening):
                 raise DesignError.of(
                     "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
+                )
+
+    def _placed(self, size: int) -> None:
+        """Refuse coordinates, and a lift, that are not those of a subspace: what is released would be another query."""
+        allowed = "must be ascending, and all of them where there is no lift"
+        if self.coordinates is not None:
+            instance("coordinates", self.coordinates, tuple, list)
+            settle(self, coordinates=tuple(whole("coordinates", k, 0, size - 1) for k in self.coordinates))
+        held = self.span.coordinates
+        if any(a >= b for a, b in pairwise(held)) or not held or (self.lift is None and len(held) < size):
+            raise DesignError.of("coordinates", self.coordinates, allowed)
+        if self.lift is not None:
+            fits = isinstance(self.lift, tuple) and all(isinstance(row, tuple) for row in self.lift)
+            exact = fits and all(isinstance(x, (int, Fraction)) for row in self.lift for x in row)
+            if not exact or [len(row) for row in self.lift] != [len(held)] * size:
+                raise DesignError.of(
+                    "lift", type(self.lift).__name__, f"must be {size} rows of {len(held)} fractions each"
                 )
 
     @cached_property

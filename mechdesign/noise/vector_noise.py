@@ -62,6 +62,12 @@ class IndependentNoise:
         if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
             raise DesignError.of("scales", self.scales, allowed)
         settle(self, scales=scales)
+        if self.sensitivities is not None:
+            allowed = "must be non-negative and finite, one a scale"
+            lam = doubles("sensitivities", self.sensitivities, allowed)
+            if lam.shape != scales.shape or not lam.min() >= 0 or not lam.max() < math.inf:
+                raise DesignError.of("sensitivities", self.sensitivities, allowed)
+            settle(self, sensitivities=lam)
         instance("bounds", self.bounds, Sensitivity, NoneType)
 
     @cached_property
@@ -107,10 +113,10 @@ class IndependentNoise:
         if held.shape[-1:] != self.scales.shape:
             raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
         step = self.scales * _STEP
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.rint(held / step)
         draws = self._exact.draw(held.size).reshape(held.shape)
-        noisy = np.where(step > 0, steps + draws, 0.0) * step
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            steps = np.rint(held / step)
+            noisy = np.where(step > 0, steps + draws, 0.0) * step
         for at in map(tuple, np.argwhere((np.abs(steps) > 2.0**51) & (step > 0))):
             unit = Fraction(float(step[at[-1]]))  # too far out for doubles
             noisy[at] = float(

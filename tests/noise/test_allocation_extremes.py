@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.errors import DesignError
+from mechdesign.noise.vector_noise import IndependentNoise
 
 BUDGETS = {"laplace": md.PureDP(3.0), "gaussian": md.ApproximateDP(1.0, 1e-6)}
 
@@ -62,3 +63,25 @@ def test_a_budget_below_what_doubles_hold_is_refused():
         md.NoiseAllocation("gaussian", [1.0, 2.0], privacy)
     with pytest.raises(DesignError, match="larger delta"):
         md.MatrixMechanism(md.Workload.prefix_sums(3), privacy).solve()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_an_infinite_upper_limit_is_none(noise) -> None:
+    """Its margin is infinite, which proves nothing: the certificate did not verify."""
+    plain = md.NoiseAllocation(noise, [1.0, 2.0], md.ApproximateDP(1, 1e-3)).solve()
+    for upper in (np.inf, [np.inf, np.inf], [np.inf, 1e4]):
+        result = md.NoiseAllocation(noise, [1.0, 2.0], md.ApproximateDP(1, 1e-3), upper=upper).solve()
+        assert result.certificate.verify() and result.checks()["holds"].all()
+        assert result.value == pytest.approx(plain.value, rel=1e-9)
+
+
+def test_noise_of_a_profile_of_another_shape_is_refused() -> None:
+    for bad in ([1.0], [1.0, -1.0], [1.0, np.inf], [1.0, np.nan]):
+        with pytest.raises(md.DesignError, match="sensitivities"):
+            IndependentNoise("laplace", np.ones(2), np.array(bad))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_release_of_huge_answers_does_not_warn() -> None:
+    law = md.NoiseAllocation("laplace", [1.0, 2.0, 0.0], md.PureDP(1)).solve().mechanism
+    assert law.release([1e300, -1e300, 0.0])[:2].tolist() == [1e300, -1e300]

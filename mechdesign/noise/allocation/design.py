@@ -140,6 +140,8 @@ class NoiseAllocation(AllocationQuestion, Design):
             settle(self, **{name: self._vector(name)})
         if self.weights is not None and not (self.weights.min() > 0 and self.weights.max() < math.inf):
             raise DesignError.of("weights", self.weights, "must be positive and finite")
+        if self.upper is not None and self.upper.min() == math.inf:
+            settle(self, upper=None)  # no limit at all
         if self.upper is not None and not self.upper.min() >= _LEAST:
             allowed = f"must be at least {_LEAST:g}: choose another unit, or leave the limit out"
             raise DesignError.of("upper", float(self.upper.min()), allowed)

@@ -103,6 +103,10 @@ class RationalTable(ExactLaw):
     starts: tuple[tuple[Fraction, ...], ...]
     ends: tuple[tuple[Fraction, ...], ...]
 
+    def __post_init__(self) -> None:
+        if not len(self.starts) == len(self.ends) == len(self.knots) - 1:
+            raise DesignError("a law's rows must be two for each segment between knots")
+
     def row(self, segment: int, end: int) -> list[Fraction]:
         return list((self.ends if end else self.starts)[segment])
 

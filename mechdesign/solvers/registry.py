@@ -132,7 +132,8 @@ def solve(
 ) -> Solution:
     """Solve `model` with the named backend, or the first capable one.
 
-    A backend that fails hands over to the next capable one; the solution lists those that failed.
+    A backend that fails, or is the first to call the model unbounded, hands over to the next capable one; the solution lists
+    those that failed.
 
     Parameters
     ----------
@@ -160,6 +161,7 @@ def solve(
     deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
+    unbounded: SolverError | None = None
     for index, backend in enumerate(_candidates(model, solver, fallback)):
         given = options if index == 0 else {}
         if deadline.finite:
@@ -175,7 +177,9 @@ def solve(
         if answer.status is Status.INFEASIBLE:
             raise InfeasibleError(f"no feasible point ({backend.name}: {answer.native_status})")
         if answer.status is Status.UNBOUNDED:
-            raise SolverError(
+            if unbounded is not None:  # simplex alone says so of bounded models with huge ratios
+                raise unbounded
+            unbounded = SolverError(
                 f"the model is unbounded ({backend.name}: {answer.native_status})",
                 solver=backend.name,
                 status=answer.native_status,
@@ -183,6 +187,8 @@ def solve(
         failures.append(f"{backend.name}: {answer.native_status or answer.status.value}")
         if answer.status is Status.INACCURATE and last is None:
             last = answer
+    if unbounded is not None:
+        raise unbounded
     if last is not None:
         return last.tagged(requested=solver, fallbacks=tuple(failures))
     if deadline.passed:

@@ -273,3 +273,11 @@ def test_with_a_limit_few_outputs_come_first(monkeypatch):
     monkeypatch.undo()
     unhurried = design.solve(outputs=8)
     assert late.value == pytest.approx(unhurried.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("inner", [(-0.99, 0.7), (-0.9858766581691855, 0.6873501583617978)])
+def test_a_bounded_program_that_simplex_calls_unbounded_is_answered(inner) -> None:
+    """At ε = 36 alone, between 30 and 40 that were answered."""
+    bins = [-1.001, *inner, 1.001]
+    values = [md.OPTM(bins, md.PureDP(e), stats.uniform(-1, 2)).solve() for e in (30.0, 36.0)]
+    assert values[1].certificate.verify() and values[1].value == pytest.approx(values[0].value, rel=1e-4)

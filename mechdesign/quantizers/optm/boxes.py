@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
@@ -222,8 +222,16 @@ class BoxSearch:
 
         Beyond `RESOLVED` a solver's tolerance may hide a box: what is found there is private at ε too.
         """
-        tried = [self._best(e) for e in dict.fromkeys((epsilon, min(epsilon, RESOLVED)))]
-        found = [point for point in tried if point is not None]
+        found, failed = [], None
+        for tried in dict.fromkeys((epsilon, min(epsilon, RESOLVED))):
+            try:
+                point = self._best(tried)
+            except SolverError as error:
+                failed = error
+            else:
+                found += [] if point is None else [point]
+        if failed is not None and not found:
+            raise failed
         return min(found, key=self._judged, default=None)
 
     def _judged(self, point: BoxPoint) -> float:

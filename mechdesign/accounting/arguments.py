@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import doubles, non_negative, number, one_of
+from mechdesign.problem.checks import doubles, non_negative, number, one_of, positive
 from mechdesign.typing import Array
 
-__all__ = ["ACCOUNTING", "beyond_condition", "excess", "inside", "levels", "shuffled"]
+__all__ = ["ACCOUNTING", "beyond_condition", "excess", "inside", "item_level", "levels", "shuffled"]
 
 ACCOUNTING = ("numerical", "closed-form", "composition")
 
@@ -30,6 +30,14 @@ def inside(name: str, value: Any, low: float, high: float, remedy: str = "") -> 
     found = number(name, value, allowed := f"must be in ({low:g}, {high:g}){remedy}")
     if not low < found < high:
         raise DesignError.of(name, value, allowed)
+    return found
+
+
+def item_level(value: Any) -> float:
+    """An item's α₀, or a DesignError where shuffling leaves of it what doubles do not hold to full precision."""
+    found = positive("item_alpha", value)
+    if found < 1e-290:
+        raise DesignError.of("item_alpha", value, "must be at least 1e-290: what shuffling leaves is less")
     return found
 
 

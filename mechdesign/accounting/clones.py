@@ -125,7 +125,7 @@ def step_weight(s: float, y: float) -> float:
 
 def weight_slope(s: float, y: float) -> float:
     """An upper bound on w/y over (0, y]: w is convex while e^y ≤ u, and its slope never exceeds (1 + u)/(4u)."""
-    return step_weight(s, y) / y if y <= s else (1 + math.exp(-s)) / 4
+    return step_weight(s, y) / y if 1e-300 < y <= s else (1 + math.exp(-s)) / 4
 
 
 def geometric(epsilon: float, k: int) -> float:

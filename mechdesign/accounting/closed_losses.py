@@ -46,7 +46,7 @@ def _logistic(r: float) -> UnitLoss:
         # t = log[(e^{v/2} - e^{-r/2}) / (1 - e^{(v-r)/2})] - r/2 + ... (symmetrised below for v >= 0)
         v = np.asarray(v, dtype=float)
         w = np.minimum(np.abs(v), r)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             t = np.log(-np.expm1(-(w + r) / 2)) - np.log(-np.expm1((w - r) / 2)) + w / 2
         t = np.where(np.abs(v) >= r, np.inf, t)
         return np.where(v >= 0, t, -t)

@@ -118,6 +118,9 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
         mu = c.sqrt(c.fsum(n * h * (c.mpf(d) / c.mpf(s)) ** 2 for n, d, s, h in coordinates))
         e = c.mpf(epsilon)
         a, b = e / mu - mu / 2, e / mu + mu / 2
+        if abs(a) > 1e6:  # either term is within 10^-1000 of its limit, and mpmath's erfc may overflow
+            tiny, none = c.mpf("1e-1000"), c.mpf(0)
+            return (tiny, none, none) if a > 0 else (c.mpf(1), tiny, tiny)
         return _half_erfc(c, a), c.exp(e) * _half_erfc(c, b), c.mpf(0)
 
     return _enclosed(terms)

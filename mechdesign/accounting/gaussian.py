@@ -30,6 +30,7 @@ __all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_LARGEST = 1e300
 _HALF = 0.5
 _LEAST_SQUARE = 1e-280
 _CLOSE = 1.0
@@ -225,8 +226,10 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
     168.80...
     """
     e, d = levels("epsilon", epsilon, above_zero=True), levels("delta", delta)
-    if not np.all(np.isfinite(e)):
-        raise DesignError.of("epsilon", epsilon, "must be positive and finite")
+    if not np.all(e <= _LARGEST):
+        raise DesignError.of(
+            "epsilon", epsilon, f"must be positive and at most {_LARGEST:g}: that is no privacy"
+        )
     if np.any(d == 0):
         raise DesignError.of(
             "delta",

@@ -57,7 +57,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mechdesign.accounting.arguments import ACCOUNTING, beyond_condition, excess, shuffled
+from mechdesign.accounting.arguments import ACCOUNTING, beyond_condition, excess, item_level, shuffled
 from mechdesign.accounting.clones import (
     Clones,
     Failure,
@@ -182,7 +182,7 @@ def amplification(
     >>> print(f"{result.epsilon:.4f} {closed.epsilon:.4f}")
     0.0166 0.0791
     """
-    alpha = positive("item_alpha", item_alpha)
+    alpha = item_level(item_alpha)
     diameter = positive("diameter", diameter)
     tau = positive("moved", moved)
     k, n = whole("positions", positions, 1), whole("total", total, 1, MOST)

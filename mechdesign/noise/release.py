@@ -107,6 +107,10 @@ def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattic
     if noise.discrete:
         return Lattice(1.0, math.ceil(sensitivity), law, 0.0)
     step = min(2 * noise.half_step, math.ldexp(1.0, math.frexp(sensitivity)[1] - 20))
+    if step == 0:
+        raise DesignError.of(
+            "sensitivity", sensitivity, "is so small that doubles hold no lattice finer than it"
+        )
     shift = math.ceil(Fraction(sensitivity) / Fraction(step)) + several
     dist, shapes, _, scale = frozen_parts(law)
     wider = round_up(Fraction(scale) * shift * Fraction(step) / Fraction(sensitivity))

@@ -71,7 +71,7 @@ def _sided(found: float, value: Any, side: int) -> float:
     """The double next to `found` where that is on the wrong side of the number it was made from."""
     was: Any = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
     known = isinstance(was, numbers.Number)
-    if side and known and (found > was if side == DOWN else found < was):
+    if side and known and not math.isnan(found) and (found > was if side == DOWN else found < was):
         return math.nextafter(found, side * math.inf)
     return found
 

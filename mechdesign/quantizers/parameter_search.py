@@ -36,6 +36,9 @@ from mechdesign.typing import Array, Status
 
 __all__ = ["ParameterSearch", "settle_family"]
 
+_LEVELS = 40
+"""Steps 3⁻⁴⁰ as wide are narrower than doubles are apart."""
+
 
 def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
@@ -205,7 +208,7 @@ class _Lines:
         on_budget = [self.best_at([c.point[k] for k in self.outer]) or c for c in members]
         best = sorted(on_budget, key=lambda c: c.value)[:starts]
         steps = np.array([np.diff(np.unique(axis)).max(initial=0.0) for axis in self.axes])
-        for level in range(zoom):
+        for level in range(min(zoom, _LEVELS)):
             best = [self._moved(c, steps / 3**level) for c in best]
         return min(best, key=lambda c: c.value)
 

@@ -29,7 +29,7 @@ from mechdesign.channels.draws import Deployment, Simulation
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import instance, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import DOWN, instance, non_negative, one_of, positive, settle, whole
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices
@@ -125,6 +125,9 @@ class ItemwiseRelease:
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
+        for name in ("alpha", "item_alpha"):
+            if getattr(self, name) is not None:
+                settle(self, **{name: positive(name, getattr(self, name), side=DOWN)})
         instance("space", self.space, MetricSpace)
         settle(self, items=whole("items", self.items, 1))
         one_of("accounting", self.accounting, ACCOUNTING)
@@ -135,9 +138,7 @@ class ItemwiseRelease:
         if channel is not None:
             _measure(instance("channel", channel, Response), deadline)
         else:
-            settle(
-                self, channel=default_channel(self.space, positive("item_alpha", self.item_alpha), deadline)
-            )
+            settle(self, channel=default_channel(self.space, self.item_alpha, deadline))
         if not math.isfinite(self.channel_loss):
             raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
         settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))

@@ -24,7 +24,9 @@ from mechdesign.vectors.sphere import SphereQuantizer
 __all__ = ["VectorCertificate", "least_error"]
 
 _ROUNDING = 1e-9
-"""Relative room for the roundings of an error and of a lower bound."""
+"""Relative room for the roundings of a lower bound."""
+_EQUAL = 1e-12
+"""How far what is stated may be better than what is computed anew."""
 
 
 def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> float:
@@ -97,9 +99,9 @@ class VectorCertificate(Certificate):
             and 1e-100 <= self.radius <= 1e100
         )
         needed = m.slots * m.code_bits
-        room = self.value * (1 + _ROUNDING) - m.error
+        room = self.value * (1 + _EQUAL) - m.error
         least = least_error(self.dimension, self.epsilon, self.inputs, self.radius) if known else math.nan
-        below = least * (1 + 2 * _ROUNDING) - self.lower_bound
+        below = least * (1 + _EQUAL) - self.lower_bound
         return check_table(
             [
                 *own,

@@ -371,3 +371,21 @@ def test_a_value_is_that_of_the_designs_loss(name: str) -> None:
     payload["fields"]["solver_report"]["fields"]["status"] = "feasible"
     table = read(payload).checks()
     assert "the certificate's loss is the design's" in set(table["claim"][~table["holds"]])
+
+
+def test_recomputed_values_are_not_stated_better_than_they_are() -> None:
+    """Accepted before: a calibration's value 9e-7 too small, a vector's by 1e-9, its lower bound 2e-9 too high."""
+    for name in ("calibration", "vectors", "vectors-box", "vectors-signs"):
+        result = cheap.solved(name)
+        for by, where in ((1 - 1e-11, "value"), (1 + 1e-11, "lower_bound")):
+            forged = getattr(result, where) * by
+            certificate = dataclasses.replace(result.certificate, **{where: forged})
+            told = dataclasses.replace(result, certificate=certificate, **{where: forged})
+            spare = name == "calibration" and where == "lower_bound"  # it is stated 1e-9 below what is proved
+            assert told.checks()["holds"].all() == spare, (name, where)
+
+
+def test_a_loss_whose_mean_is_nothing_but_rounding_is_verified() -> None:
+    grid = md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2])
+    result = md.ERM(4, md.PureDP(2.0), cheap.UNIFORM, grid=grid, loss=lambda t: t).solve(zoom=0)
+    assert abs(result.value) < 1e-14 and result.certificate.verify()

@@ -35,6 +35,8 @@ from mechdesign.typing import Status
 
 __all__ = ["Calibration", "calibrate"]
 
+_LARGEST = 1e150
+
 
 @serializable("calibration")
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class Calibration(Design):
         if not isinstance(self.privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
             raise DesignError.of(
                 "privacy", self.privacy, "must be PureDP, ApproximateDP or ZeroConcentratedDP"
+            )
+        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
+        if (level := getattr(self.privacy, name)) > _LARGEST:
+            raise DesignError.of(
+                name, level, f"must be at most {_LARGEST:g}: doubles square it, and it is no privacy"
             )
         family = self.family
         settle(

@@ -266,6 +266,8 @@ def _table(columns: list[Any], decoded: Callable[[Any], Any]) -> pd.DataFrame:
     names = [name for name, _, _ in columns]
     if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
         _refuse("a table whose columns have no names of their own")
+    if len({len(values) for _, _, values in columns}) > 1:
+        _refuse("a table whose columns are of unequal length")
     return pd.DataFrame(
         {
             name: pd.Series(_array(decoded(values), dtype, [len(values)]), dtype=dtype)

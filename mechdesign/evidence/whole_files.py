@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
     given = file_path(path)
     try:
         if given.exists() and not (given.is_file() or given.is_dir()):  # a terminal, a pipe
+            _try_device(given)
             return given
         target = Path(os.path.realpath(given))
         folder = target.parent
@@ -51,12 +53,26 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
                 f"{folder} is no folder" if folder.exists() else f"there is no folder {folder}: make it first"
             )
         elif os.access(folder, os.W_OK | os.X_OK) and (not target.exists() or os.access(target, os.W_OK)):
+            tempfile.TemporaryFile(
+                prefix=f".{target.name[:50]}.", dir=folder
+            ).close()  # rights do not say all: /proc
             return target
         else:
             reason = "you may not write there: choose another path"
-    except OSError as error:  # a name too long, links in a circle
-        reason = f"cannot be written: {error.strerror}"
+    except OSError as error:  # a name too long, links in a circle, a full disk
+        reason = f"cannot be written ({error.strerror}): choose another path"
     raise DesignError.of(name, str(path), reason)
+
+
+def _try_device(path: Path) -> None:
+    """Write an end of line, which no format minds, to a device that is no terminal: /dev/full takes none."""
+    if path.is_char_device():
+        held = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+        try:
+            if not os.isatty(held):
+                os.write(held, b"\n")
+        finally:
+            os.close(held)
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

@@ -66,7 +66,7 @@ DataDir = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder that gets <study>/.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Worker processes a study may use.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Worker processes a study may use.", min=1)]
 
 
 def _chosen(names: list[str]) -> list[Study]:
@@ -112,7 +112,7 @@ def study_check(
     names: Annotated[list[str], typer.Argument(help="Studies to check, or 'all'.")],
     kept: Annotated[Path, typer.Option(help="Folder with the committed results.")] = Path("results"),
     data_dir: DataDir = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Studies regenerated at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Studies regenerated at a time.", min=1)] = 1,
     full: Annotated[
         bool, typer.Option("--full", help="The whole of studies that have a quick variant too.")
     ] = False,

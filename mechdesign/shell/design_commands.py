@@ -155,7 +155,7 @@ def compare(
     input_range: Annotated[tuple[float, float] | None, typer.Option(help="Where that number lies.")] = None,
     loss: Annotated[str | None, typer.Option(help='What is ranked by: "squared" or "absolute".')] = None,
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.", min=1)] = 1,
     time_limit: Limit = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,

@@ -58,9 +58,15 @@ def run_study(
     """
     if quick and not chosen.quick:
         raise DesignError.of("quick", quick, f"{chosen.name} has no quick variant: run it without")
-    folder, before = _recovered(out, chosen.name)
-    if quick:
-        folder, before = _recovered(folder, "quick")
+    try:
+        folder, before = _recovered(out, chosen.name)
+        if quick:
+            folder, before = _recovered(folder, "quick")
+        tempfile.TemporaryFile(dir=folder.parent).close()
+    except OSError as error:
+        raise DesignError.of(
+            "out", str(out), f"cannot be written ({error.strerror}): choose another folder"
+        ) from None
     out, name = folder.parent, folder.name
     _refuse(folder, _foreign(folder) & {"README.md", "manifest.json", "report.html"})
     fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))

@@ -84,7 +84,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
 def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """What a file holds; errors that name a key of it get file and line."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
         given = tomllib.loads(text)
     except FileNotFoundError:
         raise DesignError(f"{path}: no such file") from None

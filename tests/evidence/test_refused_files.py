@@ -177,3 +177,16 @@ def test_verify_reads_one_weight_for_all() -> None:
     for part in (payload["fields"]["design"], payload["fields"]["certificate"]["fields"]["question"]):
         part["fields"]["weights"] = 1.0
     assert judged(payload) and claims(read(payload))["holds"].all()
+
+
+@pytest.mark.parametrize("column", ["seconds", "note", "value"])
+def test_a_table_with_a_shorter_column_is_refused(column) -> None:
+    """It was filled up with blanks, and a frontier's seconds and notes are its own words."""
+    curve = md.frontier(md.Calibration("laplace", cheap.PURE, 1.0), "epsilon", [0.5, 1.0])
+    payload = json.loads(dumps(curve))["payload"]
+    loads(cheap.sealed(payload), kinds=KINDS)
+    for held in payload["fields"]["table"]["$table"]:
+        if held[0] == column:
+            held[2].pop()
+    with pytest.raises(md.ResultFormatError, match="unequal length"):
+        loads(cheap.sealed(payload), kinds=KINDS)

@@ -38,6 +38,10 @@ def test_a_result_is_not_overwritten(saved: Path, words: str, target: str, capsy
         f"{CALIBRATE} -o nowhere/a.json",
         f"{CALIBRATE} -r nowhere/a.html",
         f"{CALIBRATE} -o .",
+        f"{CALIBRATE} -o /proc/a.json",
+        f"{CALIBRATE} -o /dev/full",
+        "solve d.toml -o /proc/a.json",
+        "audit r.json --csv /proc/a.csv",
         f"{CALIBRATE} -o a.json -r a.json",
         "compare --epsilon 1 -s 1 -o nowhere/a.json",
         "compare --epsilon 1 -s 1 --csv nowhere/a.csv",
@@ -60,7 +64,10 @@ def test_paths_are_refused_before_the_work(saved: Path, words: str, capsys, monk
     Path("d.toml").write_text(text)
     code, out, error = ended(words.split(), capsys, monkeypatch)
     assert code == 1 and out == "" and error.count("\n") == 1 and "internal" not in error
-    assert any(remedy in error for remedy in ("make it first", "add the name", "give another", "no folder"))
+    assert any(
+        remedy in error
+        for remedy in ("make it first", "add the name", "give another", "no folder", "choose another")
+    )
     assert Path("d.toml").read_text() == text
 
 
@@ -103,3 +110,19 @@ def test_what_is_no_module(saved: Path, name: str, capsys, monkeypatch) -> None:
     Path("broken_module.py").write_text("raise RuntimeError('at import')\n")
     code, _, error = ended(["verify", "r.json", "--import", name], capsys, monkeypatch)
     assert code == 1 and error.startswith("error: import = ") and error.count("\n") == 1
+
+
+def test_a_study_is_not_run_where_it_cannot_be_written_nor_by_fewer_than_one(capsys, monkeypatch) -> None:
+    """Was: a bare "[Errno 2]"; -5 jobs were taken."""
+    code, _, error = ended(["study", "run", "location", "--out", "/proc/x"], capsys, monkeypatch)
+    assert code == 1 and "out = '/proc/x': cannot be written" in error and "choose another" in error
+    code, _, error = ended(["study", "run", "location", "--jobs", "-5"], capsys, monkeypatch)
+    assert code == 2 and "--jobs" in error
+
+
+def test_a_byte_order_mark_is_no_part_of_a_toml_file(tmp_path: Path) -> None:
+    from mechdesign.shell.spec_file import design_from_toml
+
+    text = 'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0]\nprivacy = {epsilon = 1.0}\n'
+    (tmp_path / "d.toml").write_text(text, encoding="utf-8-sig")
+    assert design_from_toml(tmp_path / "d.toml")[0].noise == "laplace"

@@ -35,8 +35,8 @@ class Status(enum.StrEnum):
     FAILED = "failed"
 
 
-_READ = (bool, np.bool_, str, bytes)
-"""What NumPy reads as numbers, and is none: true as 1, and the digits of a text."""
+_READ = (bool, np.bool_, str, bytes, type(np.ma.masked))
+"""What NumPy reads as numbers, and is none: true as 1, the digits of a text, and what is masked as NaN."""
 
 
 def no_numbers(value: Any, deep: int = 64) -> bool:

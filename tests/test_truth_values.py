@@ -121,3 +121,24 @@ def holds_truth(nest: Any) -> bool:
 @given(NESTS)
 def test_they_are_found_in_any_nest(nest: Any) -> None:
     assert no_numbers(nest) == holds_truth(nest)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_masked_is_no_number() -> None:
+    """It became NaN, with a warning of NumPy's."""
+    for wrong in (
+        lambda: md.PureDP(np.ma.masked),
+        lambda: md.NoiseAllocation("laplace", [1.0, np.ma.masked], PURE),
+    ):
+        with pytest.raises(md.DesignError, match="masked"):
+            wrong()
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_leaks_from_absurd_arguments() -> None:
+    with pytest.raises(md.DesignError, match="groups"):
+        md.NoiseAllocation("laplace", [1.0, 2.0], PURE, groups=np.array([[np.nan, 1.0]]))
+    with pytest.raises(md.DesignError, match="alpha"):
+        md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 3.0]), alpha=1e308)
+    steep = md.calibrate("staircase", privacy=md.ApproximateDP(172.7, 1.9e-8), sensitivity=1.0, dimension=2)
+    assert steep.checks()["holds"].all()

@@ -64,6 +64,7 @@ def _norm(x: np.ndarray) -> float:
     return math.sqrt(float(np.sum(x * x)))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # huge losses; what is infinite then proves nothing
 def _cumulants(parts: Sequence[Part], theta: float) -> Tilt:
     log_mgf = mean = variance = 0.0
     for grid, count in parts:

@@ -206,7 +206,7 @@ def doubles(name: str, value: Any, allowed: str = "must be numbers") -> Array:
     """
     try:
         # NumPy would drop what is imaginary, and the mask
-        if np.iscomplexobj(value) or np.ma.is_masked(value) or no_numbers(value):
+        if no_numbers(value) or np.iscomplexobj(value) or np.ma.is_masked(value):
             raise TypeError
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):

@@ -111,6 +111,10 @@ class MetricChannel(Design):
             settle(self, space=MetricSpace.from_matrix(self.space))
         size = self.space.size
         settle(self, alpha=positive("alpha", self.alpha, side=DOWN), spanner=check_spanner(self.spanner))
+        if self.alpha > 1e300 / max(1.0, self.space.diameter):
+            raise DesignError.of(
+                "alpha", self.alpha, "times the diameter must be at most 1e300: it is no privacy"
+            )
         if self.prior is not None:
             settle(self, prior=check_prior(self.prior, size))
         if isinstance(self.loss, str):

@@ -222,7 +222,8 @@ def check_groups(
     if groups is None:
         return None
     try:
-        found = tuple(np.asarray(g, dtype=np.int64).ravel() for g in groups)
+        with np.errstate(invalid="ignore"):  # what is no index is refused below
+            found = tuple(np.asarray(g, dtype=np.int64).ravel() for g in groups)
         counts = np.bincount(np.concatenate(found), minlength=size)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None

@@ -35,7 +35,7 @@ from mechdesign.typing import Status
 
 __all__ = ["Calibration", "calibrate"]
 
-_LARGEST = 1e150
+_LARGEST = 1e100
 
 
 @serializable("calibration")
@@ -107,7 +107,7 @@ class Calibration(Design):
         name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
         if (level := getattr(self.privacy, name)) > _LARGEST:
             raise DesignError.of(
-                name, level, f"must be at most {_LARGEST:g}: doubles square it, and it is no privacy"
+                name, level, f"must be at most {_LARGEST:g}: doubles cube it, and it is no privacy"
             )
         family = self.family
         settle(

@@ -80,7 +80,7 @@ def _scaled_moment(p: int, epsilon: Any, gamma: Any) -> Any:
 
 def _moment(p: int, epsilon: Any, gamma: Any) -> Any:
     """∫_0^∞ t^p (levels 1, b, b², …) dt."""
-    with np.errstate(divide="ignore", over="ignore"):  # infinite where a tiny ε makes it so
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # infinite where a tiny ε makes it so
         return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
 
 
@@ -121,7 +121,8 @@ class Staircase(SymmetricLaw):
         return np.where(random_state.random(size) < 0.5, -u, u)
 
     def _absolute_moment(self, p: float, epsilon: Any, gamma: Any) -> Any:
-        return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
+        with np.errstate(invalid="ignore"):
+            return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
 
     def _entropy(self, epsilon: Any, gamma: Any) -> Any:
         # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass

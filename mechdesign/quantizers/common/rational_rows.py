@@ -20,6 +20,7 @@ from mechdesign.typing import Array
 __all__ = ["certified_law", "excess_loss", "rational_row", "rational_table", "tightened"]
 
 _UNIT = 1 << 80
+_NOTHING = Fraction(0)
 
 T = TypeVar("T")
 
@@ -35,10 +36,14 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
     >>> [str(p) for p in row]
     ['3/10', '0', '7/10']
     """
-    out = [Fraction(round(max(float(p), 0.0) * _UNIT), _UNIT) for p in row]
-    i, j = sorted(range(len(out)), key=lambda k: -out[k])[:2]
-    missing = 1 - sum(out)
-    moment = mean - sum((b * p for b, p in zip(bins, out)), Fraction(0))
+    counts = [round(max(float(p), 0.0) * _UNIT) for p in row]
+    out = [Fraction(n, _UNIT) if n else _NOTHING for n in counts]
+    i, j = sorted(range(len(out)), key=lambda k: -counts[k])[:2]
+    missing = Fraction(_UNIT - sum(counts), _UNIT)
+    # in whole numbers first: most rows have many outputs, and few in use
+    unit = math.lcm(*(b.denominator for b in bins))
+    total = sum(n * b.numerator * (unit // b.denominator) for n, b in zip(counts, bins) if n)
+    moment = mean - Fraction(total, unit * _UNIT)
     # d_i + d_j = missing, B_i d_i + B_j d_j = moment
     change = (moment - bins[i] * missing) / (bins[j] - bins[i])
     out[i] += missing - change

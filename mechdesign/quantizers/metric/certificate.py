@@ -25,6 +25,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.metric.closed import Multipliers
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import bounding_program
 from mechdesign.solvers import Solution, proved_bound
@@ -46,7 +47,7 @@ class MetricCertificate(QuantizerCertificate):
         As in `QuantizerCertificate`.
     notion : PairwisePrivacy
     multipliers : array, optional
-        Of the rows of the bounding program; on a grid maybe of those alone that are not of privacy.
+        Of the rows of the bounding program; on a grid maybe of those alone that are not of privacy (`closed`).
     """
 
     notion: PairwisePrivacy | None = None
@@ -107,6 +108,10 @@ class MetricCertificate(QuantizerCertificate):
             return
         bins, knots = (np.array([float(v) for v in values]) for values in (self.law.bins, self.law.knots))
         question = prior, loss, self.objective
+        margin = self._closed_bound(bins, knots, question) - self.lower_bound
+        if margin >= 0:
+            yield claim, RECOMPUTED, margin, True
+            return
         model = bounding_program(bins, knots, None, *question)
         if self.notion.continuum or len(self.multipliers) != model.size[1]:
             model = bounding_program(bins, knots, self.notion, *question)
@@ -118,3 +123,10 @@ class MetricCertificate(QuantizerCertificate):
         except SolverError:  # not as many multipliers as rows
             margin = -math.inf
         yield claim, RECOMPUTED, margin, margin >= 0
+
+    def _closed_bound(self, bins: Array, knots: Array, question: tuple[Prior, Loss, str]) -> float:
+        """What the multipliers prove if they are those of a grid's sums and means; −∞ if not."""
+        values, none = np.array(self.multipliers, dtype=float), np.zeros(0)
+        if not Multipliers.apply(self.notion) or len(values) != Multipliers.count(knots, none, self.objective):
+            return -math.inf
+        return Multipliers(bins, knots, self.notion, question, none, values).bound

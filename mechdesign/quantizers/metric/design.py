@@ -186,7 +186,7 @@ class MetricQuantizer(Design):
         stages = Stages(self, solver, deadline, options)
         best, complete = stages.best(given, wanted, stop=gap is not None)
         return self._result(best, certify).ended(
-            wanted, limited=deadline.passed and not complete, seconds=deadline.elapsed
+            wanted, limited=deadline.finite and not complete, seconds=deadline.elapsed
         )
 
     def _result(self, found: Found, certify: bool) -> MetricQuantizerResult:

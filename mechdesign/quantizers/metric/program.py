@@ -22,7 +22,7 @@ from mechdesign.quantizers.optimal.model import hat_costs
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
-__all__ = ["bounding_program", "row_model", "set_budget"]
+__all__ = ["about_zero", "bounding_program", "row_model", "set_budget"]
 
 _OUTWARD = 1e-14  # covers the rounding of the program's ratios
 _MOST = 257  # inputs, or ends of cells, of a bounding program
@@ -35,7 +35,7 @@ def row_model(
 
     The parameters "ratio" and "delta" are the budget; without a notion there are neither they nor their rows.
     """
-    grid, (bins, knots, prior) = knots, _about_zero(bins, knots, prior)
+    grid, (bins, knots, prior) = knots, about_zero(bins, knots, prior)
     # Bounds that follow from the rows keep a solver whose tolerance large ratios defeat from calling the program unbounded.
     P = cp.Variable((len(knots), len(bins)), bounds=[0, 1], name="P")
     variables: dict[str, cp.Variable] = {"P": P}
@@ -77,7 +77,7 @@ def _privacy(
     return {"S": S}, families, {"ratio": ratio, "delta": delta}
 
 
-def _about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
+def about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
     """Outputs, inputs and prior moved to inputs around zero, where moments and means keep their digits."""
     centre = float(knots[0] / 2 + knots[-1] / 2)
     if centre == 0:
@@ -107,7 +107,7 @@ def bounding_program(
     lower, upper = float(knots[0]), float(knots[-1])
     if notion is not None and notion.continuum and objective == "mean":
         cells = min(len(knots) - 1, _MOST - 1)
-        bins, knots, prior = _about_zero(bins, knots, prior)
+        bins, knots, prior = about_zero(bins, knots, prior)
         lower, upper = float(knots[0]), float(knots[-1])
         return cell_model(bins, notion.privacy.epsilon, prior, loss, (lower, upper), cells)
     if notion is not None and notion.continuum:

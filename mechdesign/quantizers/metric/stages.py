@@ -18,11 +18,19 @@ import numpy as np
 
 from mechdesign import solvers
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.quantizers.common.rational_rows import rational_table, tightened
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.certificate import MetricCertificate
+from mechdesign.quantizers.metric.closed import Multipliers, hats
+from mechdesign.quantizers.metric.coarse import (
+    Interpolated,
+    lifted,
+    relaxed_model,
+    thinned,
+    wanted_outputs,
+)
 from mechdesign.quantizers.metric.known import (
     Found,
     few_outputs,
@@ -54,6 +62,9 @@ _SHRINK = (
 _LEAST = (
     1e-13  # of the probabilities of an output in use: far below the tolerance, far above the rounding of rows
 )
+_FEW = 2500  # inputs times outputs of a grid up to which its own program is as fast
+_FIRST, _SPREAD, _GROWTH = 17, 3, 4.0  # inputs of the first program of few, their multiple in the next, and that of its seconds
+_ROUNDS = 4  # of outputs that come and go, with the same inputs
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
 _FAILED = "no solver answered the program: only the outermost two outputs are used"
 _PARTLY = "no solver answered the whole program: this is the best of coarser ones"
@@ -64,6 +75,7 @@ class _Stage(NamedTuple):
     outputs: Indices
     notion: PairwisePrivacy
     whole: bool  # whether it is the program that was asked for
+    inputs: Array | None = None  # a grid between whose inputs the rows at the knots are interpolated
 
 
 class Stages:
@@ -82,7 +94,8 @@ class Stages:
         self.design, self.notion, self.deadline = design, design.notion, deadline
         self.bins = np.array(design.bins)
         self._solver, self._options = solver, options
-        self._question = design.prior, design.loss, design.objective
+        self._pace = 0.0  # seconds for an input and output, of the last program of few inputs
+        self.question = design.prior, design.loss, design.objective
 
     def best(self, count: int | None, wanted: float, *, stop: bool) -> tuple[Found, bool]:
         """The best by the deadline, and whether the last stage, or the gap, was reached before.
@@ -96,8 +109,12 @@ class Stages:
             Whether a stage that is not the whole program will do if its gap is as wanted.
         """
         best, complete, failed = None, True, False
+        for found in self._few_inputs():
+            best = found if best is None else best.joined(found, same=True)
+            if stop and best.gap <= wanted:
+                return best, True
         for stage in self._plan(count):
-            if self.deadline.passed:
+            if self.deadline.passed or (best is not None and not self._worth(stage)):
                 complete = False
                 break
             try:
@@ -117,6 +134,54 @@ class Stages:
         if not (best.bound or self.notion.continuum):
             best = best.bounded(*self._bound(None, best.knots, None, self._more()))
         return best, complete
+
+    def _few_inputs(self) -> Iterator[Found]:
+        """Answers from more and more of a grid's inputs (`coarse`), while the next is likely to end in time."""
+        knots, notion, deadline = self.design.knots(), self.notion, self.deadline
+        if not (deadline.finite and Multipliers.apply(notion)) or len(knots) * len(self.bins) <= _FEW:
+            return
+        pure = notion.privacy if isinstance(notion.privacy, MetricDP) else PureDP(notion.privacy.epsilon)
+        if not outermost_private(PairwisePrivacy(pure), self.bins, knots):
+            return
+        outputs, held = few_outputs(self.bins, knots), Interpolated(pure, False, tuple(knots.tolist()))
+        count = _FIRST
+        while count < len(knots):
+            at, started = thinned(count, knots, ends=True), deadline.elapsed
+            try:
+                for _ in range(_ROUNDS):
+                    multipliers, rows = self._multipliers(at, outputs, held)
+                    before, outputs = outputs, wanted_outputs(outputs, rows, multipliers)
+                    if np.isin(outputs, before).all():
+                        break
+                solved, proved = deadline.elapsed - started, multipliers.settled()
+                stage = _Stage(knots[at], before, held, False, knots)
+                yield self._floored(self._at(stage).bounded(proved.bound, proved.values))
+            except (InfeasibleError, SolverError):
+                return
+            self._pace = solved / (len(at) * len(before))
+            count = _SPREAD * count - _SPREAD + 1
+            # what makes a law exact, and proves a bound, takes as long as before
+            if deadline.left < _GROWTH * solved + (deadline.elapsed - started):
+                return
+
+    def _multipliers(
+        self, at: Indices, outputs: Indices, notion: Interpolated
+    ) -> tuple[Multipliers, Array]:
+        """Of all inputs and outputs, from some inputs and outputs; and the rows there."""
+        knots, question = self.design.knots(), self.question
+        if notion.neighbours:
+            at = thinned(len(at) - 2, knots, ends=self.question[2] == "worst")
+            model = relaxed_model(self.bins[outputs], knots, at, notion, question)
+        else:
+            model = row_model(self.bins[outputs], knots[at], notion, *question)
+        answer = self._answer(model, None)
+        found = lifted(self.bins, knots, at, self.notion, question, answer)
+        return found, np.asarray(answer.primal["P"])
+
+    def _worth(self, stage: _Stage) -> bool:
+        """Whether a large program may end in time, by what smaller ones took."""
+        cells = len(stage.knots) * len(stage.outputs)
+        return cells <= _FEW or self._pace * cells < self.deadline.left
 
     def _floored(self, found: Found) -> Found:
         """With the bound 0 where no better one is known: absolute and squared errors are not negative."""
@@ -146,8 +211,8 @@ class Stages:
 
     def _at(self, stage: _Stage) -> Found:
         """The answer to one stage, exact and private."""
-        knots, outputs, notion, _ = stage
-        model = row_model(self.bins[outputs], knots, notion, *self._question)
+        knots, outputs, notion, _, grid = stage
+        model = row_model(self.bins[outputs], knots, notion, *self.question)
         answers: list[Solution] = []
 
         def solved(epsilon: float, backend: str | None) -> RationalTable:
@@ -161,13 +226,15 @@ class Stages:
                 rows[:, rows.max(axis=0) < _LEAST] = 0.0
                 rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
                 rows = notion.raised(knots, rows, 0.01 * (1 - epsilon / notion.privacy.epsilon))
+            if grid is not None:
+                return rational_table(self.bins, grid, hats(knots, grid) @ rows)
             return rational_table(self.bins, knots, rows)
 
         def excess(law: RationalTable) -> float:
             stated = MetricCertificate(law, self.design.privacy.epsilon, notion=self.notion)
             return 0.0 if stated.verify() else math.inf
 
-        shrink = 100 * _SHRINK if notion.continuum else _SHRINK
+        shrink = 100 * _SHRINK if notion.continuum or grid is not None else _SHRINK
 
         def law_of(backend: str | None) -> RationalTable:
             return tightened(
@@ -180,7 +247,7 @@ class Stages:
 
         law = self._first(law_of, (None,) if self._edge else (None, *_OTHERS), self.deadline)
         found = Found(law, self._value(law), answers[-1])
-        if len(outputs) < len(self.bins):
+        if len(outputs) < len(self.bins) or grid is not None:
             return found
         if notion != self.notion:
             return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
@@ -217,7 +284,7 @@ class Stages:
         return solvers.solve(model, "highs-ipm", deadline=self.deadline)
 
     def _value(self, law: RationalTable) -> float:
-        mechanism, (prior, loss, objective) = Quantizer.of_law(law), self._question
+        mechanism, (prior, loss, objective) = Quantizer.of_law(law), self.question
         return (
             mechanism.expected_loss(prior, loss)
             if objective == "mean"
@@ -234,10 +301,10 @@ class Stages:
         Without an answer to the same program on a grid, the program is solved; without a notion, the one without privacy.
         """
         continuum = notion is not None and notion.continuum
-        _, loss, objective = self._question
+        _, loss, objective = self.question
         if continuum and objective == "mean" and not loss.polynomial:
             return None, None
-        program = bounding_program(self.bins, knots, notion, *self._question)
+        program = bounding_program(self.bins, knots, notion, *self.question)
         try:
             # The program of an answer with lowered ratios is another one. Any duals prove a bound; an interior point's are
             # the quickest on the continuum.
@@ -264,7 +331,7 @@ class Stages:
         """The bound for approximate privacy from the duals of the pure program."""
         if self.notion.steep(knots):
             return None, None
-        program = bounding_program(self.bins, knots, self.notion, *self._question)
+        program = bounding_program(self.bins, knots, self.notion, *self.question)
         row_dual = pairwise_multipliers(pure, program, *self.notion.pairs(len(knots)))
         return self._proved(program, answer, row_dual)
 

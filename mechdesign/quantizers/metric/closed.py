@@ -40,6 +40,7 @@ __all__ = ["Multipliers", "hat_masses", "hats"]
 _ULP = 2.0**-53
 _LARGEST = 700.0  # of exponents; beyond, a ratio is as good as none
 _HIGHEST = 1e200  # shift that is tried
+_NEAR = 3e-3  # relative error of the least shift that is left
 
 
 def hats(knots: Array, x: Array) -> Array:
@@ -189,9 +190,9 @@ class Multipliers:
         if not math.isfinite(after) or abs(far) >= _HIGHEST:
             return self
         # the slack is concave in the shift, and increases
-        root = optimize.toms748(self._slack, min(near, far), max(near, far), rtol=1e-4, k=1) if after else far
+        root = optimize.toms748(self._slack, min(near, far), max(near, far), rtol=_NEAR, k=1) if after else far
         values = self.values.copy()
-        values[: len(self.knots)] -= min(max(near, far), root + 2e-4 * abs(root)) * self._costs[2]
+        values[: len(self.knots)] -= min(max(near, far), root + 2 * _NEAR * abs(root)) * self._costs[2]
         return max((self, replace(self, values=values)), key=lambda found: found.bound)
 
     @cached_property

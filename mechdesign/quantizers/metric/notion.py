@@ -138,7 +138,7 @@ class PairwisePrivacy:
             near = 1 + power if self.continuum else np.exp(power)
             above = near[:, None] * floats[l]
             slack = above - floats[k]
-            error = 1e-12 * (above + np.abs(floats[k])) * (1 + power[:, None]) + 1e-323 * (near[:, None] + 1)
+            error = 4e-15 * (above + np.abs(floats[k])) * (2 + power[:, None]) + 1e-323 * (near[:, None] + 1)
             close = ~(slack - error > (slack + error).min())
             for r, i in np.argwhere(close | callable(self.privacy.metric)).tolist():
                 p, q = rows[part[r][0]][i], rows[part[r][1]][i]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -64,6 +65,7 @@ _LEAST = (
 )
 _FEW = 2500  # inputs times outputs of a grid up to which its own program is as fast
 _FIRST, _SPREAD, _GROWTH = 17, 3, 4.0  # inputs of the first program of few, their multiple in the next, and that of its seconds
+_EXACT = 5e-6  # seconds for an input and output to make a law of few inputs exact, measured
 _ROUNDS = 4  # of outputs that come and go, with the same inputs
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
 _FAILED = "no solver answered the program: only the outermost two outputs are used"
@@ -144,44 +146,57 @@ class Stages:
         if not outermost_private(PairwisePrivacy(pure), self.bins, knots):
             return
         outputs, held = few_outputs(self.bins, knots), Interpolated(pure, False, tuple(knots.tolist()))
-        count = _FIRST
-        while count < len(knots):
-            at, started = thinned(count, knots, ends=True), deadline.elapsed
-            try:
-                for _ in range(_ROUNDS):
-                    multipliers, rows = self._multipliers(at, outputs, held)
-                    before, outputs = outputs, wanted_outputs(outputs, rows, multipliers)
-                    if np.isin(outputs, before).all():
+        count, rounds = _FIRST, _ROUNDS
+        reserve = _EXACT * len(knots) * len(self.bins)
+        waiting: tuple[Multipliers, _Stage, Solution] | None = None
+        with suppress(InfeasibleError, SolverError):
+            while count < len(knots):
+                at, started = thinned(count, knots, ends=True), deadline.elapsed
+                for _ in range(rounds):
+                    stage = _Stage(knots[at], outputs, held, False, knots)
+                    multipliers, answer = self._programs(at, stage)
+                    outputs = wanted_outputs(outputs, np.asarray(answer.primal["P"]), multipliers)
+                    if np.isin(outputs, stage.outputs).all():
                         break
-                solved, proved = deadline.elapsed - started, multipliers.settled()
-                stage = _Stage(knots[at], before, held, False, knots)
-                yield self._floored(self._at(stage).bounded(proved.bound, proved.values))
-            except (InfeasibleError, SolverError):
-                return
-            self._pace = solved / (len(at) * len(before))
-            count = _SPREAD * count - _SPREAD + 1
-            # what makes a law exact, and proves a bound, takes as long as before
-            if deadline.left < _GROWTH * solved + (deadline.elapsed - started):
-                return
+                waiting, solved = (multipliers, stage, answer), deadline.elapsed - started
+                self._pace = solved / (len(at) * len(stage.outputs))
+                count, rounds = _SPREAD * count - _SPREAD + 1, 1
+                # what proves a bound and makes a law exact takes as long whatever the number of inputs
+                if deadline.left > _GROWTH * solved + 2 * reserve:
+                    continue
+                yield self._exactly(*waiting)
+                waiting, reserve = None, deadline.elapsed - started - solved
+                if deadline.left < _GROWTH * solved + reserve:
+                    return
+        if waiting is not None:
+            with suppress(InfeasibleError, SolverError):
+                yield self._exactly(*waiting)
 
-    def _multipliers(
-        self, at: Indices, outputs: Indices, notion: Interpolated
-    ) -> tuple[Multipliers, Array]:
-        """Of all inputs and outputs, from some inputs and outputs; and the rows there."""
-        knots, question = self.design.knots(), self.question
+    def _programs(self, at: Indices, stage: _Stage) -> tuple[Multipliers, Solution]:
+        """Multipliers of all inputs and outputs, and the answer that a law is made of, from a stage of few."""
+        knots, question, notion = self.design.knots(), self.question, stage.notion
+        bins, budget = self.bins[stage.outputs], notion.privacy.epsilon * (1 - self._shrink(stage))
+        model = row_model(bins, stage.knots, notion, *question)
+        set_budget(model, notion, stage.knots, budget)
+        answer = proof = self._answer(model, None)
         if notion.neighbours:
-            at = thinned(len(at) - 2, knots, ends=self.question[2] == "worst")
-            model = relaxed_model(self.bins[outputs], knots, at, notion, question)
+            at = thinned(len(at) - 2, knots, ends=question[2] == "worst")
+            proof = self._answer(relaxed_model(bins, knots, at, self.notion, question), None)
+        return lifted(self.bins, knots, at, self.notion, question, proof), answer
+
+    def _exactly(self, multipliers: Multipliers, stage: _Stage, answer: Solution) -> Found:
+        proved = multipliers.settled()
+        law = self._table(stage, answer, stage.notion.privacy.epsilon * (1 - self._shrink(stage)))
+        if self._excess(law):
+            found = self._at(stage)
         else:
-            model = row_model(self.bins[outputs], knots[at], notion, *question)
-        answer = self._answer(model, None)
-        found = lifted(self.bins, knots, at, self.notion, question, answer)
-        return found, np.asarray(answer.primal["P"])
+            found = Found(law, self._value(law), answer)
+        return self._floored(found.bounded(proved.bound, proved.values))
 
     def _worth(self, stage: _Stage) -> bool:
         """Whether a large program may end in time, by what smaller ones took."""
         cells = len(stage.knots) * len(stage.outputs)
-        return cells <= _FEW or self._pace * cells < self.deadline.left
+        return cells <= _FEW or self._pace * cells * _GROWTH < self.deadline.left
 
     def _floored(self, found: Found) -> Found:
         """With the bound 0 where no better one is known: absolute and squared errors are not negative."""
@@ -218,30 +233,14 @@ class Stages:
         def solved(epsilon: float, backend: str | None) -> RationalTable:
             set_budget(model, notion, knots, epsilon)
             answers.append(self._answer(model, backend))
-            rows = np.zeros((len(knots), len(self.bins)))
-            rows[:, outputs] = np.maximum(np.asarray(answers[-1].primal["P"]), 0.0)
-            if not np.isfinite(rows).all():
-                raise SolverError("an answer is not finite", solver=answers[-1].solver, status="not finite")
-            if not notion.delta:
-                rows[:, rows.max(axis=0) < _LEAST] = 0.0
-                rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
-                rows = notion.raised(knots, rows, 0.01 * (1 - epsilon / notion.privacy.epsilon))
-            if grid is not None:
-                return rational_table(self.bins, grid, hats(knots, grid) @ rows)
-            return rational_table(self.bins, knots, rows)
-
-        def excess(law: RationalTable) -> float:
-            stated = MetricCertificate(law, self.design.privacy.epsilon, notion=self.notion)
-            return 0.0 if stated.verify() else math.inf
-
-        shrink = 100 * _SHRINK if notion.continuum or grid is not None else _SHRINK
+            return self._table(stage, answers[-1], epsilon)
 
         def law_of(backend: str | None) -> RationalTable:
             return tightened(
                 lambda epsilon: solved(epsilon, backend),
-                excess,
+                self._excess,
                 notion.privacy.epsilon,
-                shrink=shrink,
+                shrink=self._shrink(stage),
                 attempts=6,
             )
 
@@ -252,6 +251,28 @@ class Stages:
         if notion != self.notion:
             return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
         return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline))
+
+    def _shrink(self, stage: _Stage) -> float:
+        return 100 * _SHRINK if self.notion.continuum or stage.inputs is not None else _SHRINK
+
+    def _table(self, stage: _Stage, answer: Solution, epsilon: float) -> RationalTable:
+        """The exactly unbiased law next to an answer at a budget ε."""
+        knots, outputs, notion, _, grid = stage
+        rows = np.zeros((len(knots), len(self.bins)))
+        rows[:, outputs] = np.maximum(np.asarray(answer.primal["P"]), 0.0)
+        if not np.isfinite(rows).all():
+            raise SolverError("an answer is not finite", solver=answer.solver, status="not finite")
+        if not notion.delta:
+            rows[:, rows.max(axis=0) < _LEAST] = 0.0
+            rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
+            rows = notion.raised(knots, rows, 0.01 * (1 - epsilon / notion.privacy.epsilon))
+        if grid is not None:
+            return rational_table(self.bins, grid, hats(knots, grid) @ rows)
+        return rational_table(self.bins, knots, rows)
+
+    def _excess(self, law: RationalTable) -> float:
+        stated = MetricCertificate(law, self.design.privacy.epsilon, notion=self.notion)
+        return 0.0 if stated.verify() else math.inf
 
     @staticmethod
     def _first(ask: Callable[[Any], _T], backends: Sequence[str | None], deadline: Deadline) -> _T:

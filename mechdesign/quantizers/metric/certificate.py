@@ -127,6 +127,8 @@ class MetricCertificate(QuantizerCertificate):
     def _closed_bound(self, bins: Array, knots: Array, question: tuple[Prior, Loss, str]) -> float:
         """What the multipliers prove if they are those of a grid's sums and means; −∞ if not."""
         values, none = np.array(self.multipliers, dtype=float), np.zeros(0)
-        if not Multipliers.apply(self.notion) or len(values) != Multipliers.count(knots, none, self.objective):
+        if not Multipliers.apply(self.notion) or len(values) != Multipliers.count(
+            knots, none, self.objective
+        ):
             return -math.inf
         return Multipliers(bins, knots, self.notion, question, none, values).bound

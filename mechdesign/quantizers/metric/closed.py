@@ -190,7 +190,9 @@ class Multipliers:
         if not math.isfinite(after) or abs(far) >= _HIGHEST:
             return self
         # the slack is concave in the shift, and increases
-        root = optimize.toms748(self._slack, min(near, far), max(near, far), rtol=_NEAR, k=1) if after else far
+        root = (
+            optimize.toms748(self._slack, min(near, far), max(near, far), rtol=_NEAR, k=1) if after else far
+        )
         values = self.values.copy()
         values[: len(self.knots)] -= min(max(near, far), root + 2 * _NEAR * abs(root)) * self._costs[2]
         return max((self, replace(self, values=values)), key=lambda found: found.bound)
@@ -206,11 +208,13 @@ class Multipliers:
         least = np.maximum(np.minimum(private, 0.0), alone)
         products = [*u.tolist(), *(v * knots).tolist(), *least.tolist(), constant]
         largest = float(np.abs(self._losses).max()) if self.question[2] == "worst" else 0.0
-        margin = 4 * _ULP * math.fsum(map(abs, [*products, largest])) + self._spent(g[:, private >= 0]) + 5e-324
+        margin = (
+            4 * _ULP * math.fsum(map(abs, [*products, largest])) + self._spent(g[:, least > alone]) + 5e-324
+        )
         return math.nextafter(math.fsum(products) - 1.01 * margin, -math.inf)
 
     def _spent(self, g: Array) -> float:
-        """What δ takes off, rounded up."""
+        """What δ takes off, rounded up, for outputs whose least sum privacy raises."""
         if self.notion is None or not self.notion.delta:
             return 0.0
         below, above = np.maximum(-g, 0.0), np.maximum(g, 0.0)
@@ -218,9 +222,11 @@ class Multipliers:
         below, above = below[:, used], above[:, used]
         shares = above / above.sum(axis=0)
         rows = np.flatnonzero(below.any(axis=1))
-        return self.notion.delta * math.fsum(
-            float((below[k] * shares).max(axis=1).sum()) for k in rows.tolist()
-        ) * (1 + 4 * len(g) * _ULP)
+        return (
+            self.notion.delta
+            * math.fsum(float((below[k] * shares).max(axis=1).sum()) for k in rows.tolist())
+            * (1 + 4 * len(g) * _ULP)
+        )
 
 
 def _down(values: Array) -> Array:

@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.problem.privacy import MetricDP
 from mechdesign.quantizers.metric.closed import Multipliers, hat_masses, hats
 from mechdesign.quantizers.metric.notion import STEEP, PairwisePrivacy
 from mechdesign.quantizers.metric.program import row_model
 from mechdesign.solvers import Model, Solution
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Interpolated", "relaxed_model", "lifted", "thinned", "wanted_outputs"]
+__all__ = ["Interpolated", "lifted", "relaxed_model", "thinned", "wanted_outputs"]
 
 _USED = 1e-9  # probability from which an output is used
 _MORE = 24  # outputs that come at most for what the multipliers want
@@ -79,7 +78,10 @@ def relaxed_model(
         step = notion.powers(knots)[2][: len(knots) - 1]
         depth = np.concatenate([[0.0], np.cumsum(step)])
         around = hats(knots[at], knots).T * hat_masses(knots, question[0])
-        apart = [_apart(depth, a, b, depth[at[k + 1]] - depth[at[k]]) for k, (a, b) in enumerate(zip(around, around[1:]))]
+        apart = [
+            _apart(depth, a, b, depth[at[k + 1]] - depth[at[k]])
+            for k, (a, b) in enumerate(zip(around, around[1:]))
+        ]
         ratio = np.exp(np.minimum(np.tile(apart, 2), STEEP))
         model.parameters["ratio"].value = ratio[:, None]
     return model
@@ -97,7 +99,12 @@ def _apart(points: Array, first: Array, second: Array, default: float) -> float:
 
 
 def lifted(
-    bins: Array, knots: Array, at: Indices, notion: PairwisePrivacy, question: tuple[Any, Any, str], answer: Solution
+    bins: Array,
+    knots: Array,
+    at: Indices,
+    notion: PairwisePrivacy,
+    question: tuple[Any, Any, str],
+    answer: Solution,
 ) -> Multipliers:
     """Multipliers of all inputs and outputs, not yet settled, from the duals of a program over the inputs `at`."""
     n, k = len(knots), len(at)

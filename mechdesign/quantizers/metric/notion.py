@@ -118,10 +118,10 @@ class PairwisePrivacy:
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)
-            least = min(ratio * min(column) - max(column) for column in zip(*rows))
+            worst = min(ratio * min(column) - max(column) for column in zip(*rows))
             if not delta:
-                return least
-            return delta if least >= 0 else delta - self._largest_excess(rows, ratio)
+                return worst
+            return delta if worst >= 0 else delta - self._largest_excess(rows, ratio)
 
         def ratio_of(k: int, l: int) -> Fraction:
             power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
@@ -140,14 +140,14 @@ class PairwisePrivacy:
             slack = above - floats[k]
             error = 4e-15 * (above + np.abs(floats[k])) * (2 + power[:, None]) + 1e-323 * (near[:, None] + 1)
             close = ~(slack - error > (slack + error).min())
-            for r, i in np.argwhere(close | callable(self.privacy.metric)).tolist():
-                p, q = rows[part[r][0]][i], rows[part[r][1]][i]
-                if p or q:
-                    found = ratio_of(*part[r]) * q - p
-                    least = found if least is None else min(least, found)
-                elif least is None or least > 0:
-                    least = Fraction(0)
-        return Fraction(0) if least is None else least
+            some = (floats[k] != 0) | (floats[l] != 0)
+            if not some.all() and (least is None or least > 0):
+                least = Fraction(0)
+            for r, i in np.argwhere(some & (close | callable(self.privacy.metric))).tolist():
+                found = ratio_of(*part[r]) * rows[part[r][1]][i] - rows[part[r][0]][i]
+                least = found if least is None else min(least, found)
+        assert least is not None
+        return least
 
     def _largest_excess(self, rows: list[list[Fraction]], ratio: Fraction) -> Fraction:
         """The largest Σ(P_k − ratio · P_l)⁺; pairs and terms that doubles show not to matter are left out."""
@@ -156,7 +156,8 @@ class PairwisePrivacy:
         scale = min(float(min(ratio, Fraction(10) ** 306)), 1e306)
         lost = 5e-324 * (scale + 1) * (len(rows[0]) + 1)  # to the least double
         most, least = (
-            np.array([np.maximum(row - factor * floats, 0.0).sum(axis=1) for row in floats]) * (1 + sign * 1e-9)
+            np.array([np.maximum(row - factor * floats, 0.0).sum(axis=1) for row in floats])
+            * (1 + sign * 1e-9)
             + sign * lost
             for sign, factor in ((1, scale * (1 - 1e-9)), (-1, scale * (1 + 1e-9)))
         )
@@ -217,4 +218,5 @@ class PairwisePrivacy:
 
 
 def _floats(rows: list[list[Fraction]]) -> Array:
-    return np.array([[float(p) if p else 0.0 for p in row] for row in rows])
+    """Rounded; 0 where they are 0 only."""
+    return np.array([[float(p) or math.copysign(5e-324, p) if p else 0.0 for p in row] for row in rows])

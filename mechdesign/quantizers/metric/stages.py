@@ -64,7 +64,11 @@ _LEAST = (
     1e-13  # of the probabilities of an output in use: far below the tolerance, far above the rounding of rows
 )
 _FEW = 2500  # inputs times outputs of a grid up to which its own program is as fast
-_FIRST, _SPREAD, _GROWTH = 17, 3, 4.0  # inputs of the first program of few, their multiple in the next, and that of its seconds
+_FIRST, _SPREAD, _GROWTH = (
+    17,
+    3,
+    4.0,
+)  # inputs of the first program of few, their multiple in the next, and that of its seconds
 _EXACT = 5e-6  # seconds for an input and output to make a law of few inputs exact, measured
 _ROUNDS = 4  # of outputs that come and go, with the same inputs
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"

@@ -31,26 +31,16 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.program import about_zero
+from mechdesign.quantizers.metric.program import about_zero, hats
 from mechdesign.quantizers.optimal.model import hat_costs
 from mechdesign.typing import Array
 
-__all__ = ["Multipliers", "hat_masses", "hats"]
+__all__ = ["Multipliers", "hat_masses"]
 
 _ULP = 2.0**-53
 _LARGEST = 700.0  # of exponents; beyond, a ratio is as good as none
 _HIGHEST = 1e200  # shift that is tried
 _NEAR = 3e-3  # relative error of the least shift that is left
-
-
-def hats(knots: Array, x: Array) -> Array:
-    """Weights of the knots in the interpolated rows at x, shape (len(x), len(knots))."""
-    at = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    t = (x - knots[at]) / (knots[at + 1] - knots[at])
-    out = np.zeros((len(x), len(knots)))
-    out[np.arange(len(x)), at] = 1 - t
-    out[np.arange(len(x)), at + 1] += t
-    return out
 
 
 @dataclass(frozen=True, eq=False)

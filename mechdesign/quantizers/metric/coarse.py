@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.quantizers.metric.closed import Multipliers, hat_masses, hats
+from mechdesign.quantizers.metric.closed import Multipliers, hat_masses
 from mechdesign.quantizers.metric.notion import STEEP, PairwisePrivacy
-from mechdesign.quantizers.metric.program import row_model
+from mechdesign.quantizers.metric.program import hats, row_model
 from mechdesign.solvers import Model, Solution
 from mechdesign.typing import Array, Indices
 

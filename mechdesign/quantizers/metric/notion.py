@@ -26,9 +26,10 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.typing import Array, Indices
 
-__all__ = ["STEEP", "PairwisePrivacy"]
+__all__ = ["CAP", "STEEP", "Capped", "PairwisePrivacy"]
 
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
+CAP = 14.0  # the same, where that proves to be too much for the solver: it costs a millionth
 _STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
 _BLOCK = 4096  # pairs that are looked at together
 _LARGEST = 700  # of exponents; e^700 is a lower bound beyond
@@ -215,6 +216,15 @@ class PairwisePrivacy:
         if self.continuum:
             return max(1 / (last - upper), 1 / (lower - first))
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
+
+
+@dataclass(frozen=True)
+class Capped(PairwisePrivacy):
+    """The same with ratios that a solver resolves: e^14 where they are larger, which asks for more."""
+
+    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
+        k, l, ratio = super().ratios(knots, shrink)
+        return k, l, np.minimum(ratio, math.exp(CAP))
 
 
 def _floats(rows: list[list[Fraction]]) -> Array:

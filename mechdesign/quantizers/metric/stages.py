@@ -24,7 +24,7 @@ from mechdesign.quantizers.common.rational_rows import rational_table, tightened
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.certificate import MetricCertificate
-from mechdesign.quantizers.metric.closed import Multipliers, hats
+from mechdesign.quantizers.metric.closed import Multipliers
 from mechdesign.quantizers.metric.coarse import (
     Interpolated,
     lifted,
@@ -38,9 +38,10 @@ from mechdesign.quantizers.metric.known import (
     outermost_law,
     outermost_private,
     pairwise_multipliers,
+    worse_places,
 )
-from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.notion import CAP, Capped, PairwisePrivacy
+from mechdesign.quantizers.metric.program import bounding_program, hats, row_model, set_budget
 from mechdesign.solvers import CompiledLP, Model, Solution, Status, proved_bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
@@ -69,6 +70,7 @@ _FIRST, _SPREAD, _GROWTH = (
     3,
     4.0,
 )  # inputs of the first program of few, their multiple in the next, and that of its seconds
+_TURNS = 12  # in which inputs between those of a grid are added to its worst case
 _EXACT = 5e-6  # seconds for an input and output to make a law of few inputs exact, measured
 _ROUNDS = 4  # of outputs that come and go, with the same inputs
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
@@ -100,6 +102,7 @@ class Stages:
         self.design, self.notion, self.deadline = design, design.notion, deadline
         self.bins = np.array(design.bins)
         self._solver, self._options = solver, options
+        self._places = np.zeros(0)  # inputs between those of a grid that its worst case is over too
         self._pace = 0.0  # seconds for an input and output, of the last program of few inputs
         self.question = design.prior, design.loss, design.objective
 
@@ -115,7 +118,7 @@ class Stages:
             Whether a stage that is not the whole program will do if its gap is as wanted.
         """
         best, complete, failed = None, True, False
-        for found in self._few_inputs():
+        for found in self._few_inputs(each=stop):
             best = found if best is None else best.joined(found, same=True)
             if stop and best.gap <= wanted:
                 return best, True
@@ -128,6 +131,8 @@ class Stages:
             except (InfeasibleError, SolverError):  # for doubles: the outermost two outputs are feasible
                 complete, failed = not self.deadline.passed, failed or stage.whole
                 continue
+            if stage.whole:
+                found = self._between(stage, self._capped(stage, found))
             best = found if best is None else best.joined(found, same=not self.notion.continuum)
             complete, failed = stage.whole, failed and not stage.whole
             if (stage.whole and best.bound is None) or (best.gap <= wanted and (stage.whole or stop)):
@@ -141,8 +146,8 @@ class Stages:
             best = best.bounded(*self._bound(None, best.knots, None, self._more()))
         return best, complete
 
-    def _few_inputs(self) -> Iterator[Found]:
-        """Answers from more and more of a grid's inputs (`coarse`), while the next is likely to end in time."""
+    def _few_inputs(self, *, each: bool) -> Iterator[Found]:
+        """Answers from more and more of a grid's inputs (`coarse`), while the next is likely to end in time: `each`, or the last."""
         knots, notion, deadline = self.design.knots(), self.notion, self.deadline
         if not (deadline.finite and Multipliers.apply(notion)) or len(knots) * len(self.bins) <= _FEW:
             return
@@ -166,7 +171,7 @@ class Stages:
                 self._pace = solved / (len(at) * len(stage.outputs))
                 count, rounds = _SPREAD * count - _SPREAD + 1, 1
                 # what proves a bound and makes a law exact takes as long whatever the number of inputs
-                if deadline.left > _GROWTH * solved + 2 * reserve:
+                if not each and deadline.left > _GROWTH * solved + 2 * reserve:
                     continue
                 yield self._exactly(*waiting)
                 waiting, reserve = None, deadline.elapsed - started - solved
@@ -202,6 +207,37 @@ class Stages:
         cells = len(stage.knots) * len(stage.outputs)
         return cells <= _FEW or self._pace * cells * _GROWTH < self.deadline.left
 
+    def _capped(self, stage: _Stage, found: Found) -> Found:
+        """The better of it and of what smaller ratios give, where large ones may have misled the solver."""
+        notion = stage.notion
+        if notion.continuum or notion.delta or found.gap <= _NEAR or self.deadline.passed:
+            return found
+        if notion.powers(stage.knots)[2].max() <= CAP:
+            return found
+        try:
+            less = self._at(stage._replace(notion=Capped(notion.privacy)))
+        except (InfeasibleError, SolverError):
+            return found
+        return found.joined(self._floored(less), same=True)
+
+    def _between(self, stage: _Stage, found: Found) -> Found:
+        """The worst case with the inputs between those of a grid that lose more, found in turn."""
+        if self.notion.continuum or self.design.objective != "worst":
+            return found
+        last = found
+        for _ in range(_TURNS):
+            places = worse_places(Quantizer.of_law(last.law), self.design.loss, found.bound or 0.0)
+            places = np.setdiff1d(places, np.concatenate([self._places, stage.knots]))
+            if found.gap <= _NEAR or self.deadline.passed or not places.size:
+                break
+            self._places = np.sort(np.concatenate([self._places, places]))
+            try:
+                last = self._capped(stage, self._floored(self._at(stage)))
+            except (InfeasibleError, SolverError):
+                break
+            found = found.joined(last, same=True)
+        return found
+
     def _floored(self, found: Found) -> Found:
         """With the bound 0 where no better one is known: absolute and squared errors are not negative."""
         return found.bounded(0.0, None) if self.design.loss.polynomial else found
@@ -231,7 +267,8 @@ class Stages:
     def _at(self, stage: _Stage) -> Found:
         """The answer to one stage, exact and private."""
         knots, outputs, notion, _, grid = stage
-        model = row_model(self.bins[outputs], knots, notion, *self.question)
+        places = self._places if grid is None else None
+        model = row_model(self.bins[outputs], knots, notion, *self.question, places=places)
         answers: list[Solution] = []
 
         def solved(epsilon: float, backend: str | None) -> RationalTable:
@@ -252,9 +289,11 @@ class Stages:
         found = Found(law, self._value(law), answers[-1])
         if len(outputs) < len(self.bins) or grid is not None:
             return found
+        if isinstance(notion, Capped):
+            notion = self.notion
         if notion != self.notion:
             return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
-        return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline))
+        return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline), self._places)
 
     def _shrink(self, stage: _Stage) -> float:
         return 100 * _SHRINK if self.notion.continuum or stage.inputs is not None else _SHRINK
@@ -329,7 +368,7 @@ class Stages:
         _, loss, objective = self.question
         if continuum and objective == "mean" and not loss.polynomial:
             return None, None
-        program = bounding_program(self.bins, knots, notion, *self.question)
+        program = bounding_program(self.bins, knots, notion, *self.question, self._places)
         try:
             # The program of an answer with lowered ratios is another one. Any duals prove a bound; an interior point's are
             # the quickest on the continuum.

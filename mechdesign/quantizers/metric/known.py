@@ -12,18 +12,21 @@ r"""What is known without a large program: feasible or not, a first mechanism, a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import MetricDP
+from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.solvers import CompiledLP, Model, Solution
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
 __all__ = [
@@ -34,6 +37,8 @@ __all__ = [
     "pairwise_multipliers",
     "worse_places",
 ]
+
+T = TypeVar("T")
 
 _FEW = 8
 _POINTS = 17  # of a segment where its worst input is sought
@@ -75,6 +80,26 @@ class Found:
             return min((self, other), key=lambda found: (found.gap, found.value))
         best, rest = (other, self) if other.value <= self.value else (self, other)
         return best.bounded(rest.bound, rest.multipliers, rest.places)
+
+
+class Stage(NamedTuple):
+    """One program on the way."""
+
+    knots: Array
+    outputs: Indices
+    notion: PairwisePrivacy
+    whole: bool  # whether it is the program that was asked for
+    inputs: Array | None = None  # a grid between whose inputs the rows at the knots are interpolated
+
+    @property
+    def rows(self) -> int:
+        """How many rows of privacy it has."""
+        pairs = (
+            2 * len(self.knots)
+            if isinstance(self.notion.privacy, PureDP)
+            else len(self.notion.pairs(len(self.knots))[0])
+        )
+        return pairs * len(self.outputs)
 
 
 def outermost_law(bins: Any, knots: Any) -> RationalTable:
@@ -140,3 +165,14 @@ def worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
     inside = (mechanism.bins > knots[0]) & (mechanism.bins < knots[-1])
     found = x[at, every][lost[at, every] > least * (1 + 1e-9)]
     return np.unique([*found.tolist(), *mechanism.bins[inside].tolist(), mechanism.worst_case_loss(loss)[1]])
+
+
+def first_answer(ask: Callable[[Any], T], backends: Sequence[str | None], deadline: Deadline) -> T:
+    """What the first of the backends answers that does; the last one's error if none does by the deadline."""
+    for backend in backends:
+        try:
+            return ask(backend)
+        except (InfeasibleError, SolverError):
+            if backend is backends[-1] or deadline.passed:
+                raise
+    raise AssertionError

@@ -9,11 +9,11 @@ solver that says otherwise, as large ratios make them, has failed, and the next 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,9 @@ from mechdesign.quantizers.metric.coarse import (
 )
 from mechdesign.quantizers.metric.known import (
     Found,
+    Stage,
     few_outputs,
+    first_answer,
     outermost_law,
     outermost_private,
     pairwise_multipliers,
@@ -47,8 +49,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
 __all__ = ["Stages"]
-
-_T = TypeVar("_T")
 
 _COUNTS = (65, 129, 257, 513, 1025)
 _COARSE = (5, 17, 33)  # before those, where time is limited
@@ -64,6 +64,7 @@ _SHRINK = (
 _LEAST = (
     1e-13  # of the probabilities of an output in use: far below the tolerance, far above the rounding of rows
 )
+_TRIED = 100_000  # rows of a program that is tried whatever others took: a solver keeps the time
 _FEW = 2500  # inputs times outputs of a grid up to which its own program is as fast
 _FIRST, _SPREAD, _GROWTH = (
     17,
@@ -71,19 +72,11 @@ _FIRST, _SPREAD, _GROWTH = (
     4.0,
 )  # inputs of the first program of few, their multiple in the next, and that of its seconds
 _TURNS = 12  # in which inputs between those of a grid are added to its worst case
-_EXACT = 5e-6  # seconds for an input and output to make a law of few inputs exact, measured
+_EXACT = 4e-6  # seconds for an input and output to make a law of few inputs exact, measured
 _ROUNDS = 4  # of outputs that come and go, with the same inputs
 _EDGE = "the budget is within rounding of the least that is feasible: only the outermost two outputs are used"
 _FAILED = "no solver answered the program: only the outermost two outputs are used"
 _PARTLY = "no solver answered the whole program: this is the best of coarser ones"
-
-
-class _Stage(NamedTuple):
-    knots: Array
-    outputs: Indices
-    notion: PairwisePrivacy
-    whole: bool  # whether it is the program that was asked for
-    inputs: Array | None = None  # a grid between whose inputs the rows at the knots are interpolated
 
 
 class Stages:
@@ -157,12 +150,13 @@ class Stages:
         outputs, held = few_outputs(self.bins, knots), Interpolated(pure, False, tuple(knots.tolist()))
         count, rounds = _FIRST, _ROUNDS
         reserve = _EXACT * len(knots) * len(self.bins)
-        waiting: tuple[Multipliers, _Stage, Solution] | None = None
+        waiting: tuple[Multipliers, Stage, Solution] | None = None
         with suppress(InfeasibleError, SolverError):
             while count < len(knots):
-                at, started = thinned(count, knots, ends=True), deadline.elapsed
+                at = thinned(count, knots, ends=True)
                 for _ in range(rounds):
-                    stage = _Stage(knots[at], outputs, held, False, knots)
+                    started = deadline.elapsed
+                    stage = Stage(knots[at], outputs, held, False, knots)
                     multipliers, answer = self._programs(at, stage)
                     outputs = wanted_outputs(outputs, np.asarray(answer.primal["P"]), multipliers)
                     if np.isin(outputs, stage.outputs).all():
@@ -171,7 +165,7 @@ class Stages:
                 self._pace = solved / (len(at) * len(stage.outputs))
                 count, rounds = _SPREAD * count - _SPREAD + 1, 1
                 # what proves a bound and makes a law exact takes as long whatever the number of inputs
-                if not each and deadline.left > _GROWTH * solved + 2 * reserve:
+                if not each and deadline.left > _GROWTH * solved + 1.25 * reserve:
                     continue
                 yield self._exactly(*waiting)
                 waiting, reserve = None, deadline.elapsed - started - solved
@@ -181,7 +175,7 @@ class Stages:
             with suppress(InfeasibleError, SolverError):
                 yield self._exactly(*waiting)
 
-    def _programs(self, at: Indices, stage: _Stage) -> tuple[Multipliers, Solution]:
+    def _programs(self, at: Indices, stage: Stage) -> tuple[Multipliers, Solution]:
         """Multipliers of all inputs and outputs, and the answer that a law is made of, from a stage of few."""
         knots, question, notion = self.design.knots(), self.question, stage.notion
         bins, budget = self.bins[stage.outputs], notion.privacy.epsilon * (1 - self._shrink(stage))
@@ -193,7 +187,7 @@ class Stages:
             proof = self._answer(relaxed_model(bins, knots, at, self.notion, question), None)
         return lifted(self.bins, knots, at, self.notion, question, proof), answer
 
-    def _exactly(self, multipliers: Multipliers, stage: _Stage, answer: Solution) -> Found:
+    def _exactly(self, multipliers: Multipliers, stage: Stage, answer: Solution) -> Found:
         proved = multipliers.settled()
         law = self._table(stage, answer, stage.notion.privacy.epsilon * (1 - self._shrink(stage)))
         if self._excess(law):
@@ -202,12 +196,12 @@ class Stages:
             found = Found(law, self._value(law), answer)
         return self._floored(found.bounded(proved.bound, proved.values))
 
-    def _worth(self, stage: _Stage) -> bool:
+    def _worth(self, stage: Stage) -> bool:
         """Whether a large program may end in time, by what smaller ones took."""
         cells = len(stage.knots) * len(stage.outputs)
-        return cells <= _FEW or self._pace * cells * _GROWTH < self.deadline.left
+        return stage.rows <= _TRIED or self._pace * cells * _GROWTH < self.deadline.left
 
-    def _capped(self, stage: _Stage, found: Found) -> Found:
+    def _capped(self, stage: Stage, found: Found) -> Found:
         """The better of it and of what smaller ratios give, where large ones may have misled the solver."""
         notion = stage.notion
         if notion.continuum or notion.delta or found.gap <= _NEAR or self.deadline.passed:
@@ -220,7 +214,7 @@ class Stages:
             return found
         return found.joined(self._floored(less), same=True)
 
-    def _between(self, stage: _Stage, found: Found) -> Found:
+    def _between(self, stage: Stage, found: Found) -> Found:
         """The worst case with the inputs between those of a grid that lose more, found in turn."""
         if self.notion.continuum or self.design.objective != "worst":
             return found
@@ -242,15 +236,15 @@ class Stages:
         """With the bound 0 where no better one is known: absolute and squared errors are not negative."""
         return found.bounded(0.0, None) if self.design.loss.polynomial else found
 
-    def _plan(self, count: int | None) -> Iterator[_Stage]:
+    def _plan(self, count: int | None) -> Iterator[Stage]:
         design, every = self.design, np.arange(len(self.bins))
         if self.notion.continuum:
             counts = _COUNTS if count is None else (count,)
             if self.deadline.finite and counts[0] * len(every) > _WIDE:
                 yield from (
-                    _Stage(design.knots(c), every, self.notion, False) for c in _COARSE if c < counts[0]
+                    Stage(design.knots(c), every, self.notion, False) for c in _COARSE if c < counts[0]
                 )
-            yield from (_Stage(design.knots(c), every, self.notion, True) for c in counts)
+            yield from (Stage(design.knots(c), every, self.notion, True) for c in counts)
             return
         knots = design.knots()
         pairs = (
@@ -258,13 +252,13 @@ class Stages:
         )
         if self.deadline.finite and pairs * len(every) > _SMALL:
             if self.notion.delta:
-                yield _Stage(knots, every, PairwisePrivacy(PureDP(design.privacy.epsilon)), False)
+                yield Stage(knots, every, PairwisePrivacy(PureDP(design.privacy.epsilon)), False)
             few = few_outputs(self.bins, knots)
             if 2 * len(few) < len(every):
-                yield _Stage(knots, few, self.notion, False)
-        yield _Stage(knots, every, self.notion, True)
+                yield Stage(knots, few, self.notion, False)
+        yield Stage(knots, every, self.notion, True)
 
-    def _at(self, stage: _Stage) -> Found:
+    def _at(self, stage: Stage) -> Found:
         """The answer to one stage, exact and private."""
         knots, outputs, notion, _, grid = stage
         places = self._places if grid is None else None
@@ -285,7 +279,7 @@ class Stages:
                 attempts=6,
             )
 
-        law = self._first(law_of, (None,) if self._edge else (None, *_OTHERS), self.deadline)
+        law = first_answer(law_of, (None,) if self._edge else (None, *_OTHERS), self.deadline)
         found = Found(law, self._value(law), answers[-1])
         if len(outputs) < len(self.bins) or grid is not None:
             return found
@@ -295,10 +289,10 @@ class Stages:
             return found.bounded(*self._approximate_bound(model, knots, answers[-1]))
         return found.bounded(*self._bound(notion, knots, answers[-1], self.deadline), self._places)
 
-    def _shrink(self, stage: _Stage) -> float:
+    def _shrink(self, stage: Stage) -> float:
         return 100 * _SHRINK if self.notion.continuum or stage.inputs is not None else _SHRINK
 
-    def _table(self, stage: _Stage, answer: Solution, epsilon: float) -> RationalTable:
+    def _table(self, stage: Stage, answer: Solution, epsilon: float) -> RationalTable:
         """The exactly unbiased law next to an answer at a budget ε."""
         knots, outputs, notion, _, grid = stage
         rows = np.zeros((len(knots), len(self.bins)))
@@ -316,17 +310,6 @@ class Stages:
     def _excess(self, law: RationalTable) -> float:
         stated = MetricCertificate(law, self.design.privacy.epsilon, notion=self.notion)
         return 0.0 if stated.verify() else math.inf
-
-    @staticmethod
-    def _first(ask: Callable[[Any], _T], backends: Sequence[str | None], deadline: Deadline) -> _T:
-        """What the first of the backends answers that does; the last one's error if none does by the deadline."""
-        for backend in backends:
-            try:
-                return ask(backend)
-            except (InfeasibleError, SolverError):
-                if backend is backends[-1] or deadline.passed:
-                    raise
-        raise AssertionError
 
     @cached_property
     def _edge(self) -> bool:
@@ -374,7 +357,7 @@ class Stages:
             # the quickest on the continuum.
             if continuum or answer is None or self.notion.steep(knots):
                 backends = ("clarabel", "highs-ipm") if continuum else ("highs", *_OTHERS)
-                answer = self._first(
+                answer = first_answer(
                     lambda name: solvers.solve(program, name, deadline=deadline), backends, deadline
                 )
             row_dual = answer.row_dual if answer.row_dual is not None else CompiledLP(program).row_duals()

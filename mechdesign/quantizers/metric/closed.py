@@ -66,8 +66,8 @@ class Multipliers:
     >>> question = Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"), "mean"
     >>> notion, none = PairwisePrivacy(PureDP(1.2)), np.zeros(4)
     >>> zero = Multipliers(np.array([-2.0, 2.0]), np.array([-1.0, 1.0]), notion, question, none[:0], none)
-    >>> abs(zero.bound) < 1e-300, 1.0 < zero.settled().bound < 1.8
-    (True, True)
+    >>> abs(zero.bound) < 1e-300, round(zero.settled().bound, 1)
+    (True, 1.8)
     """
 
     bins: Array

@@ -92,7 +92,7 @@ KINDS: dict[str, str] = {
     "matrix-result": result("@matrix-mechanism","@strategy-noise","@matrix-certificate"),
     "many-noise-certificate": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, dimension:count, loss:any, mechanism:@cell-product|@additive-noise, value:num, lower_bound:num, spent:@delta-interval, bound:@noise-certificate?, changed:count?, mean:count?",
     "many-noise-result": result("@optimal-noise|@least-divergence","@cell-product|@additive-noise","@many-noise-certificate","table:table|null"),
-    "metric-certificate": CERTIFICATE + ", notion:@pairwise-privacy?, multipliers:arr|null",
+    "metric-certificate": CERTIFICATE + ", notion:@pairwise-privacy?, multipliers:arr|null, places:arr|null",
     "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
     "metric-dp": "epsilon:pos, metric:text|fun",
     "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",

@@ -30,7 +30,7 @@ _WORK = 2e7
 _UP = 4e-15
 """Above the relative rounding of a few products."""
 _CELL = 1e-12
-"""Relative room of a cell's ends."""
+"""Relative room of a cell's ends, so that sizes that are whole numbers of cells are taken as such."""
 
 
 def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> tuple[float, list[int]]:
@@ -44,7 +44,7 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> tup
     (Fraction(5, 2), 2.25)
     """
     table = _Table.of(asked, scales, prices, held)
-    if table is None:
+    if table is None or not np.isfinite(table.full).all():
         return math.inf, []
     best, at = 0.0, (-1, 0)
     for j, filled in table.without_one():
@@ -67,13 +67,15 @@ class _Table:
         self.top, self.count, self.cells = float(asked.sizes.max()), count, cells
         self.sizes = asked.sizes[self.moved] / self.top
         self.spend, self.root = asked.spend, held == "l2"
-        self.full = (asked.sizes[self.moved] / scales[self.moved]) ** self.spend * (1 + _UP)
+        with np.errstate(over="ignore"):
+            self.full = (asked.sizes[self.moved] / scales[self.moved]) ** self.spend * (1 + _UP)
         self.prices = prices[0], prices[1] * self.top, prices[2] * self.top * self.top
         bound = asked.l2 if self.root else asked.l1
         assert bound is not None
         power = 2 if self.root else 1
         self.most = (bound / self.top) ** power
-        taken = np.floor(self.sizes**power / self.most * cells * (1 - _CELL))
+        # whole numbers of cells stay within `cells` all the same, and `left` is larger by more than this
+        taken = np.floor(self.sizes**power / self.most * cells * (1 + _CELL / 2))
         self.taken = np.minimum(taken, cells + 1).astype(int)
         self.gains = self.worth(slice(None), np.ones(len(self.sizes)))
         self.left = (1 - np.arange(cells + 1) / cells + _CELL) * self.most
@@ -96,7 +98,8 @@ class _Table:
         v = part * self.sizes[at]
         with np.errstate(over="ignore", invalid="ignore"):
             gain = self.full[at] * part**self.spend * (1 + _UP) - (one + two * v + three * v * v) * (1 - _UP)
-        found: Array = np.maximum(np.nan_to_num(gain, nan=math.inf, posinf=math.inf), 0.0) * (1 + _UP)
+        # where prices overflow and v underflows, nothing is taken as paid
+        found: Array = np.maximum(np.where(np.isnan(gain), self.full[at], gain), 0.0) * (1 + _UP)
         return found
 
     def partly(self, j: int) -> Array:

@@ -6,8 +6,8 @@ Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always :math:`x_i \le |v_i|/a_i \
 
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
-and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change spends (`Changes.spent`). It is
-exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
+and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change spends (`Changes.spent`; the
+first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
 noise. Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile :math:`a_i x_i^{1/m}`.
 """

@@ -37,8 +37,9 @@ __all__ = ["SeveralAllocated", "allocate_several", "largest_spent", "several_mod
 _LISTED = 300
 """Coordinates up to which changes are listed."""
 _ROUNDS, _PATIENCE = 25, 4
-_CLOSE = 1e-3
-"""A gap at which no further change is looked for; half of it must be gained in `_PATIENCE` rounds."""
+_CLOSE, _NEAR, _MANY = 2e-3, 0.02, 60
+"""Gaps at which no further change is looked for, the second for more than so many coordinates; half of the first must be gained
+in `_PATIENCE` rounds."""
 _FEW = 3
 """Changed coordinates beyond which their price may be nearly as good as their number."""
 _LOST = 1e-290  # entries of a mix below it have no digits, or hardly any
@@ -76,6 +77,11 @@ class SeveralAllocated:
     @property
     def gap(self) -> float:
         return 1 - self.lower_bound / self.value
+
+    @property
+    def close(self) -> bool:
+        """Whether no further change is worth looking for."""
+        return self.gap <= (_CLOSE if np.count_nonzero(self.changes.sizes) <= _MANY else _NEAR)
 
 
 def several_model(question: AllocationQuestion) -> Model:
@@ -135,7 +141,7 @@ def allocate_several(
         found.prove(mix)
     if not changes.exact or not np.isfinite(found.lower_bound):
         found.prove(*best_drawn(changes, order, weight, [] if guide is None else [guide]))
-        if solver is None and np.count_nonzero(changes.sizes) <= _LISTED:
+        if solver is None and np.count_nonzero(changes.sizes) <= _LISTED and not found.close:
             seconds = time.perf_counter() - started
             rounds = _listed(found, guide, deadline)
             report = replace(
@@ -153,22 +159,25 @@ def _listed(found: SeveralAllocated, guide: Among | None, deadline: Deadline) ->
         return 0
     listing = Listing(changes, float(question.loss), question.weights, shares)
     rounds, before = 0, [math.inf] * _PATIENCE
-    while rounds < _ROUNDS and not deadline.passed and found.gap > _CLOSE:
+    while rounds < _ROUNDS and not (deadline.passed or found.close):
         rounds += 1
-        mix, among = listing.best()
+        try:
+            mix, among = listing.best(found.scales, deadline)
+        except SolverError:
+            break
         found.prove(mix, among)
         scales = _scales(question, mix)
         prices = largest_spent(changes, scales, deadline)[1]
         found.offer(scales, prices)
-        held = _best_held(found, scales, prices)
+        filled = _best_held(found, scales, prices)
         before.append(found.gap)
-        if before[-1 - _PATIENCE] - before[-1] < _CLOSE / 2 or not listing.join(scales, prices, held):
+        if before[-1 - _PATIENCE] - before[-1] < _CLOSE / 2 or not listing.join(scales, prices, filled):
             break
     return rounds
 
 
-def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> str | None:
-    """Offer the scales under proofs that fill one norm; the norm whose filling proves most."""
+def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> tuple[str, Prices] | None:
+    """Offer the scales under proofs that fill one norm; the norm and the prices that prove most."""
     changes, (one, two, three) = found.changes, prices
     proofs = [(name, (0.0, two * (name != "l1"), three * (name != "l2"))) for name in ("l1", "l2")]
     proofs = [(name, p) for name, p in proofs if getattr(changes, name) is not None]
@@ -179,7 +188,7 @@ def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> str | 
         if most < math.inf:
             found.offer(scales, p, name)
     best = min(range(len(proofs)), key=lambda k: spent[k], default=None)
-    return None if best is None or spent[best] == math.inf else proofs[best][0]
+    return None if best is None or spent[best] == math.inf else proofs[best]
 
 
 def _by_model(
@@ -203,20 +212,27 @@ def _by_model(
     scales[keep] = reference * np.exp(np.ravel(solution.primal["log_scales"]))
     x = np.ravel(solution.dual["worst"]) / float(np.ravel(solution.dual["budget"])[0])
     x = np.maximum(x, 1e-14)
-    z = np.minimum(
-        np.maximum(np.ravel(solution.dual["shares"]) / float(np.ravel(solution.dual["budget"])[0]), x), 1.0
-    )
+    z = x
+    if changes.rows()[-1].exponent == 2:  # a change of share x may be rarer, and larger
+        z = np.ravel(solution.dual["shares"]) / float(np.ravel(solution.dual["budget"])[0])
+        z = np.minimum(np.maximum(z, x), 1.0)
     over = [1.0, x.max()]
     over += [
         (float((row.entries[keep] * x**row.exponent).sum()) / row.most) ** (1 / row.exponent)
         for row in changes.rows()
     ]
     mix, sizes, shares = np.zeros((3, len(scales)))
-    sizes[keep], shares[keep] = changes.sizes[keep] * (x / z) ** (1 / changes.spend), z
+    sizes[keep], shares[keep] = (
+        changes.sizes[keep] * np.minimum(x / z, 1.0) ** (1 / changes.spend),
+        np.minimum(z, 1.0),
+    )
     mix[keep] = changes.sizes[keep] * (x / max(over)) ** (1 / changes.spend)
     polished = _scales(question, mix)
-    prices = [largest_spent(changes, s, deadline)[1] for s in (scales, polished)]
-    tried = list(zip((scales, polished), prices, strict=True))
+    theta = np.ravel(solution.primal["prices"]).tolist()
+    rows, top = changes.rows(), float(changes.sizes.max())
+    paid = {row.name: max(t, 0.0) * question.budget / row.most for t, row in zip(theta, rows, strict=True)}
+    prices = changes.in_units(paid, top)
+    tried = [(scales, prices), (polished, prices), (polished, largest_spent(changes, polished, deadline)[1])]
     return mix, Among(sizes, shares), tried, SolveReport.of(solution)
 
 
@@ -257,7 +273,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
         program = cp.Problem(cp.Maximize((gain / size) @ x), [x <= z, z <= 1, *limits.values(), *bent])
         model = Model(program, {v.name(): v for v in program.variables()}, limits)
         try:
-            dual = solvers.solve(model, deadline=deadline).dual
+            dual = solvers.solve(model, "clarabel" if bent else None, fallback=False, deadline=deadline).dual
             found = {row.name: max(float(np.ravel(dual[row.name])[0]), 0.0) * size / row.most for row in rows}
             tried = [changes.in_units(found, float(changes.sizes.max()))]
         except SolverError:

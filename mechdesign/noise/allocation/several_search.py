@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 
+import cvxpy as cp
 import numpy as np
-from scipy import optimize
 
+from mechdesign import solvers
+from mechdesign.errors import SolverError
 from mechdesign.noise.allocation.filling import MOST_FILLED, most_filled
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.several import Changes, Prices
+from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array
 
 __all__ = ["Listing", "whole_changes"]
@@ -23,6 +26,8 @@ _JOIN = 20
 """Changes that join the list in a round."""
 _NOISE = 0.1
 """Spread of the logarithms by which orders of filling are shuffled."""
+_AGE = 5
+"""Rounds without weight after which a change leaves the list."""
 _NEGLIGIBLE = 1e-9
 
 
@@ -81,11 +86,8 @@ class Listing:
         self.asked = asked
         self.at = np.flatnonzero(asked.sizes)
         self.rng = np.random.default_rng(0)
-        self.q = order / (order + asked.spend)
-        w = np.ones(len(self.at)) if weight is None else weight[self.at]
-        with np.errstate(under="ignore"):
-            log = (1 - self.q) * np.log(w) + asked.spend * self.q * np.log(asked.sizes[self.at])
-            self.height = np.exp(log - log.max())
+        self.order = order
+        self.weight = np.ones(len(self.at)) if weight is None else weight[self.at] / weight.max()
         self.inner = Changes(asked.sizes[self.at], asked.spend, asked.changed, asked.l1, asked.l2)
         count = len(self.at)
         each = np.argsort(-np.eye(count), axis=1, kind="stable")
@@ -95,7 +97,7 @@ class Listing:
             self._drawn(shares[self.at], self.rng.permutation(count)) for _ in range(max(1, 240 // count))
         ]
         self.found = self._changes(np.concatenate(orders), None)
-        self.weights = np.ones(len(self.found)) / len(self.found)
+        self.age = np.zeros(len(self.found), dtype=int)
 
     def _drawn(self, shares: Array, order: Array) -> Array:
         """Orders that begin with the coordinates of each change drawn from the shares, as they lie."""
@@ -113,38 +115,28 @@ class Listing:
         flat = np.ones(len(self.at)) if sizes is None else sizes
         return np.unique(whole_changes(self.inner, orders, flat), axis=0)
 
-    def best(self) -> tuple[Array, Among]:
-        """The worst mix of the list, and its changes and weights."""
-        m = self.asked.spend
-        parts = (self.found / self.inner.sizes) ** m
-
-        def negative(weights: Array) -> tuple[float, Array]:
-            y = weights @ parts
-            y = np.maximum(y, 1e-12 * y.max())
-            worth = float((self.height * y**self.q).sum())
-            slope = parts @ (self.height * y ** (self.q - 1)) / worth
-            total = float(weights.sum())
-            return self.q * math.log(total) - math.log(worth), self.q * (1 / total - slope)
-
-        count = len(self.weights)
-        found = optimize.minimize(
-            negative,
-            self.weights,
-            jac=True,
-            bounds=[(1e-12, None)] * count,
-            method="L-BFGS-B",
-            options={"maxiter": 400, "ftol": 1e-10, "gtol": 1e-7},
-        )
-        self.weights = found.x / found.x.sum()
-        used = self.weights > 1e-7 * self.weights.max()
+    def best(self, scales: Array, deadline: Deadline) -> tuple[Array, Among]:
+        """The worst mix of the list, with its changes and weights, by the program in logarithms of the scales over those given."""
+        s, m = scales[self.at], self.asked.spend
+        shares = self.weight * (s / s.max()) ** self.order
+        spent = (self.found / s) ** m
+        u = cp.Variable(len(s), name="log_scales")
+        kept = spent / spent.sum(axis=1).max() @ cp.exp(-m * u) <= 1
+        program = cp.Problem(cp.Minimize(shares / shares.sum() @ cp.exp(self.order * u)), [kept])
+        model = Model(program, {"log_scales": u}, {"changes": kept})
+        dual = solvers.solve(model, "clarabel", fallback=False, time_limit=deadline.limit()).dual
+        weights = np.maximum(np.ravel(dual["changes"]), 0.0)
+        used = weights > _NEGLIGIBLE * weights.max()
+        self.age = np.where(used, 0, self.age + 1)
         changes = np.zeros((int(used.sum()), len(self.asked.sizes)))
         changes[:, self.at] = self.found[used]
-        among = Among(changes, self.weights[used])
+        among = Among(changes, weights[used] / weights[used].sum())
         mix = mixed(self.asked, among)
-        assert mix is not None
+        if mix is None:
+            raise SolverError("no weights of the changes were found", solver="clarabel", status="none")
         return mix, among
 
-    def join(self, scales: Array, prices: Prices, held: str | None) -> bool:
+    def join(self, scales: Array, prices: Prices, filled: tuple[str, Prices] | None) -> bool:
         """Add the worst changes found at these scales, by filling in orders of worth; whether there was a new one."""
         a, s, m = self.inner.sizes, scales[self.at], self.inner.spend
         one, two, three = prices
@@ -159,17 +151,16 @@ class Listing:
             [0.1, 1.0], size=(5 * _JOIN, 1)
         )
         orders = [np.argsort(-keys, axis=1), np.argsort(-worth)[None, :]]
-        if held is not None and len(a) <= MOST_FILLED:
-            first = most_filled(self.inner, s, prices, held)[1]
+        if filled is not None and len(a) <= MOST_FILLED:
+            first = most_filled(self.inner, s, filled[1], filled[0])[1]
             rest = np.argsort(-worth)
             orders.append(np.append(first, rest[~np.isin(rest, first)]).astype(int)[None, :])
         new = self._changes(np.concatenate(orders), sizes)
         spent = ((new / s) ** m).sum(axis=1)
         new = new[np.argsort(-spent)[:_JOIN]]
-        known = len(self.found)
-        self.found = np.concatenate([self.found, new])
-        self.weights = np.append(self.weights, np.full(len(new), self.weights.max() * 1e-3))
-        _, first_at = np.unique(self.found, axis=0, return_index=True)
-        keep = np.sort(first_at)
-        self.found, self.weights = self.found[keep], self.weights[keep]
-        return len(self.found) > known
+        young = self.age < _AGE
+        kept, known = self.found[young], {row.tobytes() for row in self.found[young]}
+        added = np.array([row.tobytes() not in known for row in new])
+        self.found = np.concatenate([kept, new[added]])
+        self.age = np.append(self.age[young], np.zeros(int(added.sum()), dtype=int))
+        return bool(added.any())

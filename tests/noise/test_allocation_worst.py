@@ -66,9 +66,11 @@ def test_no_change_spends_more_than_is_proved(drawn):
     most = float(((corners(asked) / scales) ** asked.spend).sum(axis=1).max())
     stated = [asked.changed is not None, asked.l1 is not None, asked.l2 is not None]
     for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(4))):
-        for held in (None, "l1", "l2"):
+        for held in (None, "l1", "l2", "sets"):
             assert float(asked.spent(scales, prices, held)) >= most * (1 - 1e-12)
             assert asked._spent(asked.sizes, scales, *prices) >= most * (1 - 1e-12)
+    if asked.spend == 2:
+        assert float(asked.spent(scales, (0.0, 0.0, 0.0), "sets")) <= most * (1 + 1e-5)
     names = [name for name in ("l1", "l2") if getattr(asked, name) is not None]
     if len(names) == 1 and (asked.spend == 2 or names == ["l1"]):
         bound, chosen = most_filled(asked, scales, (0.0, 0.0, 0.0), names[0])
@@ -177,7 +179,9 @@ def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
     stated = {"changed": count if "changed" in more else None}
     stated |= {k: v * float(np.linalg.norm(top, int(k[1]))) for k, v in more.items() if k != "changed"}
     result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **stated), PRIVACY[noise]).solve()
-    assert result.gap < (0.05 if len(more) < 3 else 0.09) and result.certificate.verify()
+    assert (
+        result.gap < (0.06 if noise == "laplace" and len(more) == 3 else 0.05) and result.certificate.verify()
+    )
 
 
 def test_what_cannot_be_filled_proves_nothing():

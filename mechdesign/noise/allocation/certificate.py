@@ -44,8 +44,8 @@ class AllocationCertificate(Certificate):
         Under several bounds: the profile of the mix of changes that proves the lower bound.
     prices : tuple of float, optional
         Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change spends.
-    held : {None, "l1", "l2"}
-        The norm that is filled besides, see `mechdesign.noise.allocation.filling`.
+    held : {None, "l1", "l2", "sets"}
+        The norm that is filled besides, or that all sets of coordinates are looked at, see `Changes.spent`.
     changes, weights : ndarray, optional
         What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
         `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.

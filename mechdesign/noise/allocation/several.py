@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mechdesign.noise.allocation.every_set import most_of_sets
 from mechdesign.noise.allocation.filling import most_filled
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
@@ -187,7 +188,8 @@ class Changes:
     def spent(self, scales: Array, prices: Prices, held: str | None = None) -> Fraction | float:
         """An upper bound of what any change spends, by weak duality: rational while that is quick, then rounded up.
 
-        Where a norm is `held`, "l1" or "l2", it is not priced but filled (`mechdesign.noise.allocation.filling`).
+        Where a norm is `held`, "l1" or "l2", it is not priced but filled (`mechdesign.noise.allocation.filling`); "sets" looks at
+        every set of a few coordinates (`mechdesign.noise.allocation.every_set`).
         """
         keep = self.sizes > 0
         if not all(0 <= price < math.inf for price in prices) or np.any(scales[keep] <= 0):
@@ -195,6 +197,8 @@ class Changes:
         bounds = self.changed, self.l1, self.l2
         if any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True)):
             return math.inf  # what has no bound has no end that a price could be paid for
+        if held == "sets":
+            return most_of_sets(self, scales, prices)
         if held is not None:
             return most_filled(self, scales, prices, held)[0]
         if keep.sum() <= _EXACT:

@@ -24,6 +24,7 @@ import numpy as np
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
+from mechdesign.noise.allocation.every_set import MOST_SETS
 from mechdesign.noise.allocation.mixes import Among, best_drawn
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import Changes, Prices
@@ -169,6 +170,8 @@ def _listed(found: SeveralAllocated, guide: Among | None, deadline: Deadline) ->
         scales = _scales(question, mix)
         prices = largest_spent(changes, scales, deadline)[1]
         found.offer(scales, prices)
+        if np.count_nonzero(changes.sizes) <= MOST_SETS:
+            found.offer(scales, prices, "sets")
         filled = _best_held(found, scales, prices)
         before.append(found.gap)
         if before[-1 - _PATIENCE] - before[-1] < _CLOSE / 2 or not listing.join(scales, prices, filled):

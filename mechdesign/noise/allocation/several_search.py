@@ -28,6 +28,8 @@ _NOISE = 0.1
 """Spread of the logarithms by which orders of filling are shuffled."""
 _AGE = 5
 """Rounds without weight after which a change leaves the list."""
+_SHAPES = ((1.0, 1.0), (1.0, 0.5), (1.0, 2.0), (0.5, 1.0), (0.0, 1.0))
+"""Multiples of the prices of L₁ and L₂² at which Laplace noise finds the sizes of its changes."""
 _NEGLIGIBLE = 1e-9
 
 
@@ -96,7 +98,7 @@ class Listing:
         orders += [
             self._drawn(shares[self.at], self.rng.permutation(count)) for _ in range(max(1, 240 // count))
         ]
-        self.found = self._changes(np.concatenate(orders), None)
+        self.found = self._changes(np.concatenate(orders), [np.ones(count)])
         self.age = np.zeros(len(self.found), dtype=int)
 
     def _drawn(self, shares: Array, order: Array) -> Array:
@@ -108,12 +110,11 @@ class Listing:
         keys = hit + self.rng.random(hit.shape)
         return np.asarray(order[np.argsort(-keys, axis=1)])
 
-    def _changes(self, orders: Array, sizes: Array | None) -> Array:
-        """Changes of the coordinates that need noise; flat ones where L₂ makes them the worst for Laplace noise."""
-        if self.inner.spend == 2 or self.inner.l2 is None:
-            return np.unique(whole_changes(self.inner, orders), axis=0)
-        flat = np.ones(len(self.at)) if sizes is None else sizes
-        return np.unique(whole_changes(self.inner, orders, flat), axis=0)
+    def _changes(self, orders: Array, sizes: list[Array]) -> Array:
+        """Changes of the coordinates that need noise; of the given sizes too where L₂ makes these the worst for Laplace noise."""
+        curved = self.inner.spend == 1 and self.inner.l2 is not None
+        found = [whole_changes(self.inner, orders, b) for b in (None, *(sizes if curved else []))]
+        return np.unique(np.concatenate(found), axis=0)
 
     def best(self, scales: Array, deadline: Deadline) -> tuple[Array, Among]:
         """The worst mix of the list, with its changes and weights, by the program in logarithms of the scales over those given."""
@@ -141,9 +142,13 @@ class Listing:
         a, s, m = self.inner.sizes, scales[self.at], self.inner.spend
         one, two, three = prices
         gain = (a / s) ** m
-        sizes = a
-        if m == 1 and three > 0:
-            sizes = np.minimum(np.maximum(1 / s - two, 1e-3 / s) / (2 * three), a)
+        sizes, shapes = a, []
+        if m == 1:
+            steep = three or float((1 / s).max()) / (2 * float(a.max()))
+            shapes = [
+                np.minimum(np.maximum(1 / s - x * two, 1e-3 / s) / (2 * y * steep), a) for x, y in _SHAPES
+            ]
+            sizes = shapes[0] if three > 0 else a
             gain = sizes / s
         paid = one + two * sizes + three * sizes * sizes
         worth = np.log(gain) - np.log(np.maximum(paid, 1e-300 + 1e-9 * paid.max()))
@@ -155,7 +160,7 @@ class Listing:
             first = most_filled(self.inner, s, filled[1], filled[0])[1]
             rest = np.argsort(-worth)
             orders.append(np.append(first, rest[~np.isin(rest, first)]).astype(int)[None, :])
-        new = self._changes(np.concatenate(orders), sizes)
+        new = self._changes(np.concatenate(orders), shapes)
         spent = ((new / s) ** m).sum(axis=1)
         new = new[np.argsort(-spent)[:_JOIN]]
         young = self.age < _AGE

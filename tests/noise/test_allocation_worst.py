@@ -16,6 +16,7 @@ from mechdesign.noise.allocation.filling import MOST_FILLED, most_filled
 from mechdesign.noise.allocation.mixes import Among, best_drawn, mixed
 from mechdesign.noise.allocation.several import Changes
 from mechdesign.noise.allocation.several_search import whole_changes
+from mechdesign.noise.allocation.worst import most_spent
 
 NAMES = [("l1",), ("l2",), ("changed", "l1"), ("changed", "l2"), ("l1", "l2"), ("changed", "l1", "l2")]
 BOUNDS = st.tuples(
@@ -54,6 +55,12 @@ def corners(asked: Changes) -> np.ndarray:
             for i in order:
                 w[i] = max(min(a[i], l1 - w.sum(), math.sqrt(max(l2**2 - (w * w).sum(), 0.0))), 0.0)
                 found.append(w.copy())
+            left, squares = l1 - v.sum(), l2**2 - (v * v).sum()
+            if len(order) == 2 and 2 * squares > left**2 and math.isfinite(squares):  # both norms are met
+                w = v.copy()
+                w[list(order)] = (left + np.array([1, -1]) * math.sqrt(2 * squares - left**2)) / 2
+                if w.min() >= 0 and np.all(w <= a):
+                    found.append(w)
     return np.array(found)
 
 
@@ -67,10 +74,10 @@ def test_no_change_spends_more_than_is_proved(drawn):
     stated = [asked.changed is not None, asked.l1 is not None, asked.l2 is not None]
     for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(4))):
         for held in (None, "l1", "l2", "sets"):
-            assert float(asked.spent(scales, prices, held)) >= most * (1 - 1e-12)
+            assert float(most_spent(asked, scales, prices, held)) >= most * (1 - 1e-12)
             assert asked._spent(asked.sizes, scales, *prices) >= most * (1 - 1e-12)
     if asked.spend == 2:
-        assert float(asked.spent(scales, (0.0, 0.0, 0.0), "sets")) <= most * (1 + 1e-5)
+        assert float(most_spent(asked, scales, (0.0, 0.0, 0.0), "sets")) <= most * (1 + 1e-5)
     names = [name for name in ("l1", "l2") if getattr(asked, name) is not None]
     if len(names) == 1 and (asked.spend == 2 or names == ["l1"]):
         bound, chosen = most_filled(asked, scales, (0.0, 0.0, 0.0), names[0])
@@ -187,10 +194,10 @@ def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
 def test_what_cannot_be_filled_proves_nothing():
     asked = Changes(np.ones(6), 1, 2, l2=1.5)
     for held in ("l1", "l2", "linf", ""):  # concave, or no such bound
-        assert asked.spent(np.ones(6), (0.0, 0.0, 0.0), held) == math.inf
+        assert most_spent(asked, np.ones(6), (0.0, 0.0, 0.0), held) == math.inf
     both = Changes(np.ones(6), 1, 3, l1=2.5, l2=1.5)
-    assert both.spent(np.ones(6), (0.0, 0.0, 0.1), "l1") == math.inf
-    assert both.spent(np.ones(6), (0.0, 0.0, 0.0), "l1") == pytest.approx(2.5)
+    assert most_spent(both, np.ones(6), (0.0, 0.0, 0.1), "l1") == math.inf
+    assert most_spent(both, np.ones(6), (0.0, 0.0, 0.0), "l1") == pytest.approx(2.5)
     many = Changes(np.ones(MOST_FILLED + 1), 2, 3, l1=2.5)
-    assert many.spent(np.ones(MOST_FILLED + 1), (0.0, 0.0, 0.0), "l1") == math.inf
-    assert both.spent(np.full(6, math.nan), (0.0, 0.0, 0.0), "l1") == math.inf
+    assert most_spent(many, np.ones(MOST_FILLED + 1), (0.0, 0.0, 0.0), "l1") == math.inf
+    assert most_spent(both, np.full(6, math.nan), (0.0, 0.0, 0.0), "l1") == math.inf

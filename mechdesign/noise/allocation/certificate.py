@@ -15,6 +15,7 @@ from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Che
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.worst import most_spent
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 
@@ -45,7 +46,7 @@ class AllocationCertificate(Certificate):
     prices : tuple of float, optional
         Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change spends.
     held : {None, "l1", "l2", "sets"}
-        The norm that is filled besides, or that all sets of coordinates are looked at, see `Changes.spent`.
+        The norm that is filled besides, or that all sets of coordinates are looked at, see `mechdesign.noise.allocation.worst`.
     changes, weights : ndarray, optional
         What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
         `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.
@@ -105,7 +106,7 @@ class AllocationCertificate(Certificate):
         changes = self.question.changes
         assert changes is not None
         one, two, three = self.prices or (0.0, 0.0, 0.0)
-        return changes.spent(self.scales, (one, two, three), self.held)
+        return most_spent(changes, self.scales, (one, two, three), self.held)
 
     def _is_mix(self, mix: Array) -> bool:
         """Whether some mix of changes is at least this one in each coordinate."""
@@ -114,8 +115,9 @@ class AllocationCertificate(Certificate):
         if self.changes is None or self.weights is None:
             return asked.reached(mix)
         found = mixed(asked, Among(self.changes, self.weights))
-        fits = found is not None and mix.shape == found.shape and bool(np.isfinite(mix).all() and mix.any())
-        return fits and bool(np.all((mix >= 0) & (mix <= found * (1 + _ROUNDING))))
+        if found is None or mix.shape != found.shape or not (np.isfinite(mix).all() and mix.any()):
+            return False
+        return bool(np.all((mix >= 0) & (mix <= found * (1 + _ROUNDING))))
 
     def checks(self) -> pd.DataFrame:
         """Privacy, what the budget is worth, limits and groups, loss, lower bound."""

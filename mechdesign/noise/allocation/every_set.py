@@ -11,14 +11,11 @@ what its worst change spends. They are looked for among multiples of the prices 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mechdesign.noise.allocation.several import Changes, Prices
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from mechdesign.noise.allocation.several import Changes, Prices
 
 __all__ = ["MOST_SETS", "most_of_sets"]
 
@@ -35,7 +32,6 @@ def most_of_sets(asked: Changes, scales: Array, prices: Prices) -> float:
 
     Examples
     --------
-    >>> from mechdesign.noise.allocation.several import Changes
     >>> round(most_of_sets(Changes(np.ones(6), 2, l1=2.5, l2=1.5), np.ones(6), (0, 0, 0)), 9)
     2.25
     """

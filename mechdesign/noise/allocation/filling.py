@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mechdesign.noise.allocation.several import Changes, Prices
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from mechdesign.noise.allocation.several import Changes, Prices
 
 __all__ = ["MOST_FILLED", "most_filled"]
 
@@ -38,7 +35,6 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> tup
 
     Examples
     --------
-    >>> from mechdesign.noise.allocation.several import Changes
     >>> asked = Changes(np.ones(6), 2, l1=2.5)
     >>> round(asked.spent(np.ones(6), (0.0, 1.0, 0.0)), 9), round(most_filled(asked, np.ones(6), (0, 0, 0), "l1")[0], 9)
     (Fraction(5, 2), 2.25)

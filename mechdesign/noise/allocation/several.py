@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mechdesign.noise.allocation.every_set import most_of_sets
-from mechdesign.noise.allocation.filling import most_filled
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -185,22 +183,18 @@ class Changes:
             prices.get("l2", 0.0) / top / top,
         )
 
-    def spent(self, scales: Array, prices: Prices, held: str | None = None) -> Fraction | float:
-        """An upper bound of what any change spends, by weak duality: rational while that is quick, then rounded up.
+    def priced(self, scales: Array, prices: Prices) -> bool:
+        """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""
+        keep, bounds = self.sizes > 0, (self.changed, self.l1, self.l2)
+        if not all(0 <= price < math.inf for price in prices) or not np.all(scales[keep] > 0):
+            return False
+        return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
-        Where a norm is `held`, "l1" or "l2", it is not priced but filled (`mechdesign.noise.allocation.filling`); "sets" looks at
-        every set of a few coordinates (`mechdesign.noise.allocation.every_set`).
-        """
-        keep = self.sizes > 0
-        if not all(0 <= price < math.inf for price in prices) or np.any(scales[keep] <= 0):
+    def spent(self, scales: Array, prices: Prices) -> Fraction | float:
+        """An upper bound of what any change spends, by weak duality: rational while that is quick, then rounded up."""
+        if not self.priced(scales, prices):
             return math.inf
-        bounds = self.changed, self.l1, self.l2
-        if any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True)):
-            return math.inf  # what has no bound has no end that a price could be paid for
-        if held == "sets":
-            return most_of_sets(self, scales, prices)
-        if held is not None:
-            return most_filled(self, scales, prices, held)[0]
+        keep = self.sizes > 0
         if keep.sum() <= _EXACT:
             a, s = ([Fraction(v) for v in values[keep].tolist()] for values in (self.sizes, scales))
             one, two, three = map(Fraction, prices)

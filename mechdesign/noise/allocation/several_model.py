@@ -29,6 +29,7 @@ from mechdesign.noise.allocation.mixes import Among, best_drawn
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import Changes, Prices
 from mechdesign.noise.allocation.several_search import Listing
+from mechdesign.noise.allocation.worst import most_spent
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 
@@ -93,7 +94,6 @@ def several_model(question: AllocationQuestion) -> Model:
     u = cp.Variable(n, name="log_scales")
     z, theta = cp.Variable(n, nonneg=True, name="free"), cp.Variable(len(rows), nonneg=True, name="prices")
     free, paid, curved = z, 0.0, rows[-1].exponent == 2
-    constraints: dict[str, list[cp.Constraint] | cp.Constraint] = {}
     curves = []
     for k, row in enumerate(rows):
         entries = row.entries[keep] / row.most
@@ -107,11 +107,12 @@ def several_model(question: AllocationQuestion) -> Model:
         else:
             paid = paid + theta[k] * entries
     level = cp.Variable(n, nonneg=True, name="level")
-    constraints["shares"] = level <= free
-    constraints["worst"] = cp.multiply(shares, cp.exp(-m * u)) <= paid + level
-    constraints["budget"] = cp.sum(z) + cp.sum(theta) <= 1
-    program = cp.Problem(cp.Minimize(shares @ cp.exp(p * u)), [*constraints.values(), *curves])
-    return Model(program, {v.name(): v for v in program.variables()}, constraints)
+    cheap = level <= free
+    worst = cp.multiply(shares, cp.exp(-m * u)) <= paid + level
+    budget = cp.sum(z) + cp.sum(theta) <= 1
+    program = cp.Problem(cp.Minimize(shares @ cp.exp(p * u)), [worst, cheap, budget, *curves])
+    named = {"shares": cheap, "worst": worst, "budget": budget}
+    return Model(program, {v.name(): v for v in program.variables()}, named)
 
 
 def allocate_several(
@@ -186,7 +187,7 @@ def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> tuple[
     proofs = [(name, p) for name, p in proofs if getattr(changes, name) is not None]
     if changes.changed is not None and changes.changed > _FEW:
         proofs += [(name, (one, *p[1:])) for name, p in proofs]
-    spent = [changes.spent(scales, p, name) for name, p in proofs]
+    spent = [most_spent(changes, scales, p, name) for name, p in proofs]
     for (name, p), most in zip(proofs, spent, strict=True):
         if most < math.inf:
             found.offer(scales, p, name)
@@ -311,7 +312,7 @@ def _within(
     """The scales times the least factor at which the proof says that the budget is kept."""
     changes, m = question.changes, question.spend
     assert changes is not None
-    margin, spent = 4e-16, changes.spent(scales, prices, held)
+    margin, spent = 4e-16, most_spent(changes, scales, prices, held)
     while spent > question.budget or (held is not None and margin == 4e-16):
         factor = (float(spent) / question.budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
@@ -320,5 +321,5 @@ def _within(
             )
         scales, margin = scales * factor, 2 * margin
         prices = tuple(price / factor**m for price in prices)  # type: ignore[assignment]
-        spent = changes.spent(scales, prices, held)
+        spent = most_spent(changes, scales, prices, held)
     return scales, prices

@@ -18,7 +18,7 @@ from mechdesign.noise.allocation.filling import MOST_FILLED, most_filled
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.several import Changes, Prices
 from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 __all__ = ["Listing", "whole_changes"]
 
@@ -33,7 +33,7 @@ _SHAPES = ((1.0, 1.0), (1.0, 0.5), (1.0, 2.0), (0.5, 1.0), (0.0, 1.0))
 _NEGLIGIBLE = 1e-9
 
 
-def whole_changes(asked: Changes, orders: Array, sizes: Array | None = None) -> Array:
+def whole_changes(asked: Changes, orders: Indices, sizes: Array | None = None) -> Array:
     """Changes that are whole in one coordinate after another, as far as the bounds go: orders and changes of shape (N, K).
 
     With `sizes` the first c of each order change in proportion to these, as much as the bounds allow.
@@ -92,8 +92,8 @@ class Listing:
         self.weight = np.ones(len(self.at)) if weight is None else weight[self.at] / weight.max()
         self.inner = Changes(asked.sizes[self.at], asked.spend, asked.changed, asked.l1, asked.l2)
         count = len(self.at)
-        each = np.argsort(-np.eye(count), axis=1, kind="stable")
-        by_size = np.argsort(-self.inner.sizes, kind="stable")
+        each: Indices = np.argsort(-np.eye(count), axis=1, kind="stable")
+        by_size: Indices = np.argsort(-self.inner.sizes, kind="stable")
         orders = [each, self._drawn(shares[self.at], by_size)]
         orders += [
             self._drawn(shares[self.at], self.rng.permutation(count)) for _ in range(max(1, 240 // count))
@@ -101,7 +101,7 @@ class Listing:
         self.found = self._changes(np.concatenate(orders), [np.ones(count)])
         self.age = np.zeros(len(self.found), dtype=int)
 
-    def _drawn(self, shares: Array, order: Array) -> Array:
+    def _drawn(self, shares: Array, order: Indices) -> Indices:
         """Orders that begin with the coordinates of each change drawn from the shares, as they lie."""
         ends = np.append(0.0, np.cumsum(shares[order]))
         points = np.unique(np.append(ends[:-1] % 1, [0.0, 1.0]))
@@ -110,7 +110,7 @@ class Listing:
         keys = hit + self.rng.random(hit.shape)
         return np.asarray(order[np.argsort(-keys, axis=1)])
 
-    def _changes(self, orders: Array, sizes: list[Array]) -> Array:
+    def _changes(self, orders: Indices, sizes: list[Array]) -> Array:
         """Changes of the coordinates that need noise; of the given sizes too where L₂ makes these the worst for Laplace noise."""
         curved = self.inner.spend == 1 and self.inner.l2 is not None
         found = [whole_changes(self.inner, orders, b) for b in (None, *(sizes if curved else []))]

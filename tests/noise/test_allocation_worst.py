@@ -201,3 +201,10 @@ def test_what_cannot_be_filled_proves_nothing():
     many = Changes(np.ones(MOST_FILLED + 1), 2, 3, l1=2.5)
     assert most_spent(many, np.ones(MOST_FILLED + 1), (0.0, 0.0, 0.0), "l1") == math.inf
     assert most_spent(both, np.full(6, math.nan), (0.0, 0.0, 0.0), "l1") == math.inf
+
+
+def test_a_loss_beyond_doubles_is_refused():
+    """Was: an infinite value with a certificate that did not hold."""
+    bounds = md.Sensitivity(each=[1e-9, 1e7], l1=4e6)
+    with pytest.raises(md.DesignError, match="too far apart"):
+        md.NoiseAllocation("gaussian", bounds, PRIVACY["gaussian"], loss=40).solve()

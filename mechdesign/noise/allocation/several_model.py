@@ -64,7 +64,8 @@ class SeveralAllocated:
     def offer(self, scales: Array, prices: Prices, held: str | None = None) -> None:
         """Scales, times the least factor at which the proof says that the budget is kept."""
         safe, proof = _within(self.question, scales, prices, held)
-        value = self.question.cost_of(safe)
+        with np.errstate(over="ignore"):
+            value = self.question.cost_of(safe)
         if value < self.value:
             self.value, self.scales, self.prices, self.held = value, safe, proof, held
 
@@ -139,6 +140,10 @@ def allocate_several(
         mix, guide, tried, report = _by_model(question, solver, deadline, options)
         for scales, prices in tried:
             found.offer(scales, prices)
+    if not math.isfinite(found.value):
+        raise DesignError.of(
+            "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
+        )
     if changes.reached(mix):
         found.prove(mix)
     if not changes.exact or not np.isfinite(found.lower_bound):

@@ -244,6 +244,16 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "filled-allocation": (
+        lambda: md.NoiseAllocation(
+            "gaussian", md.Sensitivity(each=[1, 1, 1, 1, 1.0], changed=2, l1=1.5), md.ApproximateDP(1.0, 1e-6)
+        ),
+        {},
+    ),
+    "listed-allocation": (
+        lambda: md.NoiseAllocation("laplace", md.Sensitivity(each=[1, 2, 0, 3.0, 1.5], changed=2, l2=3), cheap.PURE),
+        {},
+    ),
     "matrix-largest": (
         lambda: md.MatrixMechanism(
             [[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), changed=2, signed=False, loss="largest"
@@ -339,7 +349,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 FORGED = (
     "matrix-mechanism", "mixed-allocation", "knorm", "vectors", "vectors-box", "counts-gaussian",
     "matrix-largest", "mixed-gaussian", "knorm-several", "least-divergence", "vectors-sphere", "vectors-sampled",
-    "calibration-several", "few-allocation", "several-allocation",
+    "calibration-several", "few-allocation", "several-allocation", "filled-allocation", "listed-allocation",
 )  # fmt: skip
 
 

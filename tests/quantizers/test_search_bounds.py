@@ -204,6 +204,21 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("prior", sorted(PRIORS))
+@pytest.mark.parametrize("few", [[-3, 3], [-3, -0.1, 3], [-3, -1, 1, 3], [-3, -0.6, 0.2, 0.7, 3]])
+def test_multipliers_of_a_few_outputs_prove_less_of_those_in_between(few: Any, loss: str, prior: str) -> None:
+    """Tight for the few, they would prove more than the optimum of many if nothing were taken off."""
+    asked = Asked(1.5, LOSSES[loss], PRIORS[prior], 3.0)
+    design = md.OptimalQuantizer(few, asked.privacy, asked.prior, asked.loss, input_range=(-1, 1))
+    result = design.solve(gap=1e-6)
+    duals = replace(result.certificate.duals, outputs=np.array(few, dtype=float), between=True)
+    many = asked.optimum(np.linspace(-3, 3, 61))
+    assert many < result.value * (1 - 1e-3)
+    assert bound_of(asked, duals, few) <= many
+    assert bound_of(asked, replace(duals, between=False), few) > many
+
+
 @cache
 def found(name: str) -> Any:
     return SEARCHES[name]().solve(**QUICK.get(name, {}))

@@ -36,9 +36,14 @@ from mechdesign.typing import Array
 __all__ = ["any_outputs", "bound_of", "told_later"]
 
 _GAP = 1e-4
-_COARSE, _FINE, _BIASED = 32, 128, 48  # cells of the input range; the last at most where a bias is allowed
+_COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
+_FINE = (128, 192)  # cells of the input range at most, for usual budgets and for large ones
 _SHARE = 0.1  # of the expected error that a cell is wide
-_GROWTH = 1.25  # of cells beyond what mechanisms of least squared error use
+_GROWTH = (
+    0.25,
+    0.1,
+)  # of cells beyond what mechanisms of least squared error use, for usual budgets and for large ones
+_LARGE = (3.0, 5.0)  # ε from which growth is small, and cells of the input range are fine
 _MARGIN = 16  # cells that are even beyond that
 _ATOMS = 64  # point masses that are outputs of the grid
 _SECONDS = 0.5  # for one grid
@@ -107,7 +112,7 @@ def _multipliers(design: Any, space: OutputSpace | None, bins: Any, deadline: De
     found = _solved(design, _grid(design, space, (high - low) / _COARSE))
     if found is None:
         return None
-    finest = _BIASED if getattr(design, "max_bias", 0.0) else _FINE
+    finest = _BIASED if getattr(design, "max_bias", 0.0) else _FINE[design.privacy.epsilon > _LARGE[1]]
     cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / finest)
     if cell < (high - low) / _COARSE and not deadline.passed:
         found = _solved(design, _grid(design, space, cell)) or found
@@ -146,9 +151,10 @@ def _grid(design: Any, space: OutputSpace, cell: float) -> Array:
         farthest = max(low - space.points[0], space.points[-1] - high)
         used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + _MARGIN * cell
         even = max(cell, used / _COARSE)
+        growth = _GROWTH[design.privacy.epsilon > _LARGE[0]]
         steps, place = [], 0.0
         while place < farthest:
-            place += max(even, (_GROWTH - 1) * (place - used))
+            place += max(even, growth * (place - used))
             steps.append(place)
         beyond = np.array(steps)
         inner = np.concatenate([low - beyond[::-1], inner, high + beyond])

@@ -29,7 +29,7 @@ from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.methods import check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
-from mechdesign.quantizers.optimal.proof import dual_pieces
+from mechdesign.quantizers.optimal.proof import dual_pieces, fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -37,15 +37,14 @@ __all__ = ["any_outputs", "bound_of", "told_later"]
 
 _GAP = 1e-4
 _COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
-_FINE = (128, 192)  # cells of the input range at most, for usual budgets and for large ones
+_FINE = 128, 192  # cells of the input range at most, for usual budgets and for large ones
+_GROWTH = 0.25, 0.1  # of cells beyond what mechanisms of least squared error use
+_LARGE = 3.0, 5.0  # ε from which growth is small, and cells of the input range are fine
 _SHARE = 0.1  # of the expected error that a cell is wide
-_GROWTH = (
-    0.25,
-    0.1,
-)  # of cells beyond what mechanisms of least squared error use, for usual budgets and for large ones
-_LARGE = (3.0, 5.0)  # ε from which growth is small, and cells of the input range are fine
-_MARGIN = 16  # cells that are even beyond that
+_MARGIN = 16  # cells that are even beyond what mechanisms of least squared error use
 _ATOMS = 64  # point masses that are outputs of the grid
+_POINTS = 10_000, 2_000  # point masses at most, also past a deadline: more take seconds to verify
+_ENTRIES = 300_000  # cells times point masses at most
 _SECONDS = 0.5  # for one grid
 _LEVELS = 16  # values of κ that are tried
 
@@ -62,7 +61,7 @@ def any_outputs(design: Any, bins: Any, deadline: Deadline) -> DualPieces | None
     deadline : Deadline
         When it has passed, a coarse grid is all that is tried.
     """
-    if not design.loss.polynomial:
+    if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS[deadline.passed]:
         return None
     try:
         return _multipliers(design, design.output_space, bins, deadline)
@@ -108,12 +107,12 @@ def _multipliers(design: Any, space: OutputSpace | None, bins: Any, deadline: De
     if space is None or not space.between:
         found = _solved(design, bins if space is None else space.points)
         return found and (found[0] if space is None else replace(found[0], outputs=np.array(found[1].bins)))
-    low, high = design.input_range
-    found = _solved(design, _grid(design, space, (high - low) / _COARSE))
+    (low, high), most = design.input_range, _ENTRIES // max(1, len(design.prior.atoms[0]))
+    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)))
     if found is None:
         return None
     finest = _BIASED if getattr(design, "max_bias", 0.0) else _FINE[design.privacy.epsilon > _LARGE[1]]
-    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / finest)
+    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(finest, most))
     if cell < (high - low) / _COARSE and not deadline.passed:
         found = _solved(design, _grid(design, space, cell)) or found
     return _lowered(found[1], replace(found[0], outputs=np.array(found[1].bins), between=True))
@@ -129,7 +128,10 @@ def _solved(design: Any, bins: Any) -> tuple[DualPieces, OptimalQuantizer, float
     solution = best_floors(question.problem, _GAP, deadline=Deadline(_SECONDS))
     if solution.proof is None or not math.isfinite(solution.value):
         return None
-    return dual_pieces(question.problem, solution.proof, question.frame), question, solution.value
+    proof = solution.proof
+    if len(question.problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
+        proof = fill_proof(question.problem, solution.floors, solution.multipliers)
+    return dual_pieces(question.problem, proof, question.frame), question, solution.value
 
 
 def _error(loss: Loss, value: float) -> float:
@@ -174,7 +176,10 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
     mass, first = share * (below[np.searchsorted(edges, v)] - below[np.searchsorted(edges, u)]).T
     points, weights = prior.atoms
     if len(points) and (single := u == v).any():
-        nearest = np.abs(points[:, None] - u[single]).argmin(axis=0)
+        after = np.searchsorted(points, u[single])
+        pairs = np.stack([after - 1, after]).clip(0, len(points) - 1)
+        closer = np.abs(points[pairs] - u[single]).argmin(axis=0)
+        nearest = np.take_along_axis(pairs, closer[None], axis=0)[0]
         mass[single] = share[single] * weights[nearest]
         first[single] = mass[single] * u[single]
     later = (first - u * mass) / np.where(v > u, v - u, 1.0)

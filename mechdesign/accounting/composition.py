@@ -20,19 +20,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import fft
 
 from mechdesign.accounting.grid import GridLoss
 
-__all__ = ["Tilt", "composed_delta", "convolve", "find_tilt"]
+__all__ = ["Errors", "Tilt", "composed_delta", "convolve", "cumulants", "find_tilt"]
 
 _UNIT = 2.0**-53
 _OUTSIDE = 1e-16
-_VANISHED = -100.0  # log of a product of transforms that counts as none
 """Tilted probability allowed outside the convolution window, each side."""
+_VANISHED = -100.0
+"""log of a product of transforms that counts as none."""
+_COARSE = 1e-7
+"""Error of a power from which its transform is worth summing term by term,"""
+_SUMMED = 2**22
+"""by this many terms at most."""
 
 Part = tuple[GridLoss, int]
 
@@ -65,7 +69,8 @@ def _norm(x: np.ndarray) -> float:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # huge losses; what is infinite then proves nothing
-def _cumulants(parts: Sequence[Part], theta: float) -> Tilt:
+def cumulants(parts: Sequence[Part], theta: float) -> Tilt:
+    """Mean, variance and log M of the composed loss under the tilt θ."""
     log_mgf = mean = variance = 0.0
     for grid, count in parts:
         points = grid.points
@@ -97,7 +102,7 @@ def find_tilt(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0) -> T
     -------
     Tilt
     """
-    tilt = _cumulants(parts, max(guess, 0.0))
+    tilt = cumulants(parts, max(guess, 0.0))
     low, high = 0.0, math.inf
     for _ in range(60):
         if tilt.mean >= epsilon:
@@ -118,7 +123,7 @@ def find_tilt(parts: Sequence[Part], epsilon: float, *, guess: float = 0.0) -> T
             new = (low + high) / 2 if math.isfinite(high) else 2 * low + 1
         elif new > 4 * tilt.theta + 4 / spread:
             new = 4 * tilt.theta + 4 / spread
-        tilt = _cumulants(parts, new)
+        tilt = cumulants(parts, new)
     return tilt
 
 
@@ -133,14 +138,22 @@ def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
         if factor < 0.5 and high - low < 30 * width:
             break
         s = factor * reach
-        up = _cumulants(parts, tilt.theta + s).log_mgf - tilt.log_mgf
+        up = cumulants(parts, tilt.theta + s).log_mgf - tilt.log_mgf
         high = min(high, (up + log_tail) / s)
-        down = _cumulants(parts, tilt.theta - s).log_mgf - tilt.log_mgf
+        down = cumulants(parts, tilt.theta - s).log_mgf - tilt.log_mgf
         low = max(low, -(down + log_tail) / s)
     return low, high, 2 * _OUTSIDE
 
 
-def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float, float]:
+@dataclass(frozen=True)
+class Errors:
+    """What rounding does to the masses of a convolution: their Euclidean norm, and at most to each."""
+
+    norm: float
+    each: float
+
+
+def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, Errors, float]:
     r"""Convolve the tilted parts.
 
     Returns
@@ -149,8 +162,8 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
         Grid index of the first entry.
     mass : ndarray
         The tilted law of the sum, on its window.
-    l2_error : float
-        Proved bound on the Euclidean norm of the rounding error of `mass`.
+    errors : Errors
+        Proved bounds on the rounding error of `mass`.
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
@@ -170,8 +183,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
         first, last = floor, ceiling
     n = int(fft.next_fast_len(max(last - first + 1, 2), real=True))
     eta = 16 * _UNIT * math.log2(max(n, 2))
-    log_abs = np.zeros(n // 2 + 1)
-    log_abs_up = np.zeros_like(log_abs)
+    log_abs_up = np.zeros(n // 2 + 1)
     transforms = []
     for grid, count in parts:
         with np.errstate(divide="ignore"):
@@ -181,34 +193,49 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
         if grid.mass.size > n:  # fold: the transform is periodic anyway
             weights = np.bincount(np.arange(grid.mass.size) % n, weights=weights, minlength=n)
         x = fft.rfft(weights, n)
-        size = np.abs(x)
         each = eta * math.sqrt(n) * _norm(weights)
         with np.errstate(divide="ignore"):
-            log_abs += count * np.log(size)
-            log_abs_up += count * np.log(size + each)
-        transforms.append((x, size, count))
+            log_abs_up += count * np.log(np.abs(x) + each)
+        transforms.append((weights, x, each, count))
     # where the product vanishes, as of many coordinates it nearly everywhere does, 0 stands for it, with an error of all of it
-    kept = log_abs_up > _VANISHED
-    some: Any = slice(None) if kept.all() else kept
-    power = np.ones(int(np.count_nonzero(kept)), dtype=complex)
+    kept = np.flatnonzero(log_abs_up > _VANISHED)
+    log_abs, log_abs_kept = np.zeros(kept.size), np.zeros(kept.size)
+    power = np.ones(kept.size, dtype=complex)
     power_error = np.full(power.size, 8.0)
-    for x, size, count in transforms:
-        part = x[some]
+    for weights, x, each, count in transforms:
+        part = x[kept]
+        if count * each > _COARSE and kept.size * weights.size <= _SUMMED:
+            part, each = _frequencies(weights, kept, n)
+        size = np.abs(part)
+        with np.errstate(divide="ignore"):
+            log_abs += count * np.log(size)
+            log_abs_kept += count * np.log(size + each)
         power *= part if count == 1 else part**count
         if count > 1:
-            power_error += count * (np.abs(np.log(np.maximum(size[some], 1e-300))) + np.abs(np.angle(part)))
+            power_error += count * (np.abs(np.log(np.maximum(size, 1e-300))) + np.abs(np.angle(part)))
+    log_abs_up[kept] = log_abs_kept
     product = np.zeros(n // 2 + 1, dtype=complex)
-    product[some] = power
+    product[kept] = power
     # Entry-wise: |X + e|^c - |X|^c at most (|X| + e)^c - |X|^c, plus the rounding of the power itself.
     up = np.exp(log_abs_up)
     product_error = up.copy()
-    product_error[some] += _UNIT * power_error * up[some] - np.exp(log_abs[some])
+    product_error[kept] += _UNIT * power_error * up[kept] - np.exp(log_abs)
     mass = fft.irfft(product, n)
-    norm_error = math.sqrt(2 / n) * _norm(product_error)
-    norm_error += eta * math.sqrt(2 / n) * _norm(up)
+    inverse = eta * math.sqrt(2 / n) * _norm(up)
+    norm = math.sqrt(2 / n) * _norm(product_error)
+    each = min(2 / n * float(product_error.sum()), norm)
     # entry j of the circular result is the mass at index floor + j (mod n)
     mass = np.roll(mass, -((first - floor) % n))[: last - first + 1]
-    return first, mass, norm_error, outside
+    return first, mass, Errors(norm + inverse, each + inverse), outside
+
+
+def _frequencies(weights: np.ndarray, which: np.ndarray, n: int) -> tuple[np.ndarray, float]:
+    """Some entries of the transform of length n, summed one by one, and a bound on the error of each.
+
+    The phases jk/n are reduced as integers; pairwise sums of a thousand terms are off by some 20 roundings of Σ weights = 1.
+    """
+    phases = (which[:, None] * np.arange(weights.size)) % n * (2 * math.pi / n)
+    return np.sum(weights * np.exp(-1j * phases), axis=1), 64 * _UNIT
 
 
 def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
@@ -220,19 +247,19 @@ def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
     if tilt.theta > 0 or not room > 0:
         return False
     order = room / max(tilt.variance, 1e-300)
-    below = _cumulants(parts, -order).log_mgf - tilt.log_mgf + order * (tilt.mean - room)
+    below = cumulants(parts, -order).log_mgf - tilt.log_mgf + order * (tilt.mean - room)
     return below <= math.log(_OUTSIDE)
 
 
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> float:
     """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
-    start, mass, l2_error, outside = convolve(parts, tilt)
+    start, mass, errors, outside = convolve(parts, tilt)
     gap = parts[0][0].step * (start + np.arange(mass.size)) - level
     positive = gap > 0
     gap = gap[positive]
     weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
     value = float(np.sum(weights * mass[positive]))
-    rounding = l2_error * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
+    rounding = errors.norm * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
     return value + sign * (rounding + 2 * outside * largest)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from mechdesign.accounting.arguments import inside
-from mechdesign.accounting.composition import Part, composed_delta, find_tilt
-from mechdesign.accounting.enclosure import Coordinates, enclosed_delta, enclosed_gaussian
-from mechdesign.accounting.grid import discretise
-from mechdesign.accounting.law import AtomicLoss, NoiseLaw
-from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, loss_of, of_scipy
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.enclosure import enclosed_delta, enclosed_gaussian
+from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.loss import CentredLoss, Loss, loss_of
+from mechdesign.accounting.plan import FLOOR, GridPlan, apart, in_sigmas, is_gaussian, plan_grid, sampled_plan
 from mechdesign.accounting.profile import profile_interval
 from mechdesign.accounting.sampling import subsampled_parts
 from mechdesign.accounting.terms import NoiseTerm, as_terms
@@ -32,20 +32,15 @@ from mechdesign.solvers.deadline import Deadline
 __all__ = [
     "SMALLEST_DELTA",
     "DeltaInterval",
-    "GridPlan",
     "delta_interval",
-    "is_gaussian",
     "lower_delta",
-    "plan_grid",
     "upper_delta",
 ]
 
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
-_FLOOR = 1e-300
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 """How far an end may come out elsewhere, relative: closed forms are rounded once, sums in doubles at each step."""
-_NORMAL = {"norm": (), "gennorm": (2.0,)}
 
 
 @serializable("delta-interval")
@@ -87,87 +82,6 @@ class DeltaInterval:
         around = self.lower <= fresh.lower * (1 + _MACHINES[RECOMPUTED])
         around = around and fresh.upper <= self.upper * (1 + _MACHINES[fresh.how])
         return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)
-
-
-@dataclass(frozen=True)
-class GridPlan:
-    """Tails, step and tilt that a first coarse pass suggests, and that pass itself: from above, for want of better."""
-
-    losses: tuple[tuple[Loss, int], ...]
-    step: float
-    theta: float
-    upper_tail: float
-    lower_tail: float
-    coarse: tuple[Part, ...] = ()
-
-    def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
-        return [
-            (
-                discretise(
-                    loss,
-                    step,
-                    pessimistic=pessimistic,
-                    upper_tail=self.upper_tail,
-                    lower_tail=self.lower_tail,
-                    theta=self.theta,
-                    exact=exact,
-                ),
-                count,
-            )
-            for loss, count in self.losses
-        ]
-
-    def align(self, step: float) -> float:
-        """Shrink the step so that the atoms of the first loss that has any are on the grid; not below such an atom."""
-        for loss, _ in self.losses:
-            if loss.atoms and loss.atoms[0] >= step:
-                return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
-        return step
-
-
-def _spread(loss: Loss) -> tuple[float, float]:
-    """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
-    if isinstance(loss, AtomicLoss):
-        return float(np.abs(loss.values).max()), float(loss.values.max())
-    if loss.edge <= 0:  # the two laws share no point: all of it is infinite, on any grid
-        return 1.0, 1.0
-    half = loss.sensitivity / 2
-    typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
-    largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
-    return max(typical, largest * 1e-6), largest
-
-
-def apart(terms: tuple[NoiseTerm, ...]) -> bool:
-    """Whether a coordinate changes by more than its noise reaches, so that neighbours share no answer."""
-    losses = (loss_of(t.law, t.sensitivity) for t in terms)
-    return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
-
-
-def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
-    losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
-    count = sum(c for _, c in losses)
-    sizes = [_spread(loss) for loss, _ in losses]
-    step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
-    if not step > 1e-150:
-        least = min(t.sensitivity / float(t.law.std()) for t in terms)
-        raise DesignError.of(
-            "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"
-        )
-    plan = GridPlan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
-    step = plan.align(step)
-    coarse = plan.parts(step, pessimistic=True)
-    tilt = find_tilt(coarse, epsilon)
-    log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else -650.0
-    upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-10 * width / count, _FLOOR)
-    # Second-order effects of the step on log δ: θ(θ+1)·count·step²/8 in all.
-    theta = tilt.theta
-    wanted = math.sqrt(4 * width / (max(theta * (theta + 1), 1e-12) * count))
-    fine = min(wanted, step * 1.5, math.sqrt(max(tilt.variance, 1e-300)) / 8)
-    # Close to the largest possible loss θ diverges; there the atoms decide, and they are on the grid.
-    fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
-    if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
-        fine = step
-    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse))
 
 
 def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
@@ -245,7 +159,7 @@ def delta_interval(
     if sampling == 1.0:
         terms = tuple(NoiseTerm(t.law, t.sensitivity, t.count * rounds) for t in terms)
         if closed_form and all(is_gaussian(t.law) for t in terms):
-            return DeltaInterval(*enclosed_gaussian(epsilon, [_in_sigmas(t) for t in terms]), PROVED)
+            return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
         if closed_form and len(terms) == 1 and terms[0].count == 1:
             law, sensitivity = terms[0].law, terms[0].sensitivity
             found = enclosed_delta(law, sensitivity, epsilon, loss_of(law, sensitivity))
@@ -258,36 +172,8 @@ def delta_interval(
         return _refine(plan, epsilon, width, rounds, None, points, deadline)
     if apart(terms):
         return DeltaInterval(0.0, 1.0)
-    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
     return _refine(plan, epsilon, width, rounds, sampling, points, deadline)
-
-
-def _sampled_plan(
-    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling: float
-) -> GridPlan:
-    """The grid of one round, before it is sampled."""
-    # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
-    reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
-    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
-    sampled = subsampled_parts(
-        plan.parts(plan.step, pessimistic=True), sampling, rounds, epsilon, width=width
-    )
-    step = min(plan.step, max(sampled[0][0][0].step, plan.step / 200))
-    return replace(plan, step=plan.align(step), upper_tail=plan.upper_tail * 1e-3)
-
-
-def is_gaussian(law: Any) -> bool:
-    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
-    dist, shapes, loc, _ = frozen_parts(law)
-    ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")
-    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
-
-
-def _in_sigmas(term: NoiseTerm) -> Coordinates:
-    """(n, Δ, s, h) of n coordinates with normal noise of variance s²/h."""
-    dist, _, _, scale = frozen_parts(term.law)
-    # gennorm(2) is exp(-t²), of variance 1/2
-    return term.count, float(term.sensitivity), scale, 2 if dist.name == "gennorm" else 1
 
 
 def _refine(
@@ -327,7 +213,7 @@ def _refine(
             break
         count = sum(c for _, c in plan.losses)
         if plan.upper_tail * count > 0.01 * gap:  # Chernoff was far off: δ is smaller than the plan thought
-            plan = replace(plan, upper_tail=max(0.01 * width * best.upper / count * 1e-3, _FLOOR))
+            plan = replace(plan, upper_tail=max(0.01 * width * best.upper / count * 1e-3, FLOOR))
             continue
         step = plan.align(step * min(max(math.sqrt(0.6 * width * best.upper / gap), 0.15), 0.7))
         if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > points:
@@ -368,16 +254,16 @@ def upper_delta(
         fine = plan.align(plan.step / 2)
         parts = [*plan.coarse] if deadline.passed else plan.parts(fine, pessimistic=True)
         return composed_delta(parts, epsilon, guess=plan.theta)[0]
-    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
     least = 1.0
     for _ in range(4):
         parts = plan.parts(plan.step, pessimistic=True)
         both = subsampled_parts(parts, sampling, rounds, epsilon, width=width)
         least = min(least, max(composed_delta(direction, epsilon)[0] for direction in both))
         cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
-        if cut <= 0.01 * width * least or plan.upper_tail <= _FLOOR or deadline.passed:
+        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
             break
-        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, _FLOOR))
+        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, FLOOR))
     return least
 
 
@@ -395,6 +281,6 @@ def lower_delta(
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
         return composed_delta(plan.parts(plan.step, pessimistic=False), epsilon, guess=plan.theta)[0]
-    plan = _sampled_plan(terms, epsilon, width, rounds, sampling)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
     both = subsampled_parts(plan.parts(plan.step, pessimistic=False), sampling, rounds, epsilon, width=width)
     return max(composed_delta(direction, epsilon)[0] for direction in both)

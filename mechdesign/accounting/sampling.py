@@ -13,18 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechdesign.accounting.composition import Part, Tilt, convolve, find_tilt
+from mechdesign.accounting.composition import Part, Tilt, convolve, cumulants, find_tilt
 from mechdesign.accounting.grid import GridLoss, discretise_atoms
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.typing import Array
 
-__all__ = ["compose_grid", "subsampled_parts"]
+__all__ = ["compose_grid", "sampled_parts", "subsampled_parts"]
 
 _WINDOW = 20
 """Standard deviations of a composed loss that its window takes, about."""
+_STRETCHES = 16
+"""Convolutions of a round, at most."""
+_ROUND = 2**16
+"""Points of a round before it is sampled, about: a thousandth of what it is certain to."""
+_NEGLIGIBLE = 1e-300
+"""Mass that is infinite anyway."""
 _TRIED = 2**14
 """Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
 _FEW, _MANY = 2**19, 2**21
@@ -32,26 +39,103 @@ _FEW, _MANY = 2**19, 2**21
 
 
 def compose_grid(parts: Sequence[Part]) -> GridLoss:
-    """Convolve parts into one gridded loss; FFT and window errors become its `error`."""
+    """Convolve the parts into one gridded loss whose masses are bounds of the true ones, point by point.
+
+    δ of any rounds to come rises with every mass, so that nothing is left over to be added to it, as many times as there are
+    rounds. A convolution is certain to about 1e-13 of its *tilted* peak: one is made for the bulk of P, one for that of Q
+    (whose law is P tilted by θ = −1), and one for each stretch of the upper tail, and each point has the best of its bounds.
+    """
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
-    step = parts[0][0].step
-    total = variance = log_total = 0.0
-    for grid, count in parts:
-        mass = grid.mass / grid.mass.sum()
-        mean = mass @ grid.points
-        total += count * mean
-        variance += count * float(mass @ (grid.points - mean) ** 2)
-        log_total += count * math.log(grid.mass.sum())
-    start, mass, l2_error, outside = convolve(parts, Tilt(0.0, 0.0, float(total), variance))
-    scale = math.exp(log_total)
-    error = (l2_error * math.sqrt(mass.size) + 2 * outside) * scale
+    step, pessimistic = parts[0][0].step, parts[0][0].pessimistic
     infinite = -math.expm1(sum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in parts))
+    negligible = max(0.01 * infinite, _NEGLIGIBLE)
+    stretches = _stretches(parts, negligible)
+    if not stretches:
+        return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.slop for g, c in parts), pessimistic)
+    start = min(s.first for s in stretches)
+    size = max(s.first + s.mass.size for s in stretches) - start
+    losses: Array = step * np.arange(start, start + size, dtype=float)
+    mass = np.full(size, math.inf if pessimistic else 0.0)
+    for stretch in stretches:
+        inner = slice(stretch.first - start, stretch.first - start + stretch.mass.size)
+        if pessimistic:
+            tilted = np.full(size, stretch.outside)
+            tilted[inner] = np.maximum(stretch.mass, 0) + stretch.error
+            mass = np.minimum(mass, stretch.untilted(tilted, losses, up=True))
+        else:
+            tilted = np.maximum(stretch.mass - stretch.error - stretch.outside, 0)
+            untilted = stretch.untilted(tilted, losses[inner], up=False)
+            mass[inner] = np.maximum(mass[inner], untilted)
+    if pessimistic:
+        low, high = stretches[0], stretches[-1]
+        if start > sum(c * g.start for g, c in parts):
+            mass[0] += low.beyond(step * start)
+        if start + size <= sum(c * (g.start + g.mass.size - 1) for g, c in parts):
+            infinite += high.beyond(step * (start + size - 1))
+    # points that hold next to nothing would only widen the grid
+    tail = np.cumsum(mass[::-1])
+    spare = min(int(np.searchsorted(tail, negligible, side="right")), size - 1) if infinite > 0 else 0
+    if spare:
+        infinite += float(tail[spare - 1]) * (1 + 1e-12) if pessimistic else 0.0
+        mass = mass[:-spare]
     slop = sum(c * g.slop for g, c in parts)
-    extra = sum(c * g.error for g, c in parts)
-    return GridLoss(
-        step, start, np.maximum(mass, 0) * scale, infinite, slop, parts[0][0].pessimistic, error + extra
-    )
+    error = sum(c * g.error for g, c in parts)
+    return GridLoss(step, start, mass, min(infinite, 1.0), slop, pessimistic, error)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """The composed law, tilted so that it is precise on one stretch of losses: mass on the grid from `first` on."""
+
+    tilt: Tilt
+    first: int
+    mass: Array
+    error: float
+    """Of each of the masses."""
+    outside: float
+    """Bounds the tilted mass on either side of them."""
+
+    def untilted(self, tilted: Array, losses: Array, *, up: bool) -> Array:
+        """The masses of P, rounded up or down."""
+        exponent = self.tilt.log_mgf - self.tilt.theta * losses
+        slack = 1e-14 * (10 + np.abs(self.tilt.log_mgf) + np.abs(self.tilt.theta * losses))
+        with np.errstate(under="ignore", over="ignore"):
+            return np.asarray(tilted * np.exp(exponent + (slack if up else -slack)))
+
+    def beyond(self, loss: float) -> float:
+        """Bound P's mass on the far side of a loss at the end of the stretch: below it if θ ≤ 0, above it if θ ≥ 0."""
+        return float(self.untilted(np.array([self.outside]), np.array([loss]), up=True)[0])
+
+
+def _stretches(parts: Sequence[Part], negligible: float) -> list[_Stretch]:
+    """Stretches from the bulk of Q up to where P has no more than `negligible` beyond."""
+    out: list[_Stretch] = []
+    step = parts[0][0].step
+    ceiling = sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
+    for theta in (-1.0, 0.0):
+        out += _stretch(parts, cumulants(parts, theta))
+    while out and len(out) < _STRETCHES:
+        tilt, last = out[-1].tilt, out[-1].first + out[-1].mass.size - 1
+        level, spread = step * last, math.sqrt(max(tilt.variance, 0.0))
+        if last >= ceiling:  # the end is in sight, but may be so improbable there that rounding hides it
+            if level - tilt.mean <= 4 * spread:
+                break
+            level -= (level - tilt.mean) / 4
+        elif out[-1].beyond(level) <= negligible:
+            break
+        further = find_tilt(parts, level, guess=tilt.theta)
+        if not further.theta > tilt.theta:
+            break
+        out += _stretch(parts, further)
+    return out
+
+
+def _stretch(parts: Sequence[Part], tilt: Tilt) -> list[_Stretch]:
+    if not math.isfinite(tilt.log_mgf):
+        return []
+    first, mass, errors, outside = convolve(parts, tilt)
+    return [_Stretch(tilt, first, mass, errors.each, outside)]
 
 
 def _sampled(loss: Array, rate: float) -> Array:
@@ -69,11 +153,18 @@ def subsampled_parts(
 
     `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
     """
-    base = compose_grid(parts)
+    return sampled_parts(compose_grid(parts), sampling, rounds, epsilon, width=width)
+
+
+def sampled_parts(
+    base: GridLoss, sampling: float, rounds: int, epsilon: float, *, width: float
+) -> tuple[list[Part], list[Part]]:
+    """The same, of a round that is on one grid."""
     if (
         not base.pessimistic and not base.mass.any()
     ):  # all losses are far beyond ε: from below nothing is known
         return [(base, rounds)], [(base, rounds)]
+    base = _thinned(base)
     points = base.points + (base.slop if base.pessimistic else -base.slop)
     mass = base.mass
     with np.errstate(under="ignore"):
@@ -115,6 +206,17 @@ def subsampled_parts(
         grid = GridLoss(step, grid.start, grid.mass, grid.infinity, grid.slop, grid.pessimistic, base.error)
         out.append([(grid, rounds)])
     return out[0], out[1]
+
+
+def _thinned(base: GridLoss) -> GridLoss:
+    """A round from above on fewer points: many coordinates need millions before they are convolved, and none of them after."""
+    by = base.mass.size // _ROUND
+    if by < 2 or not base.pessimistic:
+        return base
+    alive = base.mass > 0
+    loss = AtomicLoss(base.points[alive], base.mass[alive], base.infinity)
+    thin = discretise_atoms(loss, by * base.step, pessimistic=True)
+    return replace(thin, slop=thin.slop + base.slop, error=base.error)
 
 
 def _on_atoms(loss: AtomicLoss, step: float, theta: float) -> float:

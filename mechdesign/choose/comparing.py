@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from joblib import effective_n_jobs
 
 from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
 from mechdesign.choose.candidates import candidates, check_privacy, solved
@@ -36,6 +39,7 @@ def compare(
     jobs: int = 1,
     progress: bool = True,
     time_limit: float | None = None,
+    total_time_limit: float | None = None,
 ) -> Comparison:
     """Try every mechanism that answers a question, published and optimal, and rank them by their error.
 
@@ -58,6 +62,9 @@ def compare(
     time_limit : float, optional
         Seconds for the search of each mechanism; its certificate comes on top. Past them the best found by then, with the
         gap that is proved in `note`; or a note that there is no answer.
+    total_time_limit : float, optional
+        Seconds for all of them. What is left is shared evenly among those still to be tried, so that what the quick ones
+        do not need goes to the slow; mechanisms whose turn comes too late are not tried, and say so.
 
     Returns
     -------
@@ -94,8 +101,10 @@ def compare(
     own = _own(also, question, privacy, names)
     one_of("progress", progress, (True, False))
     Deadline(time_limit)  # checked before the work
+    clock = Deadline(total_time_limit, "total_time_limit")
     with progress_bar("comparing", len(names)) if progress else nullcontext(lambda: None) as step:
-        rows = _tried(question, privacy, time_limit, names, jobs, step)
+        attempt = _Try(question, privacy, time_limit, clock=clock)
+        rows = _tried(attempt, names, jobs, step)
     rows += [
         measured(name, question, privacy, result, result.solver_report.seconds)
         for name, result in own.items()
@@ -104,26 +113,24 @@ def compare(
     if not results:
         reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
-    least, least_name = least_error(question, privacy, results, time_limit)
+    left = clock.limit(most=math.inf if time_limit is None else time_limit)
+    least, least_name = least_error(question, privacy, results, left)
     return Comparison(question, privacy, ranked(rows, least), results, least, least_name)
 
 
-def _tried(
-    question: Question,
-    privacy: Any,
-    time_limit: float | None,
-    names: list[str],
-    jobs: int,
-    step: Callable[[], None],
-) -> list[dict[str, Any]]:
+def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> list[dict[str, Any]]:
     """A row for each mechanism, in the order of the candidates; those that begin with the others' results are tried last."""
-    known = candidates(question)
+    known = candidates(attempt.question)
+    ordered = sorted(names, key=lambda name: known[name].last)
+    workers = effective_n_jobs(jobs) if jobs else 1  # run_chunks refuses 0
+    # one more share for the bound of all, at the end
+    waiting = {name: math.ceil((len(names) - k + 1) / workers) for k, name in enumerate(ordered)}
     rows: dict[str, dict[str, Any]] = {}
     for last in (False, True):
-        now = [name for name in names if known[name].last is last]
+        now = [name for name in ordered if known[name].last is last]
         others = {name: row["result"] for name, row in rows.items() if "result" in row}
-        attempt = _Try(question, privacy, time_limit, others if last else {})
-        rows |= dict(zip(now, run_chunks(attempt, now, jobs=jobs, step=step)))
+        task = replace(attempt, waiting=waiting, others=others if last else {})
+        rows |= dict(zip(now, run_chunks(task, now, jobs=jobs, step=step)))
     return [rows[name] for name in known if name in rows]  # of equals the first is ranked first
 
 
@@ -176,9 +183,20 @@ class _Try:
     privacy: Any
     time_limit: float | None = None
     others: Mapping[str, Result] = field(default_factory=dict)
+    clock: Deadline = field(default_factory=Deadline)
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, name: str) -> dict[str, Any]:
-        started, deadline = time.perf_counter(), Deadline(self.time_limit)
+        started = time.perf_counter()
+        if self.clock.passed:
+            return {
+                "mechanism": name,
+                "seconds": 0.0,
+                "note": f"not tried: the limit of {self.clock.seconds:g} s for all was over",
+            }
+        share = self.clock.part(1 / self.waiting.get(name, 1)).limit()
+        limits = [seconds for seconds in (self.time_limit, share) if seconds is not None]
+        deadline = Deadline(min(limits, default=None))
         try:
             result = solved(name, self.question, self.privacy, deadline, self.others)
         except MechdesignError as error:
@@ -186,7 +204,7 @@ class _Try:
             return {
                 "mechanism": name,
                 "seconds": time.perf_counter() - started,
-                "note": f"no answer in {self.time_limit:g} s" if late else " ".join(str(error).split()),
+                "note": f"no answer in {deadline.seconds:.3g} s" if late else " ".join(str(error).split()),
             }
         row = measured(name, self.question, self.privacy, result, fresh=True)
         row["seconds"] = time.perf_counter() - started

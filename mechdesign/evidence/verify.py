@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -366,7 +366,11 @@ def expected(cells, moments):
 def costs(result, account, segments, rho):
     stated, bins = result["certificate"], result["mechanism"]["law"]["bins"]
     value, bound, loss, cap = (stated[key] for key in ("value", "lower_bound", "loss", "max_mse"))
-    worst, least = stated["objective"] == "worst", f"no mechanism does better than {bound!r}"
+    worst, own, among = stated["objective"] == "worst", (stated["duals"] or {}).get("outputs"), ""
+    if own:
+        kind = "any outputs" if stated["duals"]["between"] else f"outputs among {len(own)}"
+        among = f" with {kind} from {own[0]:.6g} to {own[-1]:.6g}"
+    least = f"no mechanism{among} does better than {bound!r}"
     unknown = value is None or loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {result['value']:.12g}", math.isfinite(result["value"]))
@@ -400,6 +404,11 @@ def costs(result, account, segments, rho):
 def dual_bound(duals, bins, ends, bias, rho, loss, moments):
     """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
     origin, price, nu = Fraction(duals["origin"]), Fraction(duals["cap_price"]), duals["multipliers"]
+    own, between = [Fraction(b) for b in duals.get("outputs") or bins], duals.get("between", False)
+    held = all(own[0] <= b <= own[-1] if between else b in own for b in bins)
+    if not held or not all(a < b for a, b in pairwise(own)):
+        raise Refused("a lower bound for other outputs")
+    bins = own
     table = [list(map(Fraction, piece)) for piece in duals["pieces"]]
     good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
     if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
@@ -411,6 +420,9 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
     places = [b - origin for b in bins]
     unit, rho = math.lcm(*(b.denominator for b in places)), Fraction(math.ceil(rho * 2**64), 2**64)
     places, gradient, total = [int(b * unit) for b in places], [0] * len(bins), Fraction(0)
+    # In between the reduced cost is convex: it lies below the chord by at most w₂ (step/2)², and by what the turn below takes.
+    steps = [0, *(b - a for a, b in pairwise(places)), 0]
+    dents = [second * max(pair) ** 2 / (4 * unit**2) * between for pair in pairwise(steps)]
     for u, v, share, L, L1, M, M1 in table:
         if u < v:
             masses = cells[u, v]
@@ -433,15 +445,20 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
         total += sum(c * m[c <= 0] for c, m in zip(parts, masses))
         # min(c, ρc) of the reduced cost c is concave in y: above its chord, weighted ∫ (1 − t) dF and ∫ t dF.
         turn = bisect_right(places, (u + v) / 2 * unit)
+        if between:  # |b − x| ≥ ±(b − x): the sign turns between two outputs on the same side of the piece
+            left, right = bisect_right(places, u * unit) - 1, bisect_left(places, v * unit)
+            before = right == len(places) or (left >= 0 and (u + v) * unit < places[left] + places[right])
+            turn = max(left, 0) if before else right + 1
         for y, level, tilt, low, high in ((u, L, M, n0 - t1, n1 - t0), (v, L1, M1, t0, t1)):
             up, down = math.floor(max(low, 0) * UNIT), math.ceil(high * rho * UNIT)
             for sign, part in ((-first, slice(0, turn)), (first, slice(turn, None))) if down > 0 else ():
                 line = (sign - tilt) / unit, -sign * y - level, second / unit**2
                 scale = math.lcm(*(c.denominator for c in line))
                 slope, rest, curve = (int(c * scale) for c in line)
-                reduced = [(slope + curve * b) * b + rest for b in places[part]]
-                steps = (c * (up if c > 0 else down) // scale for c in reduced)
-                gradient[part] = [g + step for g, step in zip(gradient[part], steps)]
+                lost = (math.ceil(dent * scale) for dent in dents[part])
+                reduced = [(slope + curve * b) * b + rest - less for b, less in zip(places[part], lost)]
+                grown = (c * (up if c > 0 else down) // scale for c in reduced)
+                gradient[part] = [g + more for g, more in zip(gradient[part], grown)]
     covered = accumulate(change for _, change in sorted(changes.items()))
     if max([0, *covered, *used.values()]) > 1:
         raise Refused("a part of the prior is counted twice")

@@ -18,9 +18,10 @@ from fractions import Fraction
 from typing import Any
 
 from mechdesign.accounting.enclosure import largest_loss
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, is_gaussian
+from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError

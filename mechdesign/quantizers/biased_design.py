@@ -8,31 +8,32 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.account import QuantizerPage
+from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.enclosures import Moments
+from mechdesign.quantizers.common.output_space import OutputSpace, bound_covers, bound_words
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
-from mechdesign.quantizers.parameter_search import settle_family
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, bound_of, told_later
+from mechdesign.quantizers.parameter_search import searched_outputs, settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["BiasedCertificate", "BiasedResult", "BiasedSelection"]
 
@@ -49,20 +50,42 @@ class BiasedCertificate(Certificate):
     mechanism : BiasedQuantizer
     design : BiasedSelection
     value : float
+    lower_bound : float, optional
+        What every ε-private mechanism loses at least whose bias is within the budget, with outputs as `duals` says.
+    duals : DualPieces, optional
+        Multipliers that prove it.
     """
 
     mechanism: BiasedQuantizer
     design: Any
     value: float
+    lower_bound: float | None = None
+    duals: DualPieces | None = None
+
+    @classmethod
+    def of(
+        cls, mechanism: BiasedQuantizer, design: BiasedSelection, value: float, duals: DualPieces | None
+    ) -> BiasedCertificate:
+        """State the value, and the lower bound that the multipliers prove, if they prove any above 0."""
+        bound = 0.0 if duals is None else bound_of(design, duals, mechanism.bins)
+        return cls(mechanism, design, value, *((bound, duals) if bound > 0 else ()))
 
     @property
     def statement(self) -> Mapping[str, Any]:
         """Budgets, outputs, input range, prior and loss, and the value that is claimed."""
         design = self.design
         budgets = {"epsilon": Fraction(design.privacy.epsilon), "max_bias": design.max_bias}
-        bins = tuple(Fraction(b) for b in self.mechanism.bins.tolist())
         cost = {"prior": design.prior, "loss": design.loss, "value": self.value}
-        return {**budgets, "bins": bins, "input_range": design.input_range, **cost}
+        stated = {**budgets, "bins": self._bins, "input_range": design.input_range, **cost}
+        if self.lower_bound is not None:
+            stated["lower_bound"] = Fraction(self.lower_bound)
+        return stated
+
+    @property
+    def bound_how(self) -> str:
+        if self.duals is None or not self.design.loss.polynomial:
+            return CLAIMED
+        return PROVED if Moments(self.design.prior).proved else RECOMPUTED
 
     def checks(self) -> pd.DataFrame:
         """Privacy, bias and value."""
@@ -76,7 +99,22 @@ class BiasedCertificate(Certificate):
             (f"privacy loss at most {epsilon!r}", PROVED, privacy, same and privacy >= 0),
             (f"bias at most {design.max_bias!r} on a fine grid", RECOMPUTED, bias, bias >= 0),
             ("expected loss as stated", RECOMPUTED, -error, error <= 1e-9 * abs(found) and better <= 1e-12 * abs(found)),
+            *self._bound_checks(),
         ])  # fmt: skip
+
+    def _bound_checks(self) -> Iterator[Check]:
+        if self.lower_bound is None:
+            return
+        how, duals, margin = self.bound_how, self.duals, -math.inf
+        claim = f"every mechanism {bound_words(duals)} loses at least {self.lower_bound!r}"
+        if duals is not None and how != CLAIMED and duals.sound(self._bins, worst=False):
+            margin = bound_of(self.design, duals, self.mechanism.bins) - self.lower_bound
+        room = 1e-9 * abs(self.lower_bound) if how == RECOMPUTED else 0.0
+        yield claim, how, margin, margin >= -room
+
+    @property
+    def _bins(self) -> tuple[Fraction, ...]:
+        return tuple(Fraction(b) for b in self.mechanism.bins.tolist())
 
 
 @serializable("biased-result")
@@ -93,6 +131,9 @@ class BiasedResult(QuantizerPage, Result):
 
     def tried(self) -> pd.DataFrame:
         return self.to_frame()
+
+    def beside(self) -> Iterator[Check]:
+        yield from bound_covers(self)
 
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame() if self.table is None else self.table
@@ -163,6 +204,11 @@ class BiasedSelection(Design):
         family = rqm_family(self.m, q)
         return BiasedQuantizer(Selection(bins, family, family), beta / half, self.input_range)
 
+    @property
+    def output_space(self) -> OutputSpace | None:
+        """Where the outputs of the grid's members are; None where all have the same."""
+        return searched_outputs(self, "q", "beta", zoomed=False)
+
     def model(self, **options: Any) -> Any:
         """Raise DesignError: members are closed forms, and the search has no program."""
         raise DesignError("BiasedSelection searches closed forms on a grid: there is no program to declare")
@@ -176,7 +222,10 @@ class BiasedSelection(Design):
         time_limit: float | None = None,
         **options: Any,
     ) -> BiasedResult:
-        """Search the grid; the status is "feasible", and no lower bound is known.
+        """Search the grid; the status is "feasible".
+
+        The lower bound is that of every ε-private mechanism within the bias budget, of this family or not, with any outputs
+        as far out as the grid's (`output_space`). Losses that are functions have none.
 
         Raises
         ------
@@ -206,12 +255,14 @@ class BiasedSelection(Design):
         best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
         value, certificate = float(table.loc[0, "value"]), None
         status = Status.LIMIT if tried < len(self.grid or ()) else Status.FEASIBLE
+        bound = told_later(self, best.bins, value)
         if certify:
-            certificate = BiasedCertificate(best, self, value)
+            certificate = BiasedCertificate.of(best, self, value, any_outputs(self, best.bins, deadline))
+            bound = None if certificate.lower_bound is None else min(certificate.lower_bound, value)
         elif status is Status.FEASIBLE:
             status = Status.UNCERTIFIED
         report = SolveReport(SEARCH, status, deadline.elapsed, iterations=tried)
-        return BiasedResult(self, best, value, None, report, certificate=certificate, table=table)
+        return BiasedResult(self, best, value, bound, report, certificate=certificate, table=table)
 
     def _members(self, deadline: Deadline) -> tuple[list[dict[str, float]], float, int]:
         """The members within both budgets with their values, the least bias within the privacy budget, points tried."""

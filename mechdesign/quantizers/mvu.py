@@ -34,11 +34,13 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.common.rational_rows import certified_law
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
-from mechdesign.quantizers.mvu_alphabets import AlphabetSearch
+from mechdesign.quantizers.mvu_alphabets import FEW, AlphabetSearch
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
 from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline
@@ -80,7 +82,8 @@ class MVU(Design):
     bins : array_like, optional
         A fixed alphabet; searched when None.
     max_abs : float, optional
-        Largest distance of a searched output from the centre of the range; free when None.
+        Largest distance of a searched output from the centre of the range. None: three times as far as they ever want
+        (up to 4 outputs), or as far.
 
     Examples
     --------
@@ -135,6 +138,13 @@ class MVU(Design):
         return AlphabetSearch(self.m, self.privacy.epsilon, self.input_range, self.input_bits, self.max_abs)
 
     @property
+    def output_space(self) -> OutputSpace | None:
+        """Where outputs are searched; None for those given."""
+        if self.bins is not None:
+            return None
+        return OutputSpace.around(self.input_range, self.search.farthest / self.search.half)
+
+    @property
     def _spread(self) -> Array:
         """The outputs that were given, or evenly spread ones."""
         return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
@@ -180,12 +190,16 @@ class MVU(Design):
         range is searched, for with many outputs little else matters. Large programs (over 4,000 entries of P) are solved
         as `OptimalQuantizer` with the input grid as its prior, which is the same problem; HiGHS takes minutes there.
 
+        The lower bound is one of the value, not of the variance on the grid that the search minimises: of every ε-private
+        unbiased mechanism with any outputs as far out as the search may go (`output_space`), or with the alphabet given.
+        Losses that are functions have none.
+
         Parameters
         ----------
         solver : str, optional
             A backend for the linear program, whatever its size.
         gap : float, optional
-            Not used: P is a linear program's optimum, and nothing is proved about the alphabet.
+            Not used: P is a linear program's optimum, and the alphabet is what a local search finds.
         certify : bool
             Repair P into an exact rational law (default; seconds from 128 x 128), or keep floats.
         time_limit : float, optional
@@ -239,15 +253,22 @@ class MVU(Design):
         )
         report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
-        certificate = None if law is None else QuantizerCertificate.of(self, law, value)
+        certificate = None
+        if law is not None:
+            duals = any_outputs(self, alphabet, deadline)
+            certificate = QuantizerCertificate.of(self, law, value, duals=duals)
         value = value if certificate is None else certificate.shown(value)
-        return QuantizerResult(self, mechanism, value, None, report, notes, certificate, table.duals)
+        if certificate is None:
+            bound = told_later(self, alphabet, value)
+        else:
+            bound = certificate.bound_below(value)
+        return QuantizerResult(self, mechanism, value, bound, report, notes, certificate, table.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
         """The alphabet that was given or found, and the number of programs solved for it."""
         if self.bins is not None:
             return np.array(self.bins), 1
-        if self.m > 4:
+        if self.m > FEW:
             return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
         # A hair inside the budget, so that the alphabet is feasible for it and not only next to one that is.
         # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.

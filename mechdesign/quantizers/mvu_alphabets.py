@@ -23,7 +23,11 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.highs import HighsSession
 from mechdesign.typing import Array, Status
 
-__all__ = ["AlphabetSearch"]
+__all__ = ["FEW", "AlphabetSearch"]
+
+FEW = 4
+"""Outputs up to which they are searched by the simplex method."""
+_FARTHER = 3.0  # than outputs ever want: all starts are within
 
 # How closely, in the logarithm of a gap between outputs, a start is followed at first.
 _ROUGH = 1e-2
@@ -80,6 +84,13 @@ class AlphabetSearch:
         free = 1.5 * self.half / math.tanh(self.epsilon / 4)
         return free if self.max_abs is None else min(free, self.max_abs)
 
+    @property
+    def farthest(self) -> float:
+        """Largest distance of an output from the centre that a search may come to."""
+        if self.max_abs is not None:
+            return self.max_abs
+        return self.reach if self.m > FEW else _FARTHER * self.reach
+
     def spread(self, reach: float) -> Array:
         """Evenly spread outputs."""
         return self.centre + reach * np.linspace(-1.0, 1.0, self.m, dtype=float)
@@ -135,7 +146,7 @@ class AlphabetSearch:
             nonlocal count
             count += 1
             a = alphabet(np.minimum(logs, 12.0))
-            if np.any(np.abs(logs) > 12) or a[-1] - self.centre > (self.max_abs or math.inf):
+            if np.any(np.abs(logs) > 12) or a[-1] - self.centre > self.farthest:
                 return 1e12
             # The solver's tolerance would let in alphabets that are short of the least by less than that.
             if a[-1] - self.centre >= self.least * (1 + 1e-11):

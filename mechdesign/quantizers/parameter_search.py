@@ -26,15 +26,17 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import LARGEST, check_range
 from mechdesign.quantizers.mechanism.selection_line import SelectionLine
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Status
 
-__all__ = ["ParameterSearch", "settle_family"]
+__all__ = ["ParameterSearch", "searched_outputs", "settle_family"]
 
 _LEVELS = 40
 """Steps 3⁻⁴⁰ as wide are narrower than doubles are apart."""
@@ -54,6 +56,19 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     settle(design, m=m, prior=prior, input_range=given or prior.support, loss=loss, grid=grid)
 
 
+def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace | None:
+    """The outputs of all members of a grid; `selectors` are the axes that do not move them.
+
+    A zoom goes on from the best point of a line by at most the widest step of its axis.
+    """
+    axes = {k: np.array(axis) for k, axis in design.grid.axes.items() if k not in selectors}
+    if all(len(np.unique(axis)) == 1 for axis in axes.values()):
+        return None
+    delta = axes["delta"]
+    widest = np.diff(np.unique(delta)).max(initial=0.0) if zoomed else 0.0
+    return OutputSpace.around(design.input_range, 1 + float(delta.max() + widest))
+
+
 @dataclass(frozen=True)
 class ParameterSearch(Design):
     """What RQM and ERM share: the fields, and the search. A member of the family is `mechanism` of its parameters."""
@@ -67,6 +82,11 @@ class ParameterSearch(Design):
 
     _selector: ClassVar[str]
     """The parameter that decides how bins are selected; the others decide where they are."""
+
+    @property
+    def output_space(self) -> OutputSpace | None:
+        """Where the outputs of the members are that the search may meet; None where all have the same."""
+        return searched_outputs(self, self._selector, zoomed=True)
 
     def mechanism(self, **parameters: float) -> Quantizer | None:
         """The member with these parameters; None where they make no mechanism."""
@@ -115,8 +135,10 @@ class ParameterSearch(Design):
         """Search the grid, zoom in on its best points, and return the certified mechanism.
 
         The last axis is the parameter that trades privacy for error: on each line of the other axes the best
-        point within the budget is moved onto the budget where a neighbour is over it. There is no program and no lower
-        bound: a `solver` is refused, and `gap` changes nothing.
+        point within the budget is moved onto the budget where a neighbour is over it. There is no program: a `solver` is
+        refused, and `gap` changes nothing. The lower bound is that of every ε-private unbiased mechanism, of this family or
+        not, with any outputs as far out as the search may go (`output_space`); where the grid fixes them, with these outputs.
+        Losses that are functions have none.
 
         Parameters
         ----------
@@ -158,10 +180,13 @@ class ParameterSearch(Design):
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         value = member.expected_loss(self.prior, self.loss)
         if law is None:
-            return QuantizerResult(self, member, value, None, report, notes)
+            return QuantizerResult(self, member, value, told_later(self, member.bins, value), report, notes)
         exact = Quantizer.of_law(law, member.selection)
-        certificate = QuantizerCertificate.of(self, law, value)
-        return QuantizerResult(self, exact, certificate.shown(value), None, report, notes, certificate)
+        certificate = QuantizerCertificate.of(
+            self, law, value, duals=any_outputs(self, member.bins, deadline)
+        )
+        value = certificate.shown(value)
+        return QuantizerResult(self, exact, value, certificate.bound_below(value), report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""

@@ -157,6 +157,9 @@ def compare(
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.", min=1)] = 1,
     time_limit: Limit = None,
+    total_time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for all mechanisms together.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,
     report: Page = None,
@@ -206,7 +209,8 @@ def compare(
             question = choose.NumericQuery(
                 dimension, several, rounds=rounds, sampling_rate=sampling_rate, whole=whole, **ranked
             )
-    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, time_limit=time_limit, **asked)
+    asked |= {"time_limit": time_limit, "total_time_limit": total_time_limit}
+    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
     frame = found.to_frame()
     frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
     columns = [

@@ -18,6 +18,8 @@ class Deadline:
     ----------
     seconds : float, optional
         From now; None never passes.
+    name : str
+        What the argument is called.
 
     Examples
     --------
@@ -25,13 +27,13 @@ class Deadline:
     inf
     """
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, seconds: float | None = None, name: str = "time_limit") -> None:
         try:
             self.seconds = math.inf if seconds is None else float(seconds)
         except (TypeError, ValueError, OverflowError):
             self.seconds = math.nan
         if no_numbers(seconds) or not self.seconds > 0:
-            raise DesignError.of("time_limit", seconds, "must be a positive number of seconds")
+            raise DesignError.of(name, seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
 
     @classmethod

@@ -187,6 +187,18 @@ def local_reports() -> None:
                 "MVU": lambda o=outputs, p=private: md.MVU(m=len(o), privacy=p, input_range=(-1, 1), bins=o),
             }.items():  # fmt: skip
                 CASES[f"{name} m={m} eps={eps:g}"] = solved(make)
+    outputs, inputs = np.linspace(-8, 8, 128).tolist(), np.linspace(-1, 1, 1000)
+    for eps in (1.0, 6.0):
+        for name, privacy in {
+            "pure": md.PureDP(eps), "metric": md.MetricDP(eps), "squared": md.MetricDP(500 * eps, "squared"),
+            "delta": md.ApproximateDP(eps, 1e-6),
+        }.items():  # fmt: skip
+            for objective in ("mean", "worst"):
+                CASES[f"MetricQuantizer 1000 x 128 {name} {objective} eps={eps:g}"] = solved(
+                    lambda p=privacy, o=outputs, x=inputs, objective=objective: md.MetricQuantizer(
+                        o, p, UNIFORM, inputs=x, objective=objective
+                    )
+                )
     for m in (2, 4, 8, 16):
         for eps in (0.5, 1.0, 4.0):
             private = md.PureDP(eps)

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.choose import comparing
 from mechdesign.choose.candidates import candidates
 from mechdesign.choose.comparing import _Try
 
@@ -242,6 +243,39 @@ def test_what_is_late_says_so():
         md.compare(md.LocalReport(2), md.PureDP(1), mechanisms=["RQM"], time_limit=1e-6)
     found = md.compare(COUNTS, PRIVACY, mechanisms=["laplace", "gaussian"], time_limit=1e3)
     assert not found.table["note"].str.contains("limit").any()
+
+
+def test_a_limit_for_all_is_shared():
+    """Was: twelve mechanisms took up to twelve times the limit."""
+    names = ["laplace", "gaussian"]
+    found = md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1e3)
+    assert found.names == [name for name in counts().names if name in names]
+    with pytest.raises(md.InfeasibleError, match="not tried: the limit of 1e-09 s for all was over"):
+        md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1e-9)
+    with pytest.raises(md.DesignError, match="total_time_limit = 0"):
+        md.compare(COUNTS, PRIVACY, total_time_limit=0)
+
+
+def test_each_has_its_share_of_what_is_left(monkeypatch):
+    """Four in turn of 10 seconds, and one share for the bound: 2 s at first; what is not used goes to the others."""
+    given = []
+
+    def noted(name, question, privacy, deadline, others):
+        given.append((name, deadline.seconds))
+        if name != "gaussian":
+            raise md.SolverError("nothing", solver=name, status="limit")
+        return md.calibrate(
+            "gaussian", privacy=privacy, sensitivity=question.sensitivity, dimension=question.dimension
+        )
+
+    monkeypatch.setattr(comparing, "solved", noted)
+    names = ["optimal noise", "laplace", "gaussian", "staircase"]
+    md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1000.0)
+    assert given[-1][0] == "optimal noise"  # it begins where the others end
+    assert [seconds for _, seconds in given] == pytest.approx([200.0, 250.0, 1000 / 3, 500.0], rel=0.02)
+    given.clear()
+    md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1000.0, time_limit=30.0)
+    assert [seconds for _, seconds in given] == [30.0] * 4
 
 
 def test_ones_own_results():

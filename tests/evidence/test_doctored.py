@@ -209,6 +209,14 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.OptimalQuantizer([1.7e9 - 3, 1.7e9, 1.7e9 + 3], P, stats.uniform(1.7e9 - 1, 2)),
         {},
     ),
+    "rqm-searched": (
+        lambda: md.RQM(4, md.PureDP(1.5), cheap.UNIFORM, "squared", grid=md.Grid(delta=[1.4, 1.6], q=[0.4, 0.5])),
+        {"zoom": 0},
+    ),
+    "rqm-clipped": (
+        lambda: md.RQM(3, md.PureDP(1.5), md.clipped(stats.norm(0.3, 0.4), -1, 1), grid=md.Grid(delta=[1.4, 1.6], q=[0.4])),
+        {"zoom": 0},
+    ),
     "wide-budget": (lambda: md.OptimalQuantizer([-1.6, -0.4, 0.4, 1.6], md.PureDP(10.0), cheap.UNIFORM), {}),
     "optm-beta": (lambda: md.OPTM(np.linspace(-3, 3, 6), P, stats.beta(2, 2, -1, 2)), {}),
     "metric-grid": (
@@ -242,6 +250,16 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.NoiseAllocation(
             "laplace", md.Sensitivity(each=[1, 2, 0, 3.0], l1=4, l2=3), cheap.PURE, loss=1, weights=[1, 2, 1, 3.0]
         ),
+        {},
+    ),
+    "filled-allocation": (
+        lambda: md.NoiseAllocation(
+            "gaussian", md.Sensitivity(each=[1, 1, 1, 1, 1.0], changed=2, l1=1.5), md.ApproximateDP(1.0, 1e-6)
+        ),
+        {},
+    ),
+    "listed-allocation": (
+        lambda: md.NoiseAllocation("laplace", md.Sensitivity(each=[1, 2, 0, 3.0, 1.5], changed=2, l2=3), cheap.PURE),
         {},
     ),
     "matrix-largest": (
@@ -339,7 +357,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 FORGED = (
     "matrix-mechanism", "mixed-allocation", "knorm", "vectors", "vectors-box", "counts-gaussian",
     "matrix-largest", "mixed-gaussian", "knorm-several", "least-divergence", "vectors-sphere", "vectors-sampled",
-    "calibration-several", "few-allocation", "several-allocation",
+    "calibration-several", "few-allocation", "several-allocation", "filled-allocation", "listed-allocation",
 )  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
     assert "δ at ε = 0.5" in said
     doctored = replace(noise, value=noise.value / 2)
     facts = {label: (value, remark) for label, value, remark in doctored._page()["facts"]}
-    assert facts["Claims that hold"][0] == "0 of 4" and "does not agree" in facts["Claims that hold"][1]
+    assert facts["Claims that hold"][0] == "0 of 1" and "does not agree" in facts["Claims that hold"][1]
 
 
 @pytest.mark.parametrize("name", ["calibration", "optimal-quantizer", "vectors"])

@@ -24,6 +24,7 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.optimal.many.certificate import ManyNoiseCertificate, enclosed_spent
 
+UNREAD = "the certificate's own claims are not looked into: it is not of this result"
 SPENT: dict[str, Callable[[], Any]] = {
     "sampled": lambda: md.calibrate(
         "laplace", privacy=md.ApproximateDP(1, 1e-5), sensitivity=1.0, rounds=5, sampling_rate=0.1
@@ -37,6 +38,26 @@ SPENT: dict[str, Callable[[], Any]] = {
 
 def read(payload: Any) -> Any:
     return loads(cheap.sealed(payload), kinds=KINDS)
+
+
+@pytest.mark.parametrize("part", ["certificate", "design"])
+def test_parts_of_other_results_are_refused_before_their_proofs(part: str, monkeypatch: Any) -> None:
+    """Was: six seconds of proofs of what the certificate says, when it is of another design."""
+    result = SPENT["sampled"]()
+    payload = json.loads(dumps(result))["payload"]
+    payload["fields"][part]["fields"]["sampling_rate"] = 0.9999999
+    forged = read(payload)
+
+    def unasked(self: Any) -> None:
+        raise AssertionError("asked for proofs")
+
+    monkeypatch.setattr(type(result.certificate), "checks", unasked)
+    table = forged.checks()
+    assert not table["holds"].all()
+    assert set(table["claim"][~table["holds"]]) == {
+        UNREAD,
+        "the certificate's sampling_rate is the design's",
+    }
 
 
 @pytest.mark.parametrize("name", SPENT)
@@ -331,7 +352,8 @@ def test_a_law_that_answers_at_random_is_not_unbiased() -> None:
     fields["value"] = stated["value"] = 20 / 9 + 1e-15
     stated["max_bias"] = 1.0
     table = read(payload).checks()
-    assert list(table["claim"][~table["holds"]]) == ["the certificate's max_bias is the design's"]
+    broken = list(table["claim"][~table["holds"]])
+    assert broken == [UNREAD, "the certificate's max_bias is the design's"]
 
 
 QUANTIZERS = (

@@ -19,10 +19,10 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.metric.known import outermost_private
+from mechdesign.quantizers.metric.known import Stage, outermost_private
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import row_model
-from mechdesign.quantizers.metric.stages import Stages, _Stage
+from mechdesign.quantizers.metric.stages import Stages
 from mechdesign.solvers.deadline import Deadline
 
 UNIFORM = stats.uniform(-1, 2)
@@ -83,7 +83,7 @@ def test_pure_multipliers_bound_approximate_privacy():
         case = design(inputs=GRID, privacy=md.ApproximateDP(1.0, delta), bins=np.linspace(-3, 3, 12))
         stages = Stages(case, None, Deadline(), {})
         pure = PairwisePrivacy(md.PureDP(1.0))
-        found = stages._at(_Stage(GRID, np.arange(12), pure, False))
+        found = stages._at(Stage(GRID, np.arange(12), pure, False))
         best = case.solve()
         assert 0 <= found.bound <= best.lower_bound * (1 + 1e-9) and best.value <= found.value * (1 + 1e-9)
         assert found.gap <= most

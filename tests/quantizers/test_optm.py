@@ -126,9 +126,23 @@ def test_theorem_5_with_more_bins_and_theorem_6() -> None:
 
 
 def test_theorem_6_is_infeasible_below_log_3() -> None:
+    bins = [-1.5, -0.5, 0.5, 1.5]
     with pytest.raises(md.InfeasibleError, match="Theorem 6 needs epsilon > log 3 at m = 4") as caught:
-        md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM, constraints="theorem6").solve()
-    assert caught.value.smallest_epsilon is None or caught.value.smallest_epsilon > math.log(3)
+        md.OPTM(bins, md.PureDP(1.0), UNIFORM, constraints="theorem6").solve()
+    assert caught.value.smallest_epsilon > math.log(3)
+    more = md.PureDP(caught.value.smallest_epsilon * 1.001)
+    assert md.OPTM(bins, more, UNIFORM, constraints="theorem6").solve().epsilon <= more.epsilon
+
+
+@pytest.mark.parametrize("outer", [1.51, 3.0, 30.0])
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 20.0])
+def test_theorem_6_contradicts_itself_at_every_epsilon_where_the_outer_bins_are_far(
+    outer: float, epsilon: float
+) -> None:
+    """With m = 4 its order asks for (B_4 - B_3) / (B_4 - B_2) <= q_2(1) <= 1/2. Was: "needs epsilon > log 3", at any ε."""
+    with pytest.raises(md.InfeasibleError, match="infeasible at every epsilon") as caught:
+        md.OPTM([-outer, -0.5, 0.5, outer], md.PureDP(epsilon), UNIFORM, constraints="theorem6").solve()
+    assert caught.value.smallest_epsilon is None and "log 3" not in str(caught.value)
 
 
 def test_infeasible_designs_say_the_smallest_epsilon() -> None:

@@ -119,7 +119,7 @@ def test_killed_search_resumes_to_the_same_bytes(tmp_path: Path) -> None:
 def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
     """The table of the search, the best design, the certified mechanism; all of it comes back from a file."""
     found = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve(progress=False)
-    assert found.status is Status.FEASIBLE and found.lower_bound is None and found.certificate.verify()
+    assert found.status is Status.FEASIBLE and 0 < found.gap < 0.2 and found.certificate.verify()
     assert (
         found.value
         == pytest.approx(found.table["value"].min(), rel=1e-9)

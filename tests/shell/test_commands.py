@@ -71,6 +71,9 @@ def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
     assert md.load("c.json").names == ["staircase", "laplace"]
     assert "<html" in Path("c.html").read_text() and "laplace" in Path("c.csv").read_text()
     Path("q.toml").write_text('question = "MetricReport"\nspace = {rows = 2, columns = 0}\nalpha = 1.0\n')
+    late = "compare --epsilon 1 -s 1 -m laplace --total-time-limit 1e-9"
+    code, _, error = ended(late.split(), capsys, monkeypatch)
+    assert code == 1 and "not tried: the limit of 1e-09 s for all was over" in error
     code, _, error = ended(["compare", "q.toml"], capsys, monkeypatch)
     assert code == 1 and "q.toml, line 2: columns = 0" in error
 

@@ -269,7 +269,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         if self.bounds is not None:
             several, report = allocate_several(self, solver, deadline, options)
             value = self.cost_of(several.scales)
-            proof = several.lower_bound, several.multiplier, several.mix, several.prices
+            among = several.among or (None, None)
+            proof = several.lower_bound, several.multiplier, several.mix, several.prices, several.held, *among
             return self._result(several.scales, value, proof, report, wanted, certify)
         self.check_feasible()
         if solver in (None, "closed-form"):
@@ -285,7 +286,7 @@ class NoiseAllocation(AllocationQuestion, Design):
     def _result(
         self, scales: Array, value: float, proof: Any, report: SolveReport, gap: float, certify: bool
     ) -> AllocationResult:
-        """The result; `proof` is the lower bound, the multiplier, and under several bounds the worst mix and prices."""
+        """The result; `proof` is the lower bound, the multiplier, and under several bounds what else the certificate holds."""
         bound, multiplier, *others = proof
         lower_bound = min(bound, value)
         evidence = AllocationCertificate(self, scales, value, lower_bound, multiplier, *others)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.interval import delta_interval, is_gaussian, upper_delta
+from mechdesign.accounting.interval import delta_interval, upper_delta
+from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import safe_root

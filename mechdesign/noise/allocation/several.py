@@ -6,8 +6,8 @@ Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always :math:`x_i \le |v_i|/a_i \
 
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
-and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change spends (`Changes.spent`). It is
-exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
+and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change spends (`Changes.spent`; the
+first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
 noise. Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile :math:`a_i x_i^{1/m}`.
 """
@@ -25,22 +25,16 @@ import numpy as np
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["Changes", "Prices", "changes_of"]
+__all__ = ["MEMBER", "Changes", "Prices", "changes_of"]
 
 _EXACT = 2000
 """Coordinates up to which sums are rational; beyond, they are rounded up."""
-_ROOM = 1e-13
-"""Above the relative rounding of a bound in doubles, whose parts are at most a few times what is spent."""
-_MEMBER = 1e-12
+_UP = 2e-15
+"""Above the relative rounding of the few products that a term is."""
+MEMBER = 1e-12
 """Relative room of a mix's rounding."""
 _TINY = 1e-300
 """For squares that underflow."""
-_SHARES = 48
-"""Numbers of coordinates tried for a mix of alike changes, at most."""
-
-_MANY = 20_000
-"""Different sizes from which on fewer cuts are tried."""
-
 Prices = tuple[float, float, float]
 """Of a changed coordinate, of L₁ and of L₂²."""
 
@@ -115,74 +109,20 @@ class Changes:
         out[keep] = sizes[keep] * x ** (1 / m)
         return out
 
-    def alike(self, order: float, weight: Array | None) -> Array:
-        """The worst found among mixes of changes of k coordinates, cut so that any k keep both norms: true changes all."""
-        tried = []
-        for k in self._numbers():
-            row = Row("changed", np.ones(len(self.sizes)), float(k), 1)
-            tried.append(self._filled(self._capped(k), row, order, weight))
-        q = order / (order + self.spend)
-        w = 1.0 if weight is None else weight ** (1 - q)
-        return max(tried, key=lambda mix: float((w * (mix / self.sizes.max()) ** (self.spend * q)).sum()))
+    def fills(self, order: float, weight: Array | None, number: float | None = None) -> list[Array]:
+        """For each row the profile of the shares that fill up under it to a common level; or under a number alone."""
+        ones = np.ones(len(self.sizes))
+        rows = self.rows() if number is None else [Row("changed", ones, number, 1)]
+        return [self._filled(self.sizes, row, order, weight) for row in rows]
 
-    def rounded(self, order: float, weight: Array | None, guide: Array) -> list[Array]:
-        r"""The worst mix found of changes that are whole, 0 or a cut size :math:`b_i`, in every coordinate; none if there is none.
-
-        Shares x in [0, 1] that keep d rows :math:`R_k x \le r_k` are means of vertices with at most d broken coordinates. Rounded up,
-        these exceed a row by less than d of its largest entries, and a number of coordinates by d - 1. So what keeps rows smaller
-        by this is a mean of true changes, or below one. Tried are the best shares under each row, and those of `guide`.
-        """
-        best, found = 0.0, []
-        q = order / (order + self.spend)
-        w = 1.0 if weight is None else weight ** (1 - q)
-        for cut in self._cuts():
-            sizes = np.minimum(self.sizes, cut)
-            rows, keep = self._inner(sizes), sizes > 0
-            if min(row.most for row in rows) <= 0:
-                continue
-            for profile in (guide, *(self._filled(sizes, row, order, weight) for row in rows)):
-                share = np.zeros(len(sizes))
-                share[keep] = np.minimum(profile[keep] / sizes[keep], 1.0) ** self.spend
-                over = max(float(row.entries @ share) / row.most for row in rows)
-                mix = sizes * (share / max(over, 1.0)) ** (1 / self.spend)
-                worth = float((w * (mix / self.sizes.max()) ** (self.spend * q)).sum())
-                if worth > best:
-                    best, found = worth, [mix]
-        return found
-
-    def _cuts(self) -> list[float]:
-        """Levels at which sizes are cut, at most `_SHARES` of them; fewer for many, where the largest size matters less."""
-        levels = np.unique(self.sizes[self.sizes > 0])
-        most = min(len(levels), _SHARES if len(levels) <= _MANY else 6)
-        at = np.unique(np.round(np.linspace(len(levels) - 1, 0, most)).astype(int))
-        return [float(v) for v in levels[at]]
-
-    def _inner(self, sizes: Array) -> list[Row]:
-        """Rows over the shares of whole changes of these sizes, so much smaller that broken coordinates can be rounded up."""
-        top = float(sizes.max())
-        a, given = sizes / top, []
-        follows = self.changed and self.l2 and self.l1 and self.l1 >= math.sqrt(self.changed) * self.l2
-        for name, entries, bound in (
-            ("changed", (sizes > 0).astype(float), self.changed),
-            ("l1", a, None if self.l1 is None or follows else self.l1 / top),
-            ("l2", a * a, None if self.l2 is None else (self.l2 / top) ** 2),
-        ):
-            if bound is not None:
-                given.append((name, entries, float(bound)))
-        d, room = len(given), 1 - 4 * _MEMBER
-        return [
-            Row(name, entries, (bound - (d - 1 if name == "changed" else d)) * room, 1)
-            for name, entries, bound in given
-        ]
-
-    def _numbers(self) -> list[int]:
-        """How many coordinates may change, the most first."""
+    def numbers(self, most: int) -> list[int]:
+        """How many coordinates may change, the most first; at most so many of these numbers."""
         count = int(np.count_nonzero(self.sizes))
-        most = min(count, self.changed or count)
-        tried = np.round(np.geomspace(1, most, min(most, _SHARES))).astype(int)
+        last = min(count, self.changed or count)
+        tried = np.round(np.geomspace(1, last, min(last, most))).astype(int)
         return sorted(set(tried.tolist()), reverse=True)
 
-    def _capped(self, k: int) -> Array:
+    def capped(self, k: int) -> Array:
         """Sizes cut at the level where any k of them keep both norms."""
         top = np.sort(self.sizes)[::-1][:k]
         caps = [
@@ -192,34 +132,30 @@ class Changes:
         ]
         return np.minimum(self.sizes, min(caps, default=math.inf))
 
+    def allow(self, found: Array) -> Array:
+        """Whether vectors, shape (N, K) and not negative, are changes of the set, to rounding."""
+        room, top = 1 + MEMBER, float(self.sizes.max())
+        fine = (found <= self.sizes * room).all(axis=1)
+        fine &= np.count_nonzero(found, axis=1) <= (self.changed or found.shape[1])
+        fine &= found.sum(axis=1) <= (self.l1 or math.inf) * room
+        norms = top * np.sqrt(((found / top) ** 2).sum(axis=1))
+        return np.asarray(fine & (norms <= (self.l2 or math.inf) * room))
+
     def reached(self, mix: Array) -> bool:
-        """Whether a profile is a change of the set, or the m-th powers of a mix of changes of k coordinates."""
+        """Whether a profile is a change of the set, or its shares keep bounds under which they are those of a mix."""
         if mix.shape != self.sizes.shape or not (np.isfinite(mix).all() and mix.min() >= 0 and mix.any()):
             return False
-        room, top = 1 + _MEMBER, float(self.sizes.max())
-        if np.any(mix > self.sizes * room):
+        if self.allow(mix[None, :])[0]:
+            return True
+        room = 1 + MEMBER
+        if not self.exact or np.any(mix > self.sizes * room):
             return False
-        norms = float(mix.sum()), top * math.sqrt(float(((mix / top) ** 2).sum()))
-        limits = self.l1 or math.inf, self.l2 or math.inf
-        numbers = self._numbers()
-        if np.count_nonzero(mix) <= numbers[0] and all(n <= limit * room for n, limit in zip(norms, limits)):
-            return True
-        if any(self._shared(mix, k) for k in numbers):
-            return True
-        for cut in self._cuts():
-            sizes = np.minimum(self.sizes, cut)
-            share = np.divide(mix, sizes, out=np.zeros(len(mix)), where=sizes > 0) ** self.spend
-            rows = self._inner(sizes)
-            if share.max() <= 1 + 4 * _MEMBER and all(
-                r.entries @ share <= r.most * (1 + _MEMBER) for r in rows
-            ):
-                return True
-        return False
-
-    def _shared(self, mix: Array, k: int) -> bool:
-        caps = self._capped(k)
-        share = np.divide(mix, caps, out=np.zeros(len(mix)), where=caps > 0) ** self.spend
-        return bool(np.all(share <= 1 + 4 * _MEMBER) and share.sum() <= k * (1 + _MEMBER))
+        keep = self.sizes > 0
+        share = (mix[keep] / self.sizes[keep]) ** self.spend
+        return all(
+            float((row.entries[keep] * share**row.exponent).sum()) <= row.most * room * room
+            for row in self.rows()
+        )
 
     # What is spent --------------------------------------------------------------------------------------------
 
@@ -247,14 +183,18 @@ class Changes:
             prices.get("l2", 0.0) / top / top,
         )
 
+    def priced(self, scales: Array, prices: Prices) -> bool:
+        """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""
+        keep, bounds = self.sizes > 0, (self.changed, self.l1, self.l2)
+        if not all(0 <= price < math.inf for price in prices) or not np.all(scales[keep] > 0):
+            return False
+        return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
+
     def spent(self, scales: Array, prices: Prices) -> Fraction | float:
         """An upper bound of what any change spends, by weak duality: rational while that is quick, then rounded up."""
-        keep = self.sizes > 0
-        if not all(0 <= price < math.inf for price in prices) or np.any(scales[keep] <= 0):
+        if not self.priced(scales, prices):
             return math.inf
-        bounds = self.changed, self.l1, self.l2
-        if any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True)):
-            return math.inf  # what has no bound has no end that a price could be paid for
+        keep = self.sizes > 0
         if keep.sum() <= _EXACT:
             a, s = ([Fraction(v) for v in values[keep].tolist()] for values in (self.sizes, scales))
             one, two, three = map(Fraction, prices)
@@ -271,21 +211,27 @@ class Changes:
         """The most that a change of one coordinate spends beyond what it pays, at least 0."""
         if self.spend == 2:
             return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
-        rate = 1 / s - one / a - two
+        rate = 1 / s - two
         if rate <= 0:
             return Fraction(0)
         v = a if not three else min(a, rate / (2 * three))
-        return v * rate - three * v * v
+        return max(v * rate - three * v * v - one, Fraction(0))
 
     def _spent(self, a: Array, s: Array, one: float, two: float, three: float) -> float:
+        up, down = (
+            1 + _UP,
+            1 - _UP,
+        )  # what is gained is rounded up and what is paid down: they may nearly cancel
         if self.spend == 2:
-            terms = np.maximum((a / s) ** 2 - one - two * a - three * a * a, 0.0)
+            terms = np.maximum((a / s) ** 2 * up - (one + two * a + three * a * a) * down, 0.0)
         else:
-            rate = np.maximum(1 / s - one / a - two, 0.0)
-            v = np.minimum(a, rate / (2 * three)) if three else a
-            terms = v * (rate - three * v)
+            rate = np.maximum(up / s - two * down, 0.0)
+            inner = rate < 2 * three * a
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                best = np.where(inner, rate * rate / (4 * three), a * rate * up - three * a * a * down)
+            terms = np.maximum(best * up - one * down, 0.0)
         paid = one * (self.changed or 0), two * (self.l1 or 0.0), three * (self.l2 or 0.0) ** 2
-        return (math.fsum(terms.tolist()) + math.fsum(paid)) * (1 + _ROOM)
+        return (math.fsum(terms.tolist()) + math.fsum(paid)) * up
 
 
 @lru_cache(maxsize=8)
@@ -305,11 +251,6 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: changed or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
-    if spend == 1 and changed is not None and l2 is not None:
-        # c coordinates of length L₂ sum to √c L₂ at most: the rows of c and L₂ alone do not say so
-        implied = math.nextafter(math.sqrt(changed) * l2 * (1 + 4e-16), math.inf)
-        if Fraction(implied) < sum(top):
-            l1 = implied if l1 is None else min(l1, implied)
     return Changes(sizes, spend, changed, l1, l2)
 
 

@@ -3,16 +3,19 @@ r"""The allocation under several bounds as a convex program, and the search for 
 In :math:`u_i = \log(s_i/s_i^*)`, with :math:`s^*` the best scales if the bounds of single coordinates were all there is and
 :math:`r_i` the shares of the budget they take,
 
-.. math:: \min \sum_i r_i e^{p u_i} \quad\text{s.t.}\quad r_i e^{-m u_i} \le z_i + \sum_k \theta_k R_{ik}/r_k + a_i t_i/L_2,
-          \quad \sum_i z_i + \sum_k \theta_k + \lVert t\rVert_2 \le 1,
+.. math:: \min \sum_i r_i e^{p u_i} \quad\text{s.t.}\quad r_i e^{-m u_i} \le z_i + \sum_k \theta_k R_{ik}/r_k,
+          \quad \sum_i z_i + \sum_k \theta_k \le 1.
 
-the last term for Laplace noise under L₂ alone. The multipliers of the first rows over that of the last are the worst mix.
+For Laplace noise under L₂ a change of share x takes x² of that row and, however small, one of those that change: the right side
+is :math:`t_i + y_i + \theta_1 R_{i1}/r_1` with :math:`y_i + r_2 t_i^2/(4 \theta_2 R_{i2}) \le z_i + \theta_c/c`, a cone. The
+multipliers of the first rows over that of the last are the worst mix; those of the rows of y the shares of those that change.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -21,56 +24,96 @@ import numpy as np
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
+from mechdesign.noise.allocation.every_set import MOST_SETS
+from mechdesign.noise.allocation.mixes import Among, best_drawn
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import Changes, Prices
+from mechdesign.noise.allocation.several_search import Listing
+from mechdesign.noise.allocation.worst import most_spent
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 
 __all__ = ["SeveralAllocated", "allocate_several", "largest_spent", "several_model"]
 
 
+_LISTED = 300
+"""Coordinates up to which changes are listed."""
+_ROUNDS, _PATIENCE = 25, 4
+_CLOSE, _NEAR, _MANY = 2e-3, 0.02, 60
+"""Gaps at which no further change is looked for, the second for more than so many coordinates; half of the first must be gained
+in `_PATIENCE` rounds."""
+_FEW = 3
+"""Changed coordinates beyond which their price may be nearly as good as their number."""
 _LOST = 1e-290  # entries of a mix below it have no digits, or hardly any
 _APART = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
 
 
 class SeveralAllocated:
-    """Scales within the budget, the prices that prove it, and the mix and multiplier that prove the lower bound."""
+    """Scales within the budget and what proves it; the mix, its changes and the multiplier that prove the lower bound."""
 
-    def __init__(
-        self, question: AllocationQuestion, mixes: list[Array], tried: list[tuple[Array, Prices]]
-    ) -> None:
-        changes = question.changes
-        assert changes is not None
-        safe = [_within(question, scales, prices) for scales, prices in tried]
-        self.scales, self.prices = min(safe, key=lambda pair: question.cost_of(pair[0]))
-        proofs = []
-        for mix in mixes:
-            against = question.against(mix)
-            found = against.problem.optimum()
-            proofs.append((against.loss_of_groups(found.lower_bound), mix, found.multiplier))
-        self.lower_bound, self.mix, self.multiplier = max(proofs, key=lambda proof: proof[0])
+    def __init__(self, question: AllocationQuestion) -> None:
+        assert question.changes is not None
+        self.question, self.changes = question, question.changes
+        self.value, self.lower_bound = math.inf, -math.inf
+        self.scales, self.mix = np.zeros(0), np.zeros(0)
+        self.prices: Prices = (0.0, 0.0, 0.0)
+        self.held: str | None = None
+        self.among: Among | None = None
+        self.multiplier = 0.0
+
+    def offer(self, scales: Array, prices: Prices, held: str | None = None) -> None:
+        """Scales, times the least factor at which the proof says that the budget is kept."""
+        safe, proof = _within(self.question, scales, prices, held)
+        with np.errstate(over="ignore"):
+            value = self.question.cost_of(safe)
+        if value < self.value:
+            self.value, self.scales, self.prices, self.held = value, safe, proof, held
+
+    def prove(self, mix: Array, among: Among | None = None) -> None:
+        """A mix of changes: no noise costs less than the best against it."""
+        against = self.question.against(mix)
+        found = against.problem.optimum()
+        bound = against.loss_of_groups(found.lower_bound)
+        if bound > self.lower_bound:
+            self.lower_bound, self.mix, self.among, self.multiplier = bound, mix, among, found.multiplier
+
+    @property
+    def gap(self) -> float:
+        return 1 - self.lower_bound / self.value
+
+    @property
+    def close(self) -> bool:
+        """Whether no further change is worth looking for."""
+        return self.gap <= (_CLOSE if np.count_nonzero(self.changes.sizes) <= _MANY else _NEAR)
 
 
 def several_model(question: AllocationQuestion) -> Model:
-    """Declare the program: variables "log_scales", "free" and "prices", constraints "worst" and "budget"."""
+    """Declare the program: variables "log_scales", "free" and "prices" (and more), constraints "worst", "shares" and "budget"."""
     changes, keep, _, shares = _parts(question)
     rows, p, m = changes.rows(), float(question.loss), question.spend
-    u = cp.Variable(len(shares), name="log_scales")
-    z, theta = (
-        cp.Variable(n, nonneg=True, name=name) for n, name in ((len(shares), "free"), (len(rows), "prices"))
-    )
-    paid, total = z, cp.sum(z)
+    n = len(shares)
+    u = cp.Variable(n, name="log_scales")
+    z, theta = cp.Variable(n, nonneg=True, name="free"), cp.Variable(len(rows), nonneg=True, name="prices")
+    free, paid, curved = z, 0.0, rows[-1].exponent == 2
+    curves = []
     for k, row in enumerate(rows):
         entries = row.entries[keep] / row.most
         if row.exponent == 2:
-            t = cp.Variable(len(shares), nonneg=True, name="norm_prices")
-            paid, total = paid + cp.multiply(np.sqrt(entries), t), total + cp.norm(t)
+            slope, area = (cp.Variable(n, nonneg=True, name=name) for name in ("slope", "area"))
+            sides = cp.vstack([slope / np.sqrt(entries), theta[k] - area])
+            curves = [cp.SOC(theta[k] + area, sides)]
+            free, paid = free - area, paid + slope
+        elif row.name == "changed" and curved:
+            free = free + theta[k] * entries
         else:
-            paid, total = paid + theta[k] * entries, total + theta[k]
-    worst, budget = cp.multiply(shares, cp.exp(-m * u)) <= paid, total <= 1
-    constraints: dict[str, list[cp.Constraint] | cp.Constraint] = {"worst": worst, "budget": budget}
-    program = cp.Problem(cp.Minimize(shares @ cp.exp(p * u)), [worst, budget])
-    return Model(program, {v.name(): v for v in program.variables()}, constraints)
+            paid = paid + theta[k] * entries
+    level = cp.Variable(n, nonneg=True, name="level")
+    cheap = level <= free
+    worst = cp.multiply(shares, cp.exp(-m * u)) <= paid + level
+    budget = cp.sum(z) + cp.sum(theta) <= 1
+    program = cp.Problem(cp.Minimize(shares @ cp.exp(p * u)), [worst, cheap, budget, *curves])
+    named = {"shares": cheap, "worst": worst, "budget": budget}
+    return Model(program, {v.name(): v for v in program.variables()}, named)
 
 
 def allocate_several(
@@ -80,12 +123,13 @@ def allocate_several(
     changes = question.changes
     assert changes is not None
     started, order, weight = time.perf_counter(), float(question.loss), question.weights
+    found, guide = SeveralAllocated(question), None
     if len(changes.rows()) == 1 and solver in (None, "closed-form"):
         if options:
             raise DesignError.of("options", sorted(options), "are none: a formula has none")
         mix = changes.mix(order, weight)
         scales = _scales(question, mix)
-        tried = [(scales, changes.prices(scales))]
+        found.offer(scales, changes.prices(scales))
         seconds = time.perf_counter() - started
         report = SolveReport(
             "water-filling", seconds=seconds, variables=len(scales), constraints=1, requested=solver
@@ -93,16 +137,72 @@ def allocate_several(
     elif solver == "closed-form":
         raise DesignError.of("solver", solver, 'several bounds together have no closed form; use "clarabel"')
     else:
-        mix, tried, report = _by_model(question, solver, deadline, options)
-    mixes = [mix] if changes.reached(mix) else []
-    if not mixes or not changes.exact:
-        mixes += [changes.alike(order, weight), *changes.rounded(order, weight, mix)]
-    return SeveralAllocated(question, mixes, tried), report
+        mix, guide, tried, report = _by_model(question, solver, deadline, options)
+        for scales, prices in tried:
+            found.offer(scales, prices)
+    if not math.isfinite(found.value):
+        raise DesignError.of(
+            "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
+        )
+    if changes.reached(mix):
+        found.prove(mix)
+    if not changes.exact or not np.isfinite(found.lower_bound):
+        found.prove(*best_drawn(changes, order, weight, [] if guide is None else [guide]))
+        if solver is None and np.count_nonzero(changes.sizes) <= _LISTED and not found.close:
+            seconds = time.perf_counter() - started
+            rounds = _listed(found, guide, deadline)
+            report = replace(
+                report, solver=f"{report.solver} and constraint generation", iterations=rounds,
+                seconds=report.seconds + time.perf_counter() - started - seconds,
+            )  # fmt: skip
+    return found, report
+
+
+def _listed(found: SeveralAllocated, guide: Among | None, deadline: Deadline) -> int:
+    """Constraint generation until nothing much is gained; how many rounds."""
+    question, changes = found.question, found.changes
+    shares = (guide or found.among or Among(changes.sizes, changes.sizes)).weights
+    if shares.shape != changes.sizes.shape:
+        return 0
+    listing = Listing(changes, float(question.loss), question.weights, shares)
+    rounds, before = 0, [math.inf] * _PATIENCE
+    while rounds < _ROUNDS and not (deadline.passed or found.close):
+        rounds += 1
+        try:
+            mix, among = listing.best(found.scales, deadline)
+        except SolverError:
+            break
+        found.prove(mix, among)
+        scales = _scales(question, mix)
+        prices = largest_spent(changes, scales, deadline)[1]
+        found.offer(scales, prices)
+        if np.count_nonzero(changes.sizes) <= MOST_SETS:
+            found.offer(scales, prices, "sets")
+        filled = _best_held(found, scales, prices)
+        before.append(found.gap)
+        if before[-1 - _PATIENCE] - before[-1] < _CLOSE / 2 or not listing.join(scales, prices, filled):
+            break
+    return rounds
+
+
+def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> tuple[str, Prices] | None:
+    """Offer the scales under proofs that fill one norm; the norm and the prices that prove most."""
+    changes, (one, two, three) = found.changes, prices
+    proofs = [(name, (0.0, two * (name != "l1"), three * (name != "l2"))) for name in ("l1", "l2")]
+    proofs = [(name, p) for name, p in proofs if getattr(changes, name) is not None]
+    if changes.changed is not None and changes.changed > _FEW:
+        proofs += [(name, (one, *p[1:])) for name, p in proofs]
+    spent = [most_spent(changes, scales, p, name) for name, p in proofs]
+    for (name, p), most in zip(proofs, spent, strict=True):
+        if most < math.inf:
+            found.offer(scales, p, name)
+    best = min(range(len(proofs)), key=lambda k: spent[k], default=None)
+    return None if best is None or spent[best] == math.inf else proofs[best]
 
 
 def _by_model(
     question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, Any]
-) -> tuple[Array, list[tuple[Array, Prices]], SolveReport]:
+) -> tuple[Array, Among | None, list[tuple[Array, Prices]], SolveReport]:
     changes, keep, reference, _ = _parts(question)
     named = solver
     if solver in (None, "clarabel"):
@@ -121,21 +221,33 @@ def _by_model(
     scales[keep] = reference * np.exp(np.ravel(solution.primal["log_scales"]))
     x = np.ravel(solution.dual["worst"]) / float(np.ravel(solution.dual["budget"])[0])
     x = np.maximum(x, 1e-14)
+    z = x
+    if changes.rows()[-1].exponent == 2:  # a change of share x may be rarer, and larger
+        z = np.ravel(solution.dual["shares"]) / float(np.ravel(solution.dual["budget"])[0])
+        z = np.minimum(np.maximum(z, x), 1.0)
     over = [1.0, x.max()]
     over += [
         (float((row.entries[keep] * x**row.exponent).sum()) / row.most) ** (1 / row.exponent)
         for row in changes.rows()
     ]
-    mix = np.zeros(len(scales))
+    mix, sizes, shares = np.zeros((3, len(scales)))
+    sizes[keep], shares[keep] = (
+        changes.sizes[keep] * np.minimum(x / z, 1.0) ** (1 / changes.spend),
+        np.minimum(z, 1.0),
+    )
     mix[keep] = changes.sizes[keep] * (x / max(over)) ** (1 / changes.spend)
     polished = _scales(question, mix)
-    prices = [largest_spent(changes, s, deadline)[1] for s in (scales, polished)]
-    return mix, list(zip((scales, polished), prices, strict=True)), SolveReport.of(solution)
+    theta = np.ravel(solution.primal["prices"]).tolist()
+    rows, top = changes.rows(), float(changes.sizes.max())
+    paid = {row.name: max(t, 0.0) * question.budget / row.most for t, row in zip(theta, rows, strict=True)}
+    prices = changes.in_units(paid, top)
+    tried = [(scales, prices), (polished, prices), (polished, largest_spent(changes, polished, deadline)[1])]
+    return mix, Among(sizes, shares), tried, SolveReport.of(solution)
 
 
 def _by_one_row(
     question: AllocationQuestion, solver: str | None, deadline: Deadline
-) -> tuple[Array, list[tuple[Array, Prices]], SolveReport]:
+) -> tuple[Array, Among | None, list[tuple[Array, Prices]], SolveReport]:
     """Where no solver answers: what keeps the budget under the best one of the bounds keeps it under all of them."""
     changes = question.changes
     assert changes is not None
@@ -146,7 +258,7 @@ def _by_one_row(
         scales = _scales(question, mix)
         tried.append((scales, alone.prices(scales)))
     status = Status.LIMIT if deadline.passed else Status.OPTIMAL
-    return np.zeros(len(changes.sizes)), tried, SolveReport("water-filling", status, requested=solver)
+    return np.zeros(len(changes.sizes)), None, tried, SolveReport("water-filling", status, requested=solver)
 
 
 def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = None) -> tuple[float, Prices]:
@@ -158,17 +270,19 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
     prices = changes.prices(scales)
     if len(rows) > 1:
         gain = (changes.sizes[keep] / scales[keep]) ** changes.spend
-        size, x = float(gain.max()), cp.Variable(int(keep.sum()), nonneg=True, name="mix")
-        limits = [
-            cp.sum_squares(cp.multiply(np.sqrt(row.entries[keep] / row.most), x)) <= 1
-            if row.exponent == 2
-            else (row.entries[keep] / row.most) @ x <= 1
-            for row in rows
-        ]
-        program = cp.Problem(cp.Maximize((gain / size) @ x), [x <= 1, *limits])
-        model = Model(program, {"mix": x}, {row.name: limit for row, limit in zip(rows, limits, strict=True)})
+        size, n = float(gain.max()), int(keep.sum())
+        x, z, area = (cp.Variable(n, nonneg=True, name=name) for name in ("mix", "shares", "squares"))
+        limits, bent = {}, []
+        for row in rows:
+            entries = row.entries[keep] / row.most
+            if row.exponent == 2:
+                bent = [cp.SOC(z + area, cp.vstack([2 * x, z - area]))]  # x² ≤ z area
+            of = area if row.exponent == 2 else z if row.name == "changed" else x
+            limits[row.name] = entries @ of <= 1
+        program = cp.Problem(cp.Maximize((gain / size) @ x), [x <= z, z <= 1, *limits.values(), *bent])
+        model = Model(program, {v.name(): v for v in program.variables()}, limits)
         try:
-            dual = solvers.solve(model, deadline=deadline).dual
+            dual = solvers.solve(model, "clarabel" if bent else None, fallback=False, deadline=deadline).dual
             found = {row.name: max(float(np.ravel(dual[row.name])[0]), 0.0) * size / row.most for row in rows}
             tried = [changes.in_units(found, float(changes.sizes.max()))]
         except SolverError:
@@ -197,12 +311,14 @@ def _scales(question: AllocationQuestion, mix: Array) -> Array:
     return np.where(lost, changes.sizes * (1e12 / question.budget ** (1 / question.spend)), scales)
 
 
-def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tuple[Array, Prices]:
-    """The scales times the least factor at which the prices prove that the budget is kept."""
+def _within(
+    question: AllocationQuestion, scales: Array, prices: Prices, held: str | None
+) -> tuple[Array, Prices]:
+    """The scales times the least factor at which the proof says that the budget is kept."""
     changes, m = question.changes, question.spend
     assert changes is not None
-    margin: float = 4e-16
-    while (spent := changes.spent(scales, prices)) > question.budget:
+    margin, spent = 4e-16, most_spent(changes, scales, prices, held)
+    while spent > question.budget or (held is not None and margin == 4e-16):
         factor = (float(spent) / question.budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
             raise DesignError.of(
@@ -210,4 +326,5 @@ def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tupl
             )
         scales, margin = scales * factor, 2 * margin
         prices = tuple(price / factor**m for price in prices)  # type: ignore[assignment]
+        spent = most_spent(changes, scales, prices, held)
     return scales, prices

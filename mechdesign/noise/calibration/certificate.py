@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import DeltaInterval, is_gaussian, upper_delta
+from mechdesign.accounting.interval import DeltaInterval, upper_delta
+from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.profile import integrated_profile
 from mechdesign.errors import SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
@@ -231,11 +232,19 @@ def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
         closed = c.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
     if c.sampling_rate < 1:
-        sampled = {"rounds": c.rounds, "sampling": c.sampling_rate, "deadline": deadline}
+        sampled: dict[str, Any] = {"rounds": c.rounds, "sampling": c.sampling_rate, "deadline": deadline}
         found = cases.delta_interval(privacy.epsilon, width=1.7e-2, **sampled)
         if found.upper > delta:
             tight = cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled)
             found = _narrower(found, tight)
+        # where the time is over, the interval is that of its first grid, and a search's is finer
+        for width in (4.3e-3, 5e-3):
+            if found.upper > delta:
+                upper = min(
+                    upper_delta(terms, privacy.epsilon, width=width, **sampled)
+                    for terms in cases.alternatives
+                )
+                found = _narrower(found, DeltaInterval(0.0, upper))
         return found
     if (cases.single is not None and c.rounds == 1) or is_gaussian(noise.law):
         found = cases.delta_interval(privacy.epsilon, rounds=c.rounds)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from mechdesign.accounting.interval import is_gaussian
 from mechdesign.accounting.law import AtomicLoss
 from mechdesign.accounting.loss import CentredLoss, loss_of
+from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.problem.sensitivity import Sensitivity

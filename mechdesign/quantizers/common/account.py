@@ -15,6 +15,7 @@ from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
+from mechdesign.quantizers.common.output_space import bound_words
 from mechdesign.quantizers.mechanism.continuous_ldp import PiecewiseMechanism, duchi
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
@@ -139,7 +140,10 @@ def quantizer_alternatives(result: Any) -> pd.DataFrame:
         scale = (high - low if pure else 1.0) / design.privacy.epsilon
         rows.append(("Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2))
     if result.lower_bound is not None:
-        rows.append(("proved least with these outputs", result.lower_bound))
+        words = bound_words(getattr(result.certificate, "duals", None))
+        if result.certificate is None and getattr(design, "output_space", None) is not None:
+            words = "with any outputs that were searched"
+        rows.append((f"{result.bound_how} least {words}", result.lower_bound))
     if len(rows) == 1:
         return pd.DataFrame(columns=["mechanism", "error", "relative"])
     return pd.DataFrame([(name, e, e / result.value if result.value else math.nan) for name, e in rows],

@@ -43,6 +43,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.common.enclosures import Moments, PriorMoments, StatedMoments
 from mechdesign.quantizers.common.exact_loss import cell_edges, expected_upper, worst_upper
+from mechdesign.quantizers.common.output_space import bound_words
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
@@ -119,7 +120,10 @@ class QuantizerCertificate(Certificate):
         lower_bound: float | None = None,
         duals: DualPieces | None = None,
     ) -> QuantizerCertificate:
-        """State a design's problem, and a value and lower bound that floats computed, to the safe side of them."""
+        """State a design's problem, and a value and lower bound that floats computed, to the safe side of them.
+
+        Multipliers without a bound state the one that they prove, if they prove any above 0.
+        """
         parts = (getattr(design, "privacy", None), "epsilon"), (design, "prior"), (design, "loss")
         if not all(hasattr(*part) for part in parts):
             raise DesignError.of("design", design, "must be the design of a quantizer")
@@ -143,6 +147,12 @@ class QuantizerCertificate(Certificate):
         )
         stated = replace(stated, moments=stated._prior_moments)
         stated = replace(stated, value=stated._safe_value())
+        if duals is not None and lower_bound is None:
+            found = round_down(stated.proved_bound())
+            if found > 0:
+                return replace(stated, lower_bound=found)
+            bare = replace(stated, duals=None, moments=None)
+            return replace(bare, moments=bare._prior_moments)
         if duals is None or lower_bound is None or stated.epsilon < _WIDE:
             return stated
         return replace(stated, lower_bound=min(lower_bound - margin, round_down(stated.proved_bound())))
@@ -152,6 +162,10 @@ class QuantizerCertificate(Certificate):
         value = number("value", value)
         stated = value if self.value is None else self.value
         return value if stated <= value + 2 * _MARGIN * abs(value) else stated
+
+    def bound_below(self, value: float) -> float | None:
+        """The lower bound a result shows beside its value."""
+        return None if self.lower_bound is None else min(self.lower_bound, value)
 
     def _safe_value(self) -> float | None:
         """The value, raised to the exact one where cancellation or a rounding took more than the margin."""
@@ -197,6 +211,8 @@ class QuantizerCertificate(Certificate):
             stated |= {**costs, "max_mse": self.max_mse}
         if self.moments is not None:
             stated["moments"] = self.moments
+        if self.duals is not None and self.duals.outputs is not None:
+            stated["bound_outputs"] = tuple(map(Fraction, self.duals.outputs.tolist()))
         claims = {"value": self.value, "lower_bound": self.lower_bound}
         return {**stated, **{name: Fraction(v) for name, v in claims.items() if v is not None}}
 
@@ -329,11 +345,12 @@ class QuantizerCertificate(Certificate):
     def _bound_checks(self) -> Iterator[Check]:
         if self.lower_bound is None:
             return
-        claim, how = f"every mechanism loses at least {self.lower_bound!r}", self.bound_how
+        among = "" if self.duals is None or self.duals.outputs is None else f" {bound_words(self.duals)}"
+        claim, how = f"every mechanism{among} loses at least {self.lower_bound!r}", self.bound_how
         if how == CLAIMED or self.duals is None:
             yield claim, CLAIMED, math.nan, self.value is None or self.lower_bound <= self.value
             return
-        if not self.duals.sound(len(self.law.bins), worst=self.objective == "worst"):
+        if not self.duals.sound(self.law.bins, worst=self.objective == "worst"):
             yield claim, PROVED, -math.inf, False
             return
         margin = self.proved_bound() - Fraction(self.lower_bound)

@@ -17,20 +17,29 @@ integers, rounded down.
 
 On a piece [u, v] without an output inside, λ and μ are such that :math:`c_k` is affine in x: with coordinates y = x − origin,
 :math:`\lambda = w_2 y^2 + L`, :math:`\mu = M - 2 w_2 y`, L and M affine. h is concave, hence above its chord from end to end.
+
+A search does not know its outputs beforehand. Where the multipliers come with outputs :math:`g_1 < \dots < g_n` of their own, the
+bound is one for every mechanism whose outputs are among them; or, `between`, anywhere from :math:`g_1` to :math:`g_n`, any number of
+them. For an output :math:`(1 - t) g_k + t g_{k+1}` the reduced cost must not be below the mean of those of both neighbours, and h,
+which is concave, keeps that. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
+:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign turns at a neighbour of x's cell, never across x. The right side of ν's rows bends
+at the :math:`g_j` alone.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, number
+from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments, StatedMoments
 from mechdesign.typing import Array
@@ -56,12 +65,18 @@ class DualPieces:
         What u, v, L and M are measured from.
     cap_price : float
         Multiplier of the cap on the mean squared error, which joins the loss: ℓ + price·t².
+    outputs : array, shape (m,), optional
+        The outputs that the bound speaks of, where they are not those of the mechanism.
+    between : bool
+        The bound is for any outputs from the first to the last of them.
     """
 
     pieces: Array
     multipliers: Array
     origin: float = 0.0
     cap_price: float = 0.0
+    outputs: Array | None = None
+    between: bool = False
 
     def __post_init__(self) -> None:
         table, multipliers = (
@@ -72,11 +87,18 @@ class DualPieces:
         object.__setattr__(self, "multipliers", multipliers)
         object.__setattr__(self, "origin", number("origin", self.origin))
         object.__setattr__(self, "cap_price", number("cap_price", self.cap_price))
+        one_of("between", self.between, (True, False))
+        if self.outputs is not None:
+            object.__setattr__(self, "outputs", increasing("outputs", self.outputs))
+        elif self.between:
+            raise DesignError.of("between", True, "needs the outputs between which others may be")
 
-    def sound(self, bins: int, *, worst: bool) -> bool:
-        """Whether shapes fit, multipliers are non-negative, and nothing of the prior is counted more than once."""
-        table, prices = self.pieces, self.multipliers
-        if table.shape[1:] != (7,) or prices.shape != (2, bins) or prices.min() < 0 or self.cap_price < 0:
+    def sound(self, bins: tuple[Fraction, ...], *, worst: bool) -> bool:
+        """Whether the bound is one for these bins: shapes fit, multipliers are non-negative, nothing of the prior is counted twice."""
+        table, prices, places = self.pieces, self.multipliers, self.places(bins)
+        if table.shape[1:] != (7,) or prices.shape != (2, len(places)) or prices.min() < 0:
+            return False
+        if self.cap_price < 0 or not self.cover(bins):
             return False
         u, v, share = table[:, :3].T
         if (v < u).any() or (share < 0).any():
@@ -87,6 +109,17 @@ class DualPieces:
         changes = _summed([*u[u < v], *v[u < v]], [*share[u < v], *-share[u < v]])
         covered = accumulate(change for _, change in sorted(changes.items()))
         return all(c <= 1 for c in (*covered, *points.values()))
+
+    def places(self, bins: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        """The outputs that the multipliers belong to, `bins` where they have none of their own."""
+        return bins if self.outputs is None else tuple(map(Fraction, self.outputs.tolist()))
+
+    def cover(self, bins: Iterable[Any]) -> bool:
+        """Whether a mechanism with these outputs is one that the bound speaks of; without outputs of their own, it is."""
+        if self.outputs is None:
+            return True
+        held = self.outputs.tolist()
+        return all(held[0] <= b <= held[-1] if self.between else b in held for b in bins)
 
     def spans(self) -> tuple[set[tuple[Fraction, Fraction]], Fraction]:
         """The stretches u < v of inputs over which the prior is integrated, and the origin they are measured from."""
@@ -107,7 +140,7 @@ class DualPieces:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
         bias, atoms = Fraction(max_bias), None if moments is None else moments.atoms
         rows = [_Piece.of(row, Fraction(self.origin), atoms) for row in self.pieces.tolist()]
-        problem = _Problem.of(self, rows, bins, epsilon, loss)
+        problem = _Problem.of(self, rows, self.places(bins), epsilon, loss)
         constant, gradient = problem.averaged(rows, bias, moments)
         low, high = input_range[0] + bias, input_range[1] - bias
         price = Fraction(self.cap_price) * Fraction(max_mse or 0.0)
@@ -157,6 +190,7 @@ class _Problem:
     second: Fraction
     fine: int
     origin: Fraction
+    between: bool
 
     @classmethod
     def of(
@@ -170,13 +204,28 @@ class _Problem:
         unit = math.lcm(*(b.denominator for b in places), *ends)
         parts = math.lcm(first.denominator, second.denominator, *lines)
         rho = math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS))
-        return cls([int(b * unit) for b in places], unit, rho, first, second, unit * unit * parts, origin)
+        return cls(
+            [int(b * unit) for b in places],
+            unit,
+            rho,
+            first,
+            second,
+            unit * unit * parts,
+            origin,
+            duals.between,
+        )
 
     def averaged(
         self, rows: list[_Piece], bias: Fraction, moments: Moments | StatedMoments | None
     ) -> tuple[Fraction, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
         squares = [int(self.second * b * b * (self.fine // self.unit**2)) for b in self.bins]
+        if self.between:
+            apart = [0, *(b - a for a, b in pairwise(self.bins)), 0]
+            dents = (
+                self.second * max(pair) ** 2 * (self.fine // self.unit**2) / 4 for pair in pairwise(apart)
+            )
+            squares = [s - math.ceil(dent) for s, dent in zip(squares, dents)]
         gradient, constant = [0] * len(self.bins), Fraction(0)
         spans = {(row.u, row.v) for row in rows if row.u < row.v}
         cells = {} if moments is None else moments.over(spans, self.origin)
@@ -204,6 +253,10 @@ class _Problem:
         slope = int(self.first * (self.fine // self.unit))
         at = [int(y * self.unit) for y in (row.u, row.v)]
         turn = bisect_left(self.bins, Fraction(sum(at), 2))
+        if self.between:  # before the output next to the piece on its left, or after the one on its right
+            left, right = bisect_right(self.bins, at[0]) - 1, bisect_left(self.bins, at[1])
+            nearer = right == len(self.bins) or (left >= 0 and sum(at) < self.bins[left] + self.bins[right])
+            turn = max(left, 0) if nearer else right + 1
         out = []
         for y, lam, mu in zip(at, row.lam, row.mu):
             level, tilt = int(lam * self.fine), int(mu * (self.fine // self.unit))

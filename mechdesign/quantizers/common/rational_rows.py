@@ -20,6 +20,7 @@ from mechdesign.typing import Array
 __all__ = ["certified_law", "excess_loss", "rational_row", "rational_table", "tightened"]
 
 _UNIT = 1 << 80
+_NOTHING = Fraction(0)
 
 T = TypeVar("T")
 
@@ -35,10 +36,24 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
     >>> [str(p) for p in row]
     ['3/10', '0', '7/10']
     """
-    out = [Fraction(round(max(float(p), 0.0) * _UNIT), _UNIT) for p in row]
-    i, j = sorted(range(len(out)), key=lambda k: -out[k])[:2]
-    missing = 1 - sum(out)
-    moment = mean - sum((b * p for b, p in zip(bins, out)), Fraction(0))
+    return _row(row, bins, mean, *_in_units(bins))
+
+
+def _in_units(bins: Sequence[Fraction]) -> tuple[list[int], int]:
+    """The outputs as multiples of one over a whole number."""
+    unit = math.lcm(*(b.denominator for b in bins))
+    return [b.numerator * (unit // b.denominator) for b in bins], unit
+
+
+def _row(
+    row: Sequence[float], bins: Sequence[Fraction], mean: Fraction, whole: list[int], unit: int
+) -> list[Fraction]:
+    counts = [round(p * _UNIT) if p > 0 else 0 for p in map(float, row)]
+    out = [Fraction(n, _UNIT) if n else _NOTHING for n in counts]
+    i, j = sorted(range(len(out)), key=lambda k: -counts[k])[:2]
+    missing = Fraction(_UNIT - sum(counts), _UNIT)
+    # in whole numbers first: most rows have many outputs, and few in use
+    moment = mean - Fraction(sum(n * b for n, b in zip(counts, whole) if n), unit * _UNIT)
     # d_i + d_j = missing, B_i d_i + B_j d_j = moment
     change = (moment - bins[i] * missing) / (bins[j] - bins[i])
     out[i] += missing - change
@@ -49,7 +64,8 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
 def rational_table(bins: Any, knots: Any, rows: Array) -> RationalTable:
     """Return the exactly unbiased law next to `rows` (n, m) at `knots` (n,), interpolated between them."""
     b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
-    return RationalTable.continuous(b, x, [rational_row(row, b, mean) for row, mean in zip(rows, x)])
+    units = _in_units(b)
+    return RationalTable.continuous(b, x, [_row(row, b, mean, *units) for row, mean in zip(rows.tolist(), x)])
 
 
 def excess_loss(law: ExactLaw, epsilon: float) -> float:

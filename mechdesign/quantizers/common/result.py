@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.certificate import Check
 from mechdesign.evidence.deferred import deferred
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.opendp import quantizer_measurement
+from mechdesign.quantizers.common.output_space import bound_covers
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 __all__ = ["QuantizerResult"]
@@ -48,6 +51,9 @@ class QuantizerResult(QuantizerPage, Result):
     def epsilon(self) -> float:
         """Exact privacy loss of the mechanism, rounded up."""
         return self.mechanism.privacy_loss()
+
+    def beside(self) -> Iterator[Check]:
+        yield from bound_covers(self)
 
     def certify(self) -> QuantizerCertificate:
         """Return the exact rational certificate."""

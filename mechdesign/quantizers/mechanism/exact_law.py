@@ -110,6 +110,18 @@ class RationalTable(ExactLaw):
     def row(self, segment: int, end: int) -> list[Fraction]:
         return list((self.ends if end else self.starts)[segment])
 
+    def tables(self) -> tuple[Array, Array]:
+        starts, ends = self._doubles
+        return starts.copy(), ends.copy()
+
+    @cached_property
+    def _doubles(self) -> tuple[Array, Array]:
+        # a continuous law's rows stand in both tables, and most entries of a large one are 0
+        rows = {id(row): row for row in (*self.starts, *self.ends)}
+        floats = {key: [float(p) if p else 0.0 for p in row] for key, row in rows.items()}
+        starts, ends = (np.array([floats[id(row)] for row in part]) for part in (self.starts, self.ends))
+        return starts, ends
+
     @classmethod
     def continuous(
         cls, bins: Sequence[Fraction], knots: Sequence[Fraction], rows: Sequence[Sequence[Fraction]]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Check
 from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
@@ -25,6 +25,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.metric.closed import Multipliers
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.quantizers.metric.program import bounding_program
 from mechdesign.solvers import Solution, proved_bound
@@ -46,11 +47,14 @@ class MetricCertificate(QuantizerCertificate):
         As in `QuantizerCertificate`.
     notion : PairwisePrivacy
     multipliers : array, optional
-        Of the rows of the bounding program; on a grid maybe of those alone that are not of privacy.
+        Of the rows of the bounding program; on a grid maybe of those alone that are not of privacy (`closed`).
+    places : array, optional
+        Inputs between the knots of a grid that the bound of the worst case is over too.
     """
 
     notion: PairwisePrivacy | None = None
     multipliers: Array | None = None
+    places: Array | None = None
 
     @property
     def statement(self) -> Mapping[str, Any]:
@@ -107,9 +111,13 @@ class MetricCertificate(QuantizerCertificate):
             return
         bins, knots = (np.array([float(v) for v in values]) for values in (self.law.bins, self.law.knots))
         question = prior, loss, self.objective
-        model = bounding_program(bins, knots, None, *question)
+        margin = self._closed_bound(bins, knots, question) - self.lower_bound
+        if margin >= 0:
+            yield claim, RECOMPUTED, margin, True
+            return
+        model = bounding_program(bins, knots, None, *question, self._places)
         if self.notion.continuum or len(self.multipliers) != model.size[1]:
-            model = bounding_program(bins, knots, self.notion, *question)
+            model = bounding_program(bins, knots, self.notion, *question, self._places)
         stored = Solution(
             Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=np.array(self.multipliers)
         )
@@ -118,3 +126,24 @@ class MetricCertificate(QuantizerCertificate):
         except SolverError:  # not as many multipliers as rows
             margin = -math.inf
         yield claim, RECOMPUTED, margin, margin >= 0
+
+    def _closed_bound(self, bins: Array, knots: Array, question: tuple[Prior, Loss, str]) -> float:
+        """What the multipliers prove if they are those of a grid's sums and means; −∞ if not."""
+        values, places = np.array(self.multipliers, dtype=float), self._places
+        if not Multipliers.apply(self.notion) or len(values) != Multipliers.count(
+            knots, places, self.objective
+        ):
+            return -math.inf
+        return Multipliers(bins, knots, self.notion, question, places, values).bound
+
+    @property
+    def _places(self) -> Array:
+        """Of the worst case on a grid, within it."""
+        given = np.zeros(0) if self.places is None else np.array(self.places, dtype=float)
+        ends = float(self.law.knots[0]), float(self.law.knots[-1])
+        grid = self.notion is not None and not self.notion.continuum and self.objective == "worst"
+        if given.size and not (grid and given.ndim == 1 and ((given >= ends[0]) & (given <= ends[1])).all()):
+            raise DesignError.of(
+                "places", given, "must be inputs between the knots of a grid, for its worst case"
+            )
+        return given

@@ -60,7 +60,8 @@ class MetricQuantizer(Design):
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
     loss : "absolute", "squared", dict of the two, or convex callable
     objective : {"mean", "worst"}
-        The worst case is over the knots in the program, and exact over all inputs in the result.
+        The worst case is over all inputs: of a grid's program over the knots, and over what inputs between them turn out to lose
+        more, rounded to the grid at random.
     inputs : array_like, shape (K + 1,), optional
         A fixed input grid: required except for ``MetricDP(ε, "absolute")``, which is solved on the continuum without.
     input_range : (float, float), optional
@@ -186,7 +187,7 @@ class MetricQuantizer(Design):
         stages = Stages(self, solver, deadline, options)
         best, complete = stages.best(given, wanted, stop=gap is not None)
         return self._result(best, certify).ended(
-            wanted, limited=deadline.passed and not complete, seconds=deadline.elapsed
+            wanted, limited=deadline.finite and not complete, seconds=deadline.elapsed
         )
 
     def _result(self, found: Found, certify: bool) -> MetricQuantizerResult:
@@ -203,7 +204,9 @@ class MetricQuantizer(Design):
             lower_bound=bound,
             solver_report=SolveReport.of(found.answer),
             notes=found.notes + (() if self.continuum else (note,)),
-            certificate=replace(stated, notion=self.notion, multipliers=found.multipliers)
+            certificate=replace(
+                stated, notion=self.notion, multipliers=found.multipliers, places=found.places
+            )
             if certify
             else None,
         )

@@ -12,26 +12,41 @@ r"""What is known without a large program: feasible or not, a first mechanism, a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mechdesign.problem.privacy import MetricDP
+from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.notion import PairwisePrivacy
 from mechdesign.solvers import CompiledLP, Model, Solution
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Found", "few_outputs", "outermost_law", "outermost_private", "pairwise_multipliers"]
+__all__ = [
+    "Found",
+    "few_outputs",
+    "outermost_law",
+    "outermost_private",
+    "pairwise_multipliers",
+    "worse_places",
+]
+
+T = TypeVar("T")
 
 _FEW = 8
+_POINTS = 17  # of a segment where its worst input is sought
 
 
 @dataclass(frozen=True)
 class Found:
-    """An exact law and what it loses, and the multipliers of a bound where there is one."""
+    """An exact law and what it loses, and the multipliers of a bound where there is one (of a worst case over `places` too)."""
 
     law: RationalTable
     value: float
@@ -39,6 +54,7 @@ class Found:
     bound: float | None = None
     multipliers: Array | None = None
     notes: tuple[str, ...] = ()
+    places: Array | None = None
 
     @property
     def knots(self) -> Array:
@@ -52,18 +68,38 @@ class Found:
             return np.inf
         return max(0.0, self.value - self.bound) / max(abs(self.value), 1e-300)
 
-    def bounded(self, bound: float | None, multipliers: Array | None) -> Found:
+    def bounded(self, bound: float | None, multipliers: Array | None, places: Array | None = None) -> Found:
         """With another bound where that is higher."""
         if bound is None or (self.bound is not None and bound <= self.bound):
             return self
-        return replace(self, bound=bound, multipliers=multipliers)
+        return replace(self, bound=bound, multipliers=multipliers, places=places)
 
     def joined(self, other: Found, *, same: bool) -> Found:
         """The better of two: value and bound each where both speak of the `same` inputs, else the smaller gap."""
         if not same:
             return min((self, other), key=lambda found: (found.gap, found.value))
         best, rest = (other, self) if other.value <= self.value else (self, other)
-        return best.bounded(rest.bound, rest.multipliers)
+        return best.bounded(rest.bound, rest.multipliers, rest.places)
+
+
+class Stage(NamedTuple):
+    """One program on the way."""
+
+    knots: Array
+    outputs: Indices
+    notion: PairwisePrivacy
+    whole: bool  # whether it is the program that was asked for
+    inputs: Array | None = None  # a grid between whose inputs the rows at the knots are interpolated
+
+    @property
+    def rows(self) -> int:
+        """How many rows of privacy it has."""
+        pairs = (
+            2 * len(self.knots)
+            if isinstance(self.notion.privacy, PureDP)
+            else len(self.notion.pairs(len(self.knots))[0])
+        )
+        return pairs * len(self.outputs)
 
 
 def outermost_law(bins: Any, knots: Any) -> RationalTable:
@@ -116,3 +152,27 @@ def pairwise_multipliers(pure: Model, model: Model, k: Indices, l: Indices) -> A
         value = moved[name] if name in moved else pure.constraints[name].dual_value
         constraint.dual_variables[0].save_value(np.reshape(value, constraint.shape))
     return CompiledLP(model).row_duals()
+
+
+def worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
+    """Inputs between the knots that lose more than `least`: the worst of each segment, about, and the worst of all."""
+    knots, rows = mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]])
+    share = np.linspace(0, 1, _POINTS)[1:-1, None]
+    x = knots[:-1] * (1 - share) + knots[1:] * share
+    mixed = (1 - share)[:, :, None] * rows[:-1] + share[:, :, None] * rows[1:]
+    lost = (mixed * loss(mechanism.bins - x[:, :, None])).sum(axis=2)
+    at, every = lost.argmax(axis=0), np.arange(len(knots) - 1)
+    inside = (mechanism.bins > knots[0]) & (mechanism.bins < knots[-1])
+    found = x[at, every][lost[at, every] > least * (1 + 1e-9)]
+    return np.unique([*found.tolist(), *mechanism.bins[inside].tolist(), mechanism.worst_case_loss(loss)[1]])
+
+
+def first_answer(ask: Callable[[Any], T], backends: Sequence[str | None], deadline: Deadline) -> T:
+    """What the first of the backends answers that does; the last one's error if none does by the deadline."""
+    for backend in backends:
+        try:
+            return ask(backend)
+        except (InfeasibleError, SolverError):
+            if backend is backends[-1] or deadline.passed:
+                raise
+    raise AssertionError

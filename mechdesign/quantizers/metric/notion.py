@@ -26,10 +26,12 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.typing import Array, Indices
 
-__all__ = ["STEEP", "PairwisePrivacy"]
+__all__ = ["CAP", "STEEP", "Capped", "PairwisePrivacy"]
 
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
+CAP = 14.0  # the same, where that proves to be too much for the solver: it costs a millionth
 _STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
+_BLOCK = 4096  # pairs that are looked at together
 _LARGEST = 700  # of exponents; e^700 is a lower bound beyond
 
 
@@ -74,18 +76,21 @@ class PairwisePrivacy:
 
     def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
         """The pairs (k, l) and the largest allowed P_k / P_l, for ε smaller by `shrink` relative; e^23 where it is larger."""
-        k, l = self.pairs(len(knots))
-        power = self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
+        k, l, power = self.powers(knots, shrink)
         return (
             k,
             l,
             np.minimum(1.0 + power, _STEEP_STEP) if self.continuum else np.exp(np.minimum(power, STEEP)),
         )
 
+    def powers(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
+        """The pairs (k, l), and εd of them."""
+        k, l = self.pairs(len(knots))
+        return k, l, self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
+
     def steep(self, knots: Array) -> bool:
         """Whether some ratio is too large for a program in doubles: it is lowered, which asks for more."""
-        k, l = self.pairs(len(knots))
-        return bool((self.privacy.epsilon * self._distances(knots[k], knots[l]) > STEEP).any())
+        return bool((self.powers(knots)[2] > STEEP).any())
 
     def _distances(self, x: Array, y: Array) -> Array:
         if not isinstance(self.privacy, MetricDP):
@@ -114,30 +119,53 @@ class PairwisePrivacy:
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)
-            least = min(ratio * min(column) - max(column) for column in zip(*rows))
+            worst = min(ratio * min(column) - max(column) for column in zip(*rows))
             if not delta:
-                return least
-            return delta if least >= 0 else delta - self._largest_excess(rows, ratio)
+                return worst
+            return delta if worst >= 0 else delta - self._largest_excess(rows, ratio)
 
-        def slack(k: int, l: int) -> Fraction:
+        def ratio_of(k: int, l: int) -> Fraction:
             power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
-            ratio = 1 + power if self.continuum else exp(power)
-            return min(ratio * q - p for p, q in zip(rows[k], rows[l]))
+            return 1 + power if self.continuum else exp(power)
 
-        return min(slack(k, l) for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))))
+        # Doubles tell which of the slacks may be the least; where both entries are 0 there is none.
+        floats, places = _floats(rows), np.array([float(x) for x in knots])
+        least: Fraction | None = None
+        every = [*zip(*(v.tolist() for v in self.pairs(len(knots))))]
+        for first in range(0, len(every), _BLOCK):
+            part = every[first : first + _BLOCK]
+            k, l = (np.array(v) for v in zip(*part))
+            power = np.minimum(self.privacy.epsilon * self._distances(places[k], places[l]), _LARGEST)
+            near = 1 + power if self.continuum else np.exp(power)
+            above = near[:, None] * floats[l]
+            slack = above - floats[k]
+            error = 4e-15 * (above + np.abs(floats[k])) * (2 + power[:, None]) + 1e-323 * (near[:, None] + 1)
+            close = ~(slack - error > (slack + error).min())
+            some = (floats[k] != 0) | (floats[l] != 0)
+            if not some.all() and (least is None or least > 0):
+                least = Fraction(0)
+            for r, i in np.argwhere(some & (close | callable(self.privacy.metric))).tolist():
+                found = ratio_of(*part[r]) * rows[part[r][1]][i] - rows[part[r][0]][i]
+                least = found if least is None else min(least, found)
+        assert least is not None
+        return least
 
     def _largest_excess(self, rows: list[list[Fraction]], ratio: Fraction) -> Fraction:
-        """The largest Σ(P_k − ratio · P_l)⁺; terms that doubles show to be negative are left out."""
-        floats = np.array([[float(p) for p in row] for row in rows])
-        scale = min(float(min(ratio, Fraction(10) ** 300)), 1e300) * (1 - 1e-9)
+        """The largest Σ(P_k − ratio · P_l)⁺; pairs and terms that doubles show not to matter are left out."""
+        floats = _floats(rows)
+        floats = floats[:, floats.any(axis=0)]
+        scale = min(float(min(ratio, Fraction(10) ** 306)), 1e306)
+        lost = 5e-324 * (scale + 1) * (len(rows[0]) + 1)  # to the least double
+        most, least = (
+            np.array([np.maximum(row - factor * floats, 0.0).sum(axis=1) for row in floats])
+            * (1 + sign * 1e-9)
+            + sign * lost
+            for sign, factor in ((1, scale * (1 - 1e-9)), (-1, scale * (1 + 1e-9)))
+        )
         worst = Fraction(0)
-        for k, row in enumerate(rows):
-            with np.errstate(over="ignore"):
-                least = scale * floats
-            open_ = ~((floats[k] < least) & (least > 1e-290))
-            for l, other in enumerate(rows):
-                excess = (row[i] - ratio * other[i] for i in np.flatnonzero(open_[l]).tolist())
-                worst = max(worst, sum((e for e in excess if e > 0), Fraction(0)))
+        for k, l in np.argwhere(most >= least.max()).tolist():
+            excess = (p - ratio * q for p, q in zip(rows[k], rows[l]) if p)
+            worst = max(worst, sum((e for e in excess if e > 0), Fraction(0)))
         return worst
 
     def _exact_distance(self, x: Fraction, y: Fraction) -> Fraction:
@@ -188,3 +216,17 @@ class PairwisePrivacy:
         if self.continuum:
             return max(1 / (last - upper), 1 / (lower - first))
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
+
+
+@dataclass(frozen=True)
+class Capped(PairwisePrivacy):
+    """The same with ratios that a solver resolves: e^14 where they are larger, which asks for more."""
+
+    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
+        k, l, ratio = super().ratios(knots, shrink)
+        return k, l, np.minimum(ratio, math.exp(CAP))
+
+
+def _floats(rows: list[list[Fraction]]) -> Array:
+    """Rounded; 0 where they are 0 only."""
+    return np.array([[float(p) or math.copysign(5e-324, p) if p else 0.0 for p in row] for row in rows])

@@ -293,6 +293,12 @@ class BoxSearch:
 
     def infeasible(self, epsilon: float) -> InfeasibleError:
         """Say why, and find the smallest feasible ε by bisection: to a thousandth, and further within a second."""
+        kind, m = self.program.constraints, self.program.m
+        if kind == "theorem6" and not self.program.orderable():
+            raise InfeasibleError(
+                f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
+                "the outermost bins are far from the next; use theorem5, or bins nearer to each other"
+            )
         patience, least, high = Deadline(self.deadline.limit(most=0.9)), epsilon, 2 * epsilon
         # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
         while not (found := self.best(high) is not None) and not patience.passed and high < 64:
@@ -307,10 +313,9 @@ class BoxSearch:
             "theorem6": "Theorem 6",
             "across-outputs": "the across-outputs program",
         }
-        kind, m = self.program.constraints, self.program.m
         reason = f"{names[kind]} is infeasible at epsilon = {epsilon:g} for these bins (m = {m})"
         if kind == "theorem6" and m == 4:
-            reason += "; Theorem 6 needs epsilon > log 3 at m = 4"
+            reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
         if found:
             reason += f"; the smallest feasible epsilon found is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)

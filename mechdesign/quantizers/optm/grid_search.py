@@ -23,7 +23,11 @@ from mechdesign.problem.design import Design
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.common.result import QuantizerResult
+from mechdesign.quantizers.mechanism.selection import mirrored_bins
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
 from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.runs.grid import Grid
@@ -146,6 +150,17 @@ class OPTMSearch(Design):
         return chosen
 
     @property
+    def input_range(self) -> tuple[float, float]:
+        """The inputs, all that the prior allows."""
+        return self.prior.support
+
+    @property
+    def output_space(self) -> OutputSpace | None:
+        """All outputs that are tried; None where there is one choice of bins."""
+        alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
+        return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
+
+    @property
     def _level_axes(self) -> list[str]:
         return [name for name in self.levels.axes if name != "width"]
 
@@ -181,6 +196,8 @@ class OPTMSearch(Design):
         """Solve every point and return the best mechanism, certified.
 
         The points are swept by HiGHS; `solver`, `gap` and other options are those of the last solve, at the best point.
+        The lower bound is that of every ε-private unbiased mechanism, of OPTM's family or not, with outputs among those of
+        all choices of bins (`output_space`). Losses that are functions have none.
 
         Parameters
         ----------
@@ -215,6 +232,12 @@ class OPTMSearch(Design):
         status = Status.LIMIT if deadline.passed else result.status
         report = replace(result.solver_report, status=status, seconds=deadline.elapsed)
         parts = {**vars(result), "design": self, "solver_report": report}
+        if result.certificate is None:
+            parts["lower_bound"] = told_later(self, best.bins, result.value)
+        else:
+            duals, law = any_outputs(self, best.bins, deadline), result.certificate.law
+            held = QuantizerCertificate.of(best, law, result.value, duals=duals)
+            parts |= {"certificate": held, "lower_bound": held.bound_below(result.value)}
         return OPTMSearchResult(**parts, best=best, table=table)
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:

@@ -23,13 +23,15 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
+from mechdesign import solvers
+from mechdesign.errors import InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.optm.blocks import pair_costs
 from mechdesign.quantizers.optm.products import Family, PrivacyRows, View, theorem5_pairs
 from mechdesign.quantizers.optm.theorem6 import theorem6_pairs, theorem6_rows
 from mechdesign.solvers import Model
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["OPTMProgram"]
 
@@ -189,6 +191,19 @@ class OPTMProgram:
             families["order"] = theorem6_rows(self.view) @ q >= 0
         problem = cp.Problem(cp.Minimize(given["cost"] @ q + given["constant"]), list(families.values()))
         return Model(problem, {"q": q}, families, given if parametrised else {})
+
+    def orderable(self) -> bool:
+        """Whether some q meets Theorem 6's order, which no ε is part of."""
+        q = cp.Variable(self.width, name="q", nonneg=True)
+        families = {
+            "normalisation": self.normalisation() @ q == 1,
+            "order": theorem6_rows(self.view) @ q >= 0,
+        }
+        model = Model(cp.Problem(cp.Minimize(0), list(families.values())), {"q": q}, families)
+        try:
+            return solvers.solve(model, "highs").status is Status.OPTIMAL
+        except InfeasibleError:
+            return False
 
     # -- there and back -------------------------------------------------------------------------------
 

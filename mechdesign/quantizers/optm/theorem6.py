@@ -3,7 +3,8 @@ r"""Theorem 6 of the OPTM paper: the compact sufficient condition, with three bo
 It orders the selection probabilities so that the largest probability of any output is one of
 :math:`z(-c, s-1), q_s(s)` and the smallest of any output one of :math:`w(B_t, 1), w(c, 1)`, with
 :math:`B_s, B_t` the first and last bin inside [−c, c], and compares those. It asks the maximum over *all*
-outputs against the minimum over *all* outputs, so it is conservative: at m = 4 it is infeasible below ε = log 3.
+outputs against the minimum over *all* outputs, so it is conservative: at m = 4 it is infeasible below ε = log 3,
+and at every ε where its order contradicts itself (bins ±a, ±b with a > 3b).
 """
 
 from __future__ import annotations

@@ -1,0 +1,113 @@
+"""Sampled rounds over many numbers: each mass of a round bounds the true one, and δ keeps its relative accuracy."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from mechdesign import ApproximateDP, Calibration
+from mechdesign.accounting.composition import convolve, find_tilt
+from mechdesign.accounting.grid import GridLoss
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
+from mechdesign.accounting.sampling import compose_grid
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    masses=st.lists(st.integers(0, 50), min_size=1, max_size=4).filter(any),
+    start=st.integers(-3, 2),
+    count=st.integers(2, 40),
+    infinite=st.sampled_from([0.0, 1e-13]),
+)
+def test_masses_of_a_round_bound_the_true_ones_point_by_point(
+    masses: list[int], start: int, count: int, infinite: float
+) -> None:
+    """Exact powers of polynomials in fractions; beyond the grid is what is infinite."""
+    total = sum(masses)
+    one = np.array(masses) / total
+    exact = [Fraction(float(m)) for m in one]
+    mean = count * sum(j * m for j, m in enumerate(exact)) / sum(exact)
+    power = [Fraction(1)]
+    for _ in range(count):
+        new = [Fraction(0)] * (len(power) + len(exact) - 1)
+        for i, a in enumerate(power):
+            for j, b in enumerate(exact):
+                new[i + j] += a * b
+        power = new
+    for pessimistic in (True, False):
+        grid = GridLoss(0.25, start, one, infinite, 0.0, pessimistic)
+        found = compose_grid([(grid, count)])
+        assert found.error == 0
+        below, above = Fraction(0), Fraction(0)
+        for j, true in enumerate(power):
+            at = start * count + j - found.start
+            if 0 <= at < found.mass.size:
+                stated = Fraction(float(found.mass[at]))
+                if pessimistic and at > 0:
+                    assert stated >= true
+                assert pessimistic or stated <= true
+                # relative accuracy from the bulk up to where doubles see the mass, or to less than what is infinite
+                if true > Fraction(1, 10**200) and j >= mean:
+                    assert abs(stated - true) < true / 10**4 + count * Fraction(infinite)
+            elif at < 0:
+                below += true
+            else:
+                above += true
+        if pessimistic:
+            assert Fraction(float(found.mass[0])) >= below
+            assert Fraction(found.infinity) >= above
+
+
+@pytest.mark.parametrize("count", [7, 1000, 10**6])
+@pytest.mark.parametrize("family", [stats.norm, lambda scale: stats.gennorm(2.0, scale=math.sqrt(2) * scale)])
+def test_normal_noise_on_many_numbers_is_that_on_one(count: int, family: Any) -> None:
+    """A rotation makes one coordinate of them, which changes by √K."""
+    law = stats.norm(scale=2.0 * math.sqrt(count))
+    alike = family(scale=2.0 * math.sqrt(count))
+    one = delta_interval(NoiseTerm(law, math.sqrt(count)), 0.5, rounds=100, sampling=0.01, width=2e-3)
+    many = delta_interval(NoiseTerm(alike, 1.0, count), 0.5, rounds=100, sampling=0.01, width=2e-3)
+    assert many.lower <= one.upper and one.lower <= many.upper
+    assert many.width < 0.02
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-2, 1e-9), (0.1, 1e-12)])
+@pytest.mark.parametrize("family", ["laplace", "discrete_laplace"])
+def test_a_thousand_numbers_lose_less_than_their_normal_limit_and_hardly_less(
+    family: str, epsilon: float, delta: float
+) -> None:
+    """Losses of many numbers are nearly normal: of variance K E[l²], and their scale follows the Gaussian's by it."""
+    asked: dict[str, Any] = {"rounds": 100, "sampling_rate": 0.01, "dimension": 1000}
+    gauss = Calibration("gaussian", ApproximateDP(epsilon, delta), 1, **asked).solve()
+    found = Calibration(family, ApproximateDP(epsilon, delta), 1, **asked).solve()
+    # Laplace loses Δ/b a coordinate, a Gaussian of the same variance 1/√2 of that
+    assert 1.9 < found.value / gauss.value < 2.1
+    assert found.certificate is not None and found.certificate.verify()
+
+
+def test_tiny_losses_of_many_sampled_rounds_are_seen() -> None:
+    """K rounds of errors of the whole round, 8e-8 of them, once hid every smaller δ."""
+    law = stats.laplace(scale=20 * 205.0)
+    one = upper_delta(NoiseTerm(law, 1.0, 1000), 0.01, rounds=100, sampling=0.01)
+    assert one < 1e-20
+
+
+@pytest.mark.parametrize("count", [10**4, 10**6])
+def test_a_transform_summed_term_by_term_is_more_certain(count: int) -> None:
+    """Masses of a million numbers are certain to 1e-9 and less, and have the total and the mean of the exact law."""
+    one = np.array([0.25, 0.0, 0.5, 0.25])
+    parts = [(GridLoss(1.0 / count, -1, one, 0.0, 0.0, True), count)]
+    tilt = find_tilt(parts, -1.0)
+    assert tilt.theta == 0
+    first, mass, errors, outside = convolve(parts, tilt)
+    points = first + np.arange(mass.size)
+    assert errors.each < 1e-9 and outside < 1e-15
+    assert abs(mass.sum() - 1) < mass.size * errors.each + 4e-16
+    mean = float(mass @ (points / count))
+    assert mean == pytest.approx(-0.25 + 0.5 + 0.5, rel=1e-6)

@@ -109,7 +109,7 @@ class BiasedCertificate(Certificate):
         claim = f"every mechanism {bound_words(duals)} loses at least {self.lower_bound!r}"
         if duals is not None and how != CLAIMED and duals.sound(self._bins, worst=False):
             margin = bound_of(self.design, duals, self.mechanism.bins) - self.lower_bound
-        room = 1e-9 * abs(self.lower_bound) if how == RECOMPUTED else 0.0
+        room = 1e-12 * abs(self.lower_bound) if how == RECOMPUTED else 0.0
         yield claim, how, margin, margin >= -room
 
     @property

@@ -165,6 +165,7 @@ class QuantizerCertificate(Certificate):
 
     def bound_below(self, value: float) -> float | None:
         """The lower bound a result shows beside its value."""
+        value = number("value", value)
         return None if self.lower_bound is None else min(self.lower_bound, value)
 
     def _safe_value(self) -> float | None:

@@ -314,5 +314,7 @@ def composed_delta(
             else:
                 value = _expected(parts, tilt, level, sign)
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack
+            if pessimistic and finite == 0:  # below the least double, but not nothing
+                finite = math.ulp(0.0)
     delta = infinite + finite + sign * extra
     return float(min(max(delta, 0.0), 1.0)), tilt

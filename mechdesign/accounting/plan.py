@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logit
 
-from mechdesign.accounting.composition import Part, find_tilt
+from mechdesign.accounting.composition import Part, cumulants, find_tilt
 from mechdesign.accounting.enclosure import Coordinates
 from mechdesign.accounting.grid import discretise
 from mechdesign.accounting.law import AtomicLoss, NoiseLaw
@@ -124,16 +124,19 @@ def sampled_plan(
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
     plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
-    parts = plan.parts(plan.step, pessimistic=True)
-    base = compose_grid(parts)
+    # A million points of the composed round, 37 standard deviations either way, are as many as tell.
+    count = sum(n for _, n in plan.losses)
+    spread = math.sqrt(max(cumulants(plan.coarse, 0.0).variance, 0.0))
+    least = 74 * spread / 2**21 if count > 1 else 0.0
+    plan = replace(plan, step=plan.align(max(plan.step, least)))
+    base = compose_grid(plan.parts(plan.step, pessimistic=True))
     sampled = sampled_parts(base, sampling, rounds, epsilon, width=width)
     # Sampling shrinks distances between losses, to q of them where losses are small: the grid before it may be so much wider,
     # but from below, where the step counts once and not twice.
     after = sampled[0][0][0].step
     shrunk = float(expit(float(base.points[-1]) + logit(sampling)))
-    step = min(plan.step, max(after / shrunk, plan.step / 200))
-    count = sum(n for _, n in plan.losses)
-    finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10))) / step
+    step = min(plan.step, max(after / shrunk, plan.step / 200, least))
+    finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10), least)) / step
     tail = plan.upper_tail * 1e-3
     return replace(plan, step=plan.align(step), upper_tail=tail, lowered=lowered, finer=finer)
 

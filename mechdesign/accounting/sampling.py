@@ -30,6 +30,9 @@ _STRETCHES = 16
 """Convolutions of a round, at most."""
 _ROUND = 2**16
 """Points of a round before it is sampled, about: a thousandth of what it is certain to."""
+_PAST = 700.0
+_ROUNDED = 1e-15
+"""What roundings do to a loss that is a multiple of a step, relative."""
 _NEGLIGIBLE = 1e-300
 """Mass that is infinite anyway."""
 _TRIED = 2**14
@@ -72,7 +75,7 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
         if start > sum(c * g.start for g, c in parts):
             mass[0] += low.beyond(step * start)
         if start + size <= sum(c * (g.start + g.mass.size - 1) for g, c in parts):
-            infinite += high.beyond(step * (start + size - 1))
+            infinite += max(high.beyond(step * (start + size - 1)), _NEGLIGIBLE)
     # points that hold next to nothing would only widen the grid
     tail = np.cumsum(mass[::-1])
     spare = min(int(np.searchsorted(tail, negligible, side="right")), size - 1) if infinite > 0 else 0
@@ -139,11 +142,11 @@ def _stretch(parts: Sequence[Part], tilt: Tilt) -> list[_Stretch]:
 
 
 def _sampled(loss: Array, rate: float) -> Array:
-    """log(1 − q + q e^x), by e^−x where e^x is past the doubles."""
+    """log(1 − q + q e^x) to a few roundings of itself, by e^−x where e^x is past the doubles."""
     with np.errstate(under="ignore"):
-        small, large = np.minimum(loss, 1.0), np.maximum(loss, 1.0)
+        small, large = np.minimum(loss, _PAST), np.maximum(loss, _PAST)
         above = large + np.log(rate + (1 - rate) * np.exp(-large))
-    return np.where(loss <= 1.0, np.log1p(rate * np.expm1(small)), above)
+    return np.where(loss <= _PAST, np.log1p(rate * np.expm1(small)), above)
 
 
 def subsampled_parts(
@@ -186,7 +189,9 @@ def sampled_parts(
     for loss in (remove, add):
         alive = loss.mass > 0
         order = np.argsort(loss.values[alive], kind="stable")
-        loss = AtomicLoss(loss.values[alive][order], loss.mass[alive][order], loss.infinity)
+        values = loss.values[alive][order]
+        values = values + np.abs(values) * (_ROUNDED if base.pessimistic else -_ROUNDED)
+        loss = AtomicLoss(values, loss.mass[alive][order], loss.infinity)
         span = float(np.ptp(loss.values)) or max(abs(float(loss.values[0])), 1e-12)  # of one value: any
         coarse = discretise_atoms(loss, span / 4000, pessimistic=True)
         tilt = find_tilt([(coarse, rounds)], epsilon)

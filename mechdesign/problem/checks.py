@@ -150,7 +150,8 @@ def one_of(name: str, value: Any, allowed: Collection[T]) -> T:
     """Return `value`, or raise DesignError unless it is one of `allowed`."""
     try:
         for known in allowed:
-            if type(value) is type(known) and value == known:
+            alike = type(value) is type(known) or (isinstance(known, str) and isinstance(value, str))
+            if alike and value == known:
                 return known
     except (TypeError, ValueError):
         pass

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -111,3 +112,46 @@ def test_a_transform_summed_term_by_term_is_more_certain(count: int) -> None:
     assert abs(mass.sum() - 1) < mass.size * errors.each + 4e-16
     mean = float(mass @ (points / count))
     assert mean == pytest.approx(-0.25 + 0.5 + 0.5, rel=1e-6)
+
+
+def _enumerated(scale: float, count: int, rate: float, epsilon: float) -> Any:
+    """δ of one sampled round of geometric noise, in 60 digits: a loss of ±a on each coordinate, the worse direction."""
+    with mpmath.workdps(60):
+        a, q, level = mpmath.mpf(scale), mpmath.mpf(rate), mpmath.mpf(epsilon)
+        up = 1 / (1 + mpmath.exp(-a))
+        removed = added = mpmath.mpf(0)
+        for j in range(count + 1):
+            loss = (count - 2 * j) * a
+            mass = math.comb(count, j) * up ** (count - j) * (1 - up) ** j
+            seen = mpmath.log(1 - q + q * mpmath.exp(loss))
+            both = q * mass + (1 - q) * mass * mpmath.exp(-loss)
+            removed += both * max(1 - mpmath.exp(level - seen), 0)
+            added += mass * max(1 - mpmath.exp(level + mpmath.log(1 - q + q * mpmath.exp(-loss))), 0)
+        return max(removed, added)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    scale=st.floats(0.05, 8.0),
+    count=st.integers(1, 7),
+    log_rate=st.floats(-14, -0.01),
+    which=st.integers(0, 7),
+    log_below=st.floats(-16, -0.1),
+)
+def test_rare_samples_near_the_largest_loss_are_enclosed(
+    scale: float, count: int, log_rate: float, which: int, log_below: float
+) -> None:
+    """log(1 − q + q e^l) is close to q(e^l − 1): roundings of it as of a loss of 1 hid up to all of δ."""
+    rate = 10**log_rate
+    with mpmath.workdps(60):
+        loss = max(count - 2 * which, 1) * mpmath.mpf(scale)
+        seen = float(mpmath.log(1 - mpmath.mpf(rate) + rate * mpmath.exp(loss)))
+    epsilon = seen * (1 - 10**log_below)
+    found = delta_interval(NoiseTerm(stats.dlaplace(scale), 1.0, count), epsilon, sampling=rate)
+    assert found.lower <= _enumerated(scale, count, rate, epsilon) <= found.upper
+
+
+def test_what_no_double_holds_is_not_nothing() -> None:
+    term = NoiseTerm(stats.dlaplace(0.0005692803059431021), 1.0, 10**6)
+    found = delta_interval(term, 34.61395533424619, sampling=0.9)
+    assert found.lower == 0 < found.upper < 1e-280

@@ -20,6 +20,7 @@ from mechdesign.files import load
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 
 PRIVACY = ApproximateDP(0.5, 1e-6)
 NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
@@ -346,3 +347,11 @@ def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> No
 def test_an_order_of_any_type_of_number(order) -> None:
     design = NoiseAllocation("laplace", [1.0, 2.0], PureDP(1.0), loss=order)
     assert design.solve().value == NoiseAllocation("laplace", [1.0, 2.0], PureDP(1.0), loss=1.5).solve().value
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "mixed"])
+@pytest.mark.parametrize("bounds", [None, Sensitivity(each=[60.99, 1.0])])
+def test_a_loss_that_overflows_is_refused_by_name(noise, bounds) -> None:
+    """It was infinite, with a certificate that did not hold."""
+    with pytest.raises(DesignError, match=r"loss = 40.*overflow"):
+        NoiseAllocation(noise, [60.99, 1.0], ApproximateDP(1.7e-6, 1e-12), loss=40, bounds=bounds).solve()

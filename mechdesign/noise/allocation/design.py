@@ -35,7 +35,7 @@ from mechdesign.noise.allocation.mixed_result import (
 from mechdesign.noise.allocation.model import allocation_model, solve_model
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
-from mechdesign.noise.allocation.separable import Allocated
+from mechdesign.noise.allocation.separable import Allocated, overflowing
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
@@ -259,7 +259,7 @@ class NoiseAllocation(AllocationQuestion, Design):
             The upper limits need a larger budget; names the coordinate that takes most of it, the least
             budget and the smallest ε.
         DesignError
-            "closed-form" with limits.
+            "closed-form" with limits; a loss that overflows.
         """
         one_of("certify", certify, (True, False))
         wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
@@ -287,6 +287,8 @@ class NoiseAllocation(AllocationQuestion, Design):
         self, scales: Array, value: float, proof: Any, report: SolveReport, gap: float, certify: bool
     ) -> AllocationResult:
         """The result; `proof` is the lower bound, the multiplier, and under several bounds what else the certificate holds."""
+        if not math.isfinite(value):
+            raise overflowing(float(self.loss))
         bound, multiplier, *others = proof
         lower_bound = min(bound, value)
         evidence = AllocationCertificate(self, scales, value, lower_bound, multiplier, *others)

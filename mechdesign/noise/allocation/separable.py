@@ -21,11 +21,18 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.typing import Array
 
-__all__ = ["Allocated", "Separable", "blocked_sum", "power", "weighted_moment"]
+__all__ = ["Allocated", "Separable", "blocked_sum", "overflowing", "power", "weighted_moment"]
 
 
 _SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
+
+
+def overflowing(order: float) -> DesignError:
+    """The error of a loss that no double holds."""
+    return DesignError.of(
+        "loss", order, "makes the least loss overflow: lower it, or use a larger unit of measure"
+    )
 
 
 def power(x: Array, exponent: float, out: Array | None = None) -> Array:
@@ -145,12 +152,14 @@ class Separable:
         scales *= factor * (1 + 2e-14)
         with np.errstate(over="ignore"):
             loss = float(total * np.float64(factor) ** p)
-        if not (math.isfinite(loss) and scales.max() < math.inf):
+        if not scales.max() < math.inf:
             raise DesignError.of(
                 "sensitivities",
                 (float(self.sensitivity.min()), float(self.sensitivity.max())),
                 "lie too far apart for doubles",
             )
+        if not math.isfinite(loss):
+            raise overflowing(p)
         return scales, loss
 
     def spent(self, scales: Array) -> float:

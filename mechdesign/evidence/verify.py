@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from operator import mul
+from operator import add, mul
 
 NEAR = 1e-9
 # Laws whose stated moments are proved bounds; those of others are floats.
@@ -49,9 +49,8 @@ class Account:
     def summary(self):
         counts = Counter(how for _, how, _ in self.rows) - Counter(proved=self.agreeing)
         said = ", ".join(f"{counts[how]} {how}" for how in ("proved", "recomputed", "claimed"))
-        failed = sum(not holds for *_, holds in self.rows)
         of = f"{counts.total()} claims ({said}) and {self.agreeing} checks that the file agrees with itself"
-        return f"{failed or 'none'} fail of {of}"
+        return f"{sum(not holds for *_, holds in self.rows) or 'none'} fail of {of}"
 
     def proved(self, claim, holds):
         self.rows.append((claim, "proved", bool(holds)))
@@ -122,8 +121,7 @@ def exp_bounds(x, bits=320):
     if abs(x) > 2**14:
         raise NotCovered("an exponent beyond 16384")
     if x < 0:
-        low, high = exp_bounds(-x, bits)
-        return 1 / high, 1 / low
+        return tuple(1 / power for power in reversed(exp_bounds(-x, bits)))
     k = max(0, math.ceil(math.log2(x + 1)) + 2)
     small, bits = x / 2**k, bits + 2 * k
     unit, total, term = 1 << bits, Fraction(0), Fraction(1)
@@ -241,15 +239,15 @@ def quantizer(result, account):
     else:
         power, points = METRICS[privacy[""], privacy["metric"]], list(zip(knots, [rows[0], *rows[1::2]]))
         pairs = [(exp_bounds(epsilon * abs(x - y) ** power)[0], P, Q) for x, P in points for y, Q in points]
-        holds = rows[1:-1:2] == rows[2::2]
-        holds = holds and all(p <= most * q for most, P, Q in pairs for p, q in zip(P, Q))
+        private = all(p <= most * q for most, P, Q in pairs for p, q in zip(P, Q))
+        holds = private and rows[1:-1:2] == rows[2::2]
     account.proved(f"privacy loss at most {float(epsilon)!r}{' d(x, y)' * (privacy[''] != 'pure-dp')}", holds)
-    shown = [row for pair in zip(mechanism["starts"], mechanism["ends"]) for row in pair]
-    near = all(abs(n / common - p) <= NEAR for row, table in zip(rows, shown) for n, p in zip(row, table))
-    near = near and all(abs(float(x) - k) <= NEAR * far for x, k in zip(knots, mechanism["knots"]))
-    near = near and len(shown) == len(rows) and len(mechanism["knots"]) == len(knots)
-    floors = result.get("floors") or [float(a) for a in law.get("floors", [])]
-    near = near and all(abs(a - f) <= NEAR for a, f in zip(law.get("floors", floors), floors, strict=True))
+    floors = list(map(float, law.get("floors") or result.get("floors") or []))
+    table = [[n / common for n in row] for row in rows]
+    found = flat([table[::2], table[1::2], [float(x / far) for x in knots], floors])
+    told = [mechanism["starts"], mechanism["ends"], [k / far for k in mechanism["knots"]]]
+    pairs = zip(found, flat([*told, result.get("floors") or floors]), strict=True)
+    near = all(abs(p - q) <= NEAR for p, q in pairs)
     account.agrees("the table shown is the law", near and list(map(float, bins)) == mechanism["bins"])
     costs(result, account, (knots, rows, common), exp_bounds(epsilon)[1])
     if (least := result.get("any_outputs_bound")) is not None:
@@ -326,6 +324,7 @@ def quadratics(segments, bins, loss):
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
     unit = math.lcm(*(b.denominator for b in bins))
     places, (knots, rows, common) = [int(b * unit) for b in bins], segments
+    units = common, common * unit, common * unit, common * unit**2
     for (a, b), *ends in zip(pairwise(knots), rows[::2], rows[1::2]):
         sums = []
         for weights in ends:
@@ -335,9 +334,7 @@ def quadratics(segments, bins, loss):
         for u, v in pairwise([a, *(x for x in bins if a < x < b), b]):
             k = bisect_right(bins, u)  # the first k outputs are on the left
             parts = [(mass[k], moment[k], moment[-1], square) for mass, moment, square in sums]
-            parts = [
-                [Fraction(n, common * d) for n, d in zip(part, (1, unit, unit, unit**2))] for part in parts
-            ]
+            parts = [[Fraction(n, d) for n, d in zip(part, units)] for part in parts]
             # All four are affine in x; E|B − x| = E B − x − 2 E[B; left] + 2x P[left].
             at_u, at_v = ([p + (q - p) * (x - a) / (b - a) for p, q in zip(*parts)] for x in (u, v))
             w, (L, B, M, S), (dL, dB, dM, dS) = v - u, at_u, [q - p for p, q in zip(at_u, at_v)]
@@ -366,10 +363,9 @@ def expected(cells, moments):
 def costs(result, account, segments, rho):
     stated, bins = result["certificate"], result["mechanism"]["law"]["bins"]
     value, bound, loss, cap = (stated[key] for key in ("value", "lower_bound", "loss", "max_mse"))
-    worst, own, among = stated["objective"] == "worst", (stated["duals"] or {}).get("outputs"), ""
-    if own:
-        kind = "any outputs" if stated["duals"]["between"] else f"outputs among {len(own)}"
-        among = f" with {kind} from {own[0]:.6g} to {own[-1]:.6g}"
+    worst, own = stated["objective"] == "worst", (stated["duals"] or {}).get("outputs")
+    kind = "any" if own and stated["duals"]["between"] else "the searched"
+    among = f" with {kind} outputs from {own[0]:.6g} to {own[-1]:.6g}" if own else ""
     least = f"no mechanism{among} does better than {bound!r}"
     unknown = value is None or loss["function"] is not None  # what a function says is not in the file
     if unknown:
@@ -406,10 +402,9 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
     origin, price, nu = Fraction(duals["origin"]), Fraction(duals["cap_price"]), duals["multipliers"]
     own, between = [Fraction(b) for b in duals.get("outputs") or bins], duals.get("between", False)
     held = all(own[0] <= b <= own[-1] if between else b in own for b in bins)
-    if not held or not all(a < b for a, b in pairwise(own)):
+    if not held or own != sorted({*own}):
         raise Refused("a lower bound for other outputs")
-    bins = own
-    table = [list(map(Fraction, piece)) for piece in duals["pieces"]]
+    bins, table = own, [list(map(Fraction, piece)) for piece in duals["pieces"]]
     good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
     if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
         raise Refused("multipliers that are none")
@@ -422,7 +417,7 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
     places, gradient, total = [int(b * unit) for b in places], [0] * len(bins), Fraction(0)
     # In between the reduced cost is convex: it lies below the chord by at most w₂ (step/2)², and by what the turn below takes.
     steps = [0, *(b - a for a, b in pairwise(places)), 0]
-    dents = [second * max(pair) ** 2 / (4 * unit**2) * between for pair in pairwise(steps)]
+    dented = [(b, second * max(h) ** 2 / (4 * unit**2) * between) for b, h in zip(places, pairwise(steps))]
     for u, v, share, L, L1, M, M1 in table:
         if u < v:
             masses = cells[u, v]
@@ -455,10 +450,9 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
                 line = (sign - tilt) / unit, -sign * y - level, second / unit**2
                 scale = math.lcm(*(c.denominator for c in line))
                 slope, rest, curve = (int(c * scale) for c in line)
-                lost = (math.ceil(dent * scale) for dent in dents[part])
-                reduced = [(slope + curve * b) * b + rest - less for b, less in zip(places[part], lost)]
+                reduced = ((slope + curve * b) * b + rest - math.ceil(d * scale) for b, d in dented[part])
                 grown = (c * (up if c > 0 else down) // scale for c in reduced)
-                gradient[part] = [g + more for g, more in zip(gradient[part], grown)]
+                gradient[part] = map(add, gradient[part], grown)
     covered = accumulate(change for _, change in sorted(changes.items()))
     if max([0, *covered, *used.values()]) > 1:
         raise Refused("a part of the prior is counted twice")
@@ -482,9 +476,9 @@ def channel(result, account):
     weights, alpha, distances = stated["weights"], Fraction(stated["alpha"]), stated["distances"]
     items, total = range(len(weights)), sum(weights[0])
     account.same(stated, alpha=design["alpha"], weights=mechanism["weights"] or weights)
-    tables = zip(weights, mechanism["matrix"])
-    shown = all(abs(w / total - p) <= 1e-12 for r, s in tables for w, p in zip(r, s))
-    account.agrees("the matrix shown is the channel", shown and len(mechanism["matrix"]) == len(weights))
+    tables = zip(weights, mechanism["matrix"], strict=True)
+    shown = all(abs(w / total - p) <= 1e-12 for r, s in tables for w, p in zip(r, s, strict=True))
+    account.agrees("the matrix shown is the channel", shown)
     account.agrees("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
     given, points = design["space"]["matrix"], design["space"]["points"]
     if given is None and design["space"]["kind"] in ("grid", "euclidean", "line") and points is not None:
@@ -523,8 +517,7 @@ def channel(result, account):
         means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
         off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g))
         account.proved(f"equalities within {stated['bias']!r}", off <= stated["bias"])
-        identity = [[float(x == y) for y in items] for x in items]
-        asked = design["unbiased"] or (identity, design["decoder"])
+        asked = design["unbiased"] or ([[float(x == y) for y in items] for x in items], design["decoder"])
         parts = list(zip((stated["inputs"], stated["reports"]), asked))
         account.agrees("the equalities are the design's", all(flat(a) == flat(b) for a, b in parts))
     bound = result["lower_bound"]
@@ -555,11 +548,8 @@ def lattice_noise(result, account):
         raise Refused("more shifts, or more numbers, than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
         raise Refused("weights that are none")
-    if (
-        any(v < 1 or v & (v - 1) for v in spans)
-        or (wide and len(spans) > 2000)
-        or (r and {n, ends[-1] - n} - {*ends})
-    ):
+    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
+    if torn or (wide and len(spans) > 2000):
         raise Refused("spans that are not powers of two, or do not fit the tails")
     first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
@@ -621,10 +611,8 @@ def spans_excess(law, ends, spans, growth):
     line, here = [(-n, 0, 0), *heights, (count, count + n, 0)], [(*run, 1) for run in heights]
     if r:
         left, right = [run for run in heights if run[1] <= n], [run for run in heights if run[0] >= count - n]
-        moved = {
-            k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in (left if k < 0 else right)]
-            for k in (-2, -1, 1, 2)
-        }
+        runs = {-2: left, -1: left, 1: right, 2: right}
+        moved = {k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in v] for k, v in runs.items()}
         line = [*moved[-2], *moved[-1], *heights, *moved[1], *moved[2]]
         here += [(*run, 1 / (1 - r)) for run in [*moved[-1], *moved[1]]]
     merged = line[:1]
@@ -771,16 +759,14 @@ def gaussian_delta(epsilon, mu):
 
 
 def allocation(result, account):
-    design, stated, p = result["design"], result["certificate"], result["design"]["loss"]
-    noise, lam, privacy = (design[key] for key in ("noise", "sensitivities", "privacy"))
-    scales = stated["scales"]
+    design, stated, law = result["design"], result["certificate"], result["mechanism"]
+    noise, lam, privacy, p = (design[key] for key in ("noise", "sensitivities", "privacy", "loss"))
     if type(p) not in (int, float) or noise not in ("laplace", "gaussian") or design.get("bounds"):
         raise NotCovered("allocations of other noise or losses, or under several bounds")
-    power = 1 if noise == "laplace" else 2
+    scales, power = stated["scales"], 1 if noise == "laplace" else 2
     shown = {key: result[key] for key in ("value", "lower_bound")}
-    account.same(stated, question=design, scales=result["mechanism"]["scales"], **shown)
-    kept = (noise, len(lam)) == (result["mechanism"]["noise"], len(scales))
-    account.agrees("the noise is the design's", kept)
+    account.same(stated, question=design, scales=law["scales"], **shown)
+    account.agrees("the noise is the design's", (noise, len(lam)) == (law["noise"], len(scales)))
     account.proved("every sensitive coordinate has noise", not any(s <= 0 < l for s, l in zip(scales, lam)))
     spent = sum((Fraction(l) / Fraction(s)) ** power for l, s in zip(lam, scales) if l and s)
     if (privacy[""], noise) in (("pure-dp", "laplace"), ("zcdp", "gaussian")):

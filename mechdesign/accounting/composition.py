@@ -291,7 +291,6 @@ def composed_delta(
     sign = 1.0 if pessimistic else -1.0
     step = parts[0][0].step
     slop = sum(count * grid.slop for grid, count in parts)
-    extra = sum(count * grid.error for grid, count in parts)
     infinite = -math.expm1(sum(count * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, count in parts))
     if any(g.infinity >= 1 for g, _ in parts):
         infinite = 1.0
@@ -306,7 +305,7 @@ def composed_delta(
             slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level))
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
             if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
-                return float(min(infinite + enough + extra, 1.0)), tilt
+                return float(min(infinite + enough, 1.0)), tilt
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
                 value = 1.0 if pessimistic else 0.0  # beside what is infinite no double sees it
             elif _certain(parts, tilt, level):
@@ -316,5 +315,5 @@ def composed_delta(
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack
             if pessimistic and finite == 0:  # below the least double, but not nothing
                 finite = math.ulp(0.0)
-    delta = infinite + finite + sign * extra
+    delta = infinite + finite
     return float(min(max(delta, 0.0), 1.0)), tilt

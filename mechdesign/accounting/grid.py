@@ -43,8 +43,6 @@ class GridLoss:
         True losses are within this of the grid, in the direction that matters for `pessimistic`.
     pessimistic : bool
         Whether δ computed from the grid is an upper bound (else a lower one).
-    error : float
-        Total-variation error still to be added to (or taken from) δ.
     """
 
     step: float
@@ -53,7 +51,6 @@ class GridLoss:
     infinity: float
     slop: float
     pessimistic: bool
-    error: float = 0.0
 
     @property
     def points(self) -> np.ndarray:

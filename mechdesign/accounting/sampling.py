@@ -83,8 +83,7 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
         infinite += float(tail[spare - 1]) * (1 + 1e-12) if pessimistic else 0.0
         mass = mass[:-spare]
     slop = sum(c * g.slop for g, c in parts)
-    error = sum(c * g.error for g, c in parts)
-    return GridLoss(step, start, mass, min(infinite, 1.0), slop, pessimistic, error)
+    return GridLoss(step, start, mass, min(infinite, 1.0), slop, pessimistic)
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,6 @@ def sampled_parts(
         if not base.pessimistic:
             step = _on_atoms(loss, step, tilt.theta)
         grid = discretise_atoms(loss, step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
-        grid = GridLoss(step, grid.start, grid.mass, grid.infinity, grid.slop, grid.pessimistic, base.error)
         out.append([(grid, rounds)])
     return out[0], out[1]
 
@@ -221,7 +219,7 @@ def _thinned(base: GridLoss) -> GridLoss:
     alive = base.mass > 0
     loss = AtomicLoss(base.points[alive], base.mass[alive], base.infinity)
     thin = discretise_atoms(loss, by * base.step, pessimistic=True)
-    return replace(thin, slop=thin.slop + base.slop, error=base.error)
+    return replace(thin, slop=thin.slop + base.slop)
 
 
 def _on_atoms(loss: AtomicLoss, step: float, theta: float) -> float:

@@ -19,6 +19,7 @@ __all__ = ["OutputSpace", "bound_covers", "bound_words"]
 _FEW = 129
 """Outputs that are bounded as they are; where a search chooses among more, anywhere from the first to the last."""
 _HAIR = 1e-9
+"""By how much of itself a range is widened, so that roundings of its outermost outputs are inside."""
 
 
 @dataclass(frozen=True)

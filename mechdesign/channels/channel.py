@@ -216,8 +216,8 @@ class Channel(Response):
     >>> import numpy as np
     >>> space = MetricSpace.line([0.0, 1.0])
     >>> channel = Channel([[0.75, 0.25], [0.25, 0.75]], space=space)
-    >>> round(channel.alpha, 12), channel.alpha >= math.log(3)
-    (1.098612288668, True)
+    >>> round(channel.alpha, 6), channel.alpha >= math.log(3)
+    (1.098612, True)
     >>> channel.expected_loss()
     0.25
     >>> channel.sample([0, 1, 1], rng=0).shape

@@ -57,8 +57,8 @@ def disparity(profile: Any) -> float:
 
     Examples
     --------
-    >>> disparity([1, 1, 2])
-    0.6666666666666666
+    >>> round(disparity([1, 1, 2]), 6)
+    0.666667
     """
     values = check_profile(profile)
     return float(values.sum() / (len(values) * values.max()))

@@ -1,0 +1,649 @@
+"""The designs and strategies of `studies.benchmarks.ablations`, wing by wing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.errors import SolverError
+from studies.benchmarks.ablations import Strategy, Wing, constant, first_argument, fixed, refusing
+
+__all__ = ["WINGS"]
+
+SEED = 20
+EPSILONS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
+DELTAS = (0.0, 1e-9, 1e-6, 1e-5)
+OUTPUTS = (2, 4, 8, 16, 64, 256)
+LOSSES = ("absolute", "squared")
+
+Make = Callable[[], Any]
+
+
+def drawn(count: int, axes: Mapping[str, Sequence[Any]], make: Callable[..., Make | None]) -> dict[str, Make]:
+    """So many points of a product of axes, in an order that is fixed; those of which `make` makes nothing are left out."""
+    points = list(itertools.product(*axes.values()))
+    random.Random(SEED).shuffle(points)
+    found: dict[str, Make] = {}
+    for point in points:
+        made = make(*point)
+        if made is not None:
+            found[", ".join(f"{k}={v}" for k, v in zip(axes, point, strict=True))] = made
+        if len(found) == count:
+            break
+    return found
+
+
+def notion(epsilon: float, delta: float) -> Any:
+    return md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
+
+
+def none_found() -> SolverError:
+    return SolverError("switched off", solver="none", status="off")
+
+
+# -- the optimal noise of one coordinate ---------------------------------------------------------------------
+
+OPTIMAL = "noise.optimal."
+
+
+def optimal_noise(count: int) -> dict[str, Make]:
+    def make(epsilon: float, delta: float, loss: str) -> Make:
+        return lambda: md.OptimalNoise(notion(epsilon, delta), loss=loss)
+
+    return drawn(count, {"ε": EPSILONS, "δ": DELTAS, "loss": LOSSES}, make)
+
+
+def no_dual(original: Any) -> Any:
+    return lambda *_, **__: (0, Fraction(0), Fraction(0), math.nan)
+
+
+SPREAD = {OPTIMAL + "ladders:best_spread": fixed(None)}
+FALLING = {OPTIMAL + "ladders:falling_law": fixed(None)}
+SPIKED = {OPTIMAL + "spiked:spiked": first_argument(1)}
+LADDERED = {OPTIMAL + "question:Question.laddered": constant(False)}
+OPTIMAL_NOISE = (
+    Strategy("climb (dual of the staircase)", {OPTIMAL + "climb:best_climb": no_dual}),
+    Strategy(
+        "groups of sensitivities",
+        {OPTIMAL + "grouped:group_size": fixed(1)},
+        {OPTIMAL + "grouped:group_size": lambda size: size > 1},
+    ),
+    Strategy("groups, lattices", {OPTIMAL + "refine:_in_groups": first_argument(1)}),
+    Strategy("named laws (truncated Laplace, uniform)", {OPTIMAL + "named:named_laws": fixed(())}),
+    Strategy("lattice programs", {OPTIMAL + "lattice:attempt": refusing(none_found)}),
+    Strategy(
+        "refinement of lattices",
+        {OPTIMAL + "refine:_ATTEMPTS": constant(1)},
+        {OPTIMAL + "lattice:attempt": lambda _: True},
+    ),
+    Strategy("spread, spline", SPREAD),
+    Strategy("steps, unimodal", FALLING),
+    Strategy(
+        "ladders",
+        LADDERED,
+        {OPTIMAL + "question:Question.laddered": lambda laddered: laddered},
+    ),
+    Strategy(
+        "lattices aligned with the staircase",
+        {OPTIMAL + "refine:_aligned": fixed(0)},
+        {OPTIMAL + "refine:_aligned": lambda n: n > 0},
+    ),
+    Strategy("spiked", SPIKED),
+    Strategy("spread, spline, steps, unimodal, ladders, spiked", {**SPREAD, **FALLING, **SPIKED, **LADDERED}),
+)
+
+# -- quantizers --------------------------------------------------------------------------------------------------
+
+QUANTIZER = "quantizers.optimal."
+PRIORS = ("uniform", "truncated normal", "beta", "30 samples", "1000 samples")
+
+
+def prior_of(name: str) -> Any:
+    match name:
+        case "uniform":
+            return stats.uniform(-1, 2)
+        case "truncated normal":
+            return md.truncated(stats.norm(0.2, 0.5), -1, 1)
+        case "beta":
+            return stats.beta(2, 5, -1, 2)
+    draws = np.random.default_rng(0).normal(0.1, 0.4, int(name.split()[0]))
+    return np.clip(draws, -1, 1)
+
+
+def even_outputs(m: int, epsilon: float) -> Any:
+    reach = 1.5 * (math.exp(epsilon) + 1) / math.expm1(epsilon)
+    return np.linspace(-reach, reach, m)
+
+
+def optimal_quantizer(count: int) -> dict[str, Make]:
+    def make(epsilon: float, m: int, prior: str, loss: str, objective: str) -> Make | None:
+        if objective == "worst" and prior != "uniform":
+            return None  # the prior plays no part
+        bins = even_outputs(m, epsilon)
+        return lambda: md.OptimalQuantizer(
+            bins, md.PureDP(epsilon), prior_of(prior), loss, objective, input_range=(-1.0, 1.0)
+        )
+
+    axes = {"ε": EPSILONS, "m": OUTPUTS, "prior": PRIORS, "loss": LOSSES, "objective": ("mean", "worst")}
+    return drawn(count, axes, make)
+
+
+def searched_quantizer(count: int) -> dict[str, Make]:
+    def make(epsilon: float, m: int, prior: str, loss: str) -> Make:
+        reach = 1.5 * (math.exp(epsilon) + 1) / math.expm1(epsilon)
+        search = md.quantizers.BinSearch(m, max_abs=reach)
+        return lambda: md.OptimalQuantizer(
+            search, md.PureDP(epsilon), prior_of(prior), loss, input_range=(-1.0, 1.0)
+        )
+
+    return drawn(count, {"ε": EPSILONS, "m": (2, 4, 8), "prior": PRIORS, "loss": LOSSES}, make)
+
+
+def by_planes(original: Any) -> Any:
+    from mechdesign.quantizers.optimal import methods
+
+    return lambda problem, gap, start, deadline: methods._planes(problem, gap, start, deadline)
+
+
+def by_newton(original: Any) -> Any:
+    from mechdesign.quantizers.optimal import methods
+
+    return lambda problem, gap, start, deadline: methods._newton(problem, gap, start, deadline)
+
+
+def unfolded(original: Any) -> Any:
+    """A floor problem that does not know that it mirrors."""
+
+    def make(*given: Any) -> Any:
+        return original(*given[:7], False, *given[8:])
+
+    return make
+
+
+def planes_on_samples(original: Any) -> Any:
+    """Cutting planes for priors of point masses, Newton's method for densities."""
+    from mechdesign.quantizers.optimal import methods
+
+    def either(problem: Any, gap: float, start: Any, deadline: Any) -> Any:
+        method = methods._planes if len(problem.atoms[0]) else original
+        return method(problem, gap, start, deadline)
+
+    return either
+
+
+ON_SAMPLES = {QUANTIZER + "methods:_newton": lambda solution: len(solution.slopes) > 0}
+QUANTIZERS = (
+    Strategy("simplex (few samples)", {QUANTIZER + "methods:_simplex": refusing(none_found)}),
+    Strategy("Newton", {QUANTIZER + "methods:_newton": by_planes}),
+    Strategy("cutting planes", {QUANTIZER + "methods:_planes": by_newton}),
+    Strategy("closed form of two outputs", {QUANTIZER + "methods:_closed_form": by_planes}),
+    Strategy(
+        "dense or sparse systems in Newton (else dense)",
+        {QUANTIZER + "newton:_DENSE": constant(10**9)},
+        ON_SAMPLES,
+    ),
+    Strategy(
+        "Newton on samples (sparse systems)", {QUANTIZER + "methods:_newton": planes_on_samples}, ON_SAMPLES
+    ),
+    Strategy(
+        "simplex and Newton on samples",
+        {QUANTIZER + "methods:_newton": planes_on_samples, QUANTIZER + "methods:_simplex": by_planes},
+        {**ON_SAMPLES, QUANTIZER + "methods:_simplex": lambda _: True},
+    ),
+    Strategy(
+        "symmetry of outputs and prior",
+        {QUANTIZER + "design:FloorProblem": unfolded},
+        {QUANTIZER + "design:FloorProblem": lambda problem: problem.mirrored},
+    ),
+    Strategy("bound for larger budgets (known)", {QUANTIZER + "known:carried_over": first_argument(1)}),
+    Strategy(
+        "known losses as a check",
+        {QUANTIZER + "known:known_loss": fixed(math.inf)},
+    ),
+)
+
+
+OPTM = "quantizers.optm."
+
+
+def optm(count: int) -> dict[str, Make]:
+    def make(epsilon: float, m: int, prior: str, loss: str) -> Make:
+        bins = even_outputs(m, epsilon)
+        return lambda: md.OPTM(bins, md.PureDP(epsilon), prior_of(prior), loss, input_range=(-1.0, 1.0))
+
+    return drawn(count, {"ε": EPSILONS, "m": (4, 8, 16, 64), "prior": PRIORS, "loss": LOSSES}, make)
+
+
+def unpolished(original: Any) -> Any:
+    return lambda blocks, q, epsilon, deadline: (q, {})
+
+
+def from_the_middle(original: Any) -> Any:
+    """Starts that do not know the optimum over all mechanisms; its bound is still found."""
+
+    def starts(self: Any, epsilon: float, deadline: Any) -> Any:
+        for _ in original(self, epsilon, deadline):
+            pass
+        yield self._halfway()
+
+    return starts
+
+
+def box_by_box(original: Any) -> Any:
+    """Boxes solved one after the other by their own model."""
+
+    def values(self: Any, epsilon: float, boxes: Any) -> Any:
+        points = [self._at(epsilon, boxes, k) for k in range(len(boxes[0]))]
+        found = np.array([np.full(boxes[0].shape[1], np.nan) if p is None else p.q for p in points])
+        return np.array([np.nan if p is None else p.solution.value for p in points]), found
+
+    return values
+
+
+def evenly(original: Any) -> Any:
+    """Every bin drawn alike where the outermost ones were."""
+    return lambda self: self.blocks.normalised(np.ones(self.blocks.size))
+
+
+DESCENT = OPTM + "successive:Successive."
+OPTMS = (
+    Strategy("second_order (SLSQP beside linear programs)", {OPTM + "second_order:polished": unpolished}),
+    Strategy(
+        "linear programs beside SLSQP",
+        {OPTM + "successive:_PROGRAMS": constant(0)},
+        {OPTM + "second_order:polished": lambda _: True},
+    ),
+    Strategy("_hardly_moved", {DESCENT + "_hardly_moved": fixed(None)}),
+    Strategy("_mixed", {DESCENT + "_mixed": fixed(None)}),
+    Strategy("_outermost", {DESCENT + "_outermost": evenly}),
+    Strategy("the quantizer's optimum as start", {DESCENT + "_starts": from_the_middle}),
+    Strategy(
+        "grid of boxes up to four bins",
+        {OPTM + "design:OPTM._successive": constant(True)},
+        {OPTM + "boxes:BoxSearch.best": lambda _: True},
+    ),
+    Strategy("one sweep of all boxes", {OPTM + "boxes:BoxSearch._values": box_by_box}),
+)
+
+# -- the optimal noise of several coordinates, and of large δ ---------------------------------------------------
+
+MANY = OPTIMAL + "many."
+
+
+def many_coordinates(count: int) -> dict[str, Make]:
+    def make(k: int, epsilon: float, delta: float, loss: str) -> Make:
+        return lambda: md.OptimalNoise(notion(epsilon, delta), loss=loss, dimension=k)
+
+    return drawn(count, {"K": (5, 20, 200, 1000), "ε": EPSILONS, "δ": DELTAS, "loss": LOSSES}, make)
+
+
+def large_delta(count: int) -> dict[str, Make]:
+    def make(epsilon: float, delta: float, loss: str) -> Make:
+        return lambda: md.OptimalNoise(notion(epsilon, delta), loss=loss)
+
+    return drawn(count, {"ε": EPSILONS, "δ": (1e-3, 0.01, 0.1, 0.3), "loss": LOSSES}, make)
+
+
+def found(answer: Any) -> bool:
+    return answer is not None
+
+
+FREE = {MANY + "search:_free": fixed(None)}
+COMPOSED = {MANY + "search:composed_share": fixed(None)}
+COPIES = {MANY + "lower:_promising": fixed(())}
+MANY_COORDINATES = (
+    Strategy("free density (newton, composed)", FREE, dict.fromkeys(FREE, found)),
+    Strategy("composed staircases", COMPOSED, dict.fromkeys(COMPOSED, found)),
+    Strategy("free density and composed staircases", {**FREE, **COMPOSED}),
+    Strategy("copies (bound of fewer coordinates)", COPIES),
+    Strategy(
+        "families but Gaussian, Laplace and staircase",
+        {MANY + "search:NAMED": constant(("gaussian", "laplace", "staircase"))},
+        {MANY + "search:_named": lambda _: True},
+    ),
+    *OPTIMAL_NOISE,
+)
+
+# -- allocation under several bounds -------------------------------------------------------------------------------
+
+ALLOCATION = "noise.allocation."
+
+
+def allocation(count: int) -> dict[str, Make]:
+    def make(k: int, noise: str, bounds: str, tail: float, epsilon: float) -> Make:
+        each = np.exp(tail * np.random.default_rng(k).normal(size=k))
+        each /= each.max()
+        top = np.sort(each)[::-1][: max(2, k // 4)]
+        stated: dict[str, Any] = {}
+        if "c" in bounds:
+            stated["changed"] = len(top)
+        if "1" in bounds:
+            stated["l1"] = 0.6 * float(top.sum())
+        if "2" in bounds:
+            stated["l2"] = 0.8 * float(np.sqrt((top**2).sum()))
+        changes = md.Sensitivity(each=each, **stated)
+        return lambda: md.NoiseAllocation(noise, changes, md.ApproximateDP(epsilon, 1e-6))
+
+    axes = {
+        "K": (5, 20, 200, 1000), "noise": ("gaussian", "laplace"), "bounds": ("c1", "c2", "12", "c12", "1"),
+        "tail": (0.5, 1.5), "ε": (0.3, 1.0, 4.0),
+    }  # fmt: skip
+    return drawn(count, axes, make)
+
+
+def mixed_types(count: int) -> dict[str, Make]:
+    def make(k: int, tail: float, epsilon: float, delta: float) -> Make:
+        each = np.exp(tail * np.random.default_rng(k).normal(size=k))
+        return lambda: md.NoiseAllocation("mixed", each, md.ApproximateDP(epsilon, delta))
+
+    return drawn(count, {"K": (5, 20, 200), "tail": (0.5, 1.5, 3.0), "ε": EPSILONS, "δ": DELTAS[1:]}, make)
+
+
+def one_change(original: Any) -> Any:
+    """The bound of one change alone, the coordinates whole from the largest on."""
+    from mechdesign.noise.allocation.mixes import Among, mixed
+    from mechdesign.noise.allocation.several_search import whole_changes
+
+    def largest(asked: Any, order: float, weight: Any, guides: Any) -> Any:
+        listed = Among(whole_changes(asked, np.argsort(-asked.sizes)[None, :]), np.ones(1))
+        return mixed(asked, listed), listed
+
+    return largest
+
+
+def one_row(original: Any) -> Any:
+    """What keeps the budget under the best one of the bounds."""
+    from mechdesign.noise.allocation import several_model
+
+    return lambda question, solver, deadline, options: several_model._by_one_row(question, solver, deadline)
+
+
+SETS = {ALLOCATION + "several_model:MOST_SETS": constant(0)}
+FILLING = {ALLOCATION + "several_model:_best_held": fixed(None)}
+LISTING = {ALLOCATION + "several_model:_listed": fixed(0)}
+MIXES = {ALLOCATION + "mixes:best_drawn": one_change}
+ALLOCATIONS = (
+    Strategy("every_set", SETS, {ALLOCATION + "every_set:most_of_sets": lambda _: True}),
+    Strategy("filling", FILLING),
+    Strategy(
+        "every_set and filling (worst)",
+        {**SETS, **FILLING},
+        {ALLOCATION + "several_model:_best_held": lambda _: True},
+    ),
+    Strategy("several_search (listed changes)", LISTING),
+    Strategy("mixes (drawn by shares)", MIXES),
+    Strategy(
+        "mixes: sizes cut at many levels",
+        {ALLOCATION + "mixes:_CUTS": constant(1), ALLOCATION + "mixes:_FEW": constant(1)},
+        {ALLOCATION + "mixes:best_drawn": lambda _: True},
+    ),
+    Strategy(
+        "every_set, filling, several_search, mixes",
+        {**SETS, **FILLING, **LISTING, **MIXES},
+        dict.fromkeys(MIXES, lambda _: True),
+    ),
+    Strategy("the program (else one row)", {ALLOCATION + "several_model:_by_model": one_row}),
+)
+MIXED = (Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),)
+
+# -- channels ------------------------------------------------------------------------------------------------------
+
+CHANNEL = "channels.optimal."
+
+
+def channels(count: int) -> dict[str, Make]:
+    def make(space: str, alpha: float, prior: str) -> Make:
+        size = int("".join(c for c in space if c.isdigit()))
+        side = round(math.sqrt(size))
+        rng = np.random.default_rng(size)
+        if space.startswith("grid"):
+            places = md.MetricSpace.grid(side, side)
+        elif space.startswith("line"):
+            places = md.MetricSpace.line(np.sort(rng.uniform(0, side, size)))
+        else:
+            places = md.MetricSpace.euclidean(rng.uniform(0, side, (size, 2)))
+        weights = None if prior == "uniform" else rng.dirichlet(np.ones(places.size))
+        return lambda: md.MetricChannel(places, alpha, weights)
+
+    spaces = (
+        "grid 9",
+        "grid 25",
+        "grid 49",
+        "grid 100",
+        "line 30",
+        "points 12",
+        "points 25",
+        "points 40",
+        "points 60",
+    )
+    return drawn(count, {"space": spaces, "α": (0.3, 0.7, 2.0), "prior": ("uniform", "skew")}, make)
+
+
+def apart(original: Any) -> Any:
+    return classmethod(lambda cls, space, alpha, cost: cls.none(space, cost))
+
+
+CHANNELS = (
+    Strategy(
+        "near (items merged)",
+        {CHANNEL + "near:Merged.of": apart},
+        {CHANNEL + "near:Merged.of": lambda merged: merged.space.size < len(merged.labels)},
+    ),
+    Strategy("closed forms at the limit", {CHANNEL + "closed:closed_channel": refusing(none_found)}),
+    Strategy(
+        "symmetry",
+        {CHANNEL + "symmetry:automorphisms": fixed([])},
+        {CHANNEL + "symmetry:automorphisms": bool},
+    ),
+    Strategy(
+        "interior point of many rows",
+        {CHANNEL + "program:_LARGE": constant(10**9), CHANNEL + "program:_HUGE": constant(10**9)},
+        {CHANNEL + "program:ChannelProgram._grown": lambda answer: answer.report.solver == "highs-ipm"},
+    ),
+    Strategy(
+        "no crossover",
+        {CHANNEL + "program:_HUGE": constant(10**9)},
+        {CHANNEL + "program:ChannelProgram._grown": lambda answer: len(answer.multipliers) > 75_000},
+    ),
+    Strategy(
+        "rows generated, spanner first",
+        {CHANNEL + "program:_MANY": constant(10**9)},
+        {CHANNEL + "rows:PrivacyRows.thin": lambda _: True},
+    ),
+    Strategy("the other method where a gap is left", {CHANNEL + "program:ChannelProgram.again": fixed([])}),
+)
+
+# -- metric quantizers ---------------------------------------------------------------------------------------------
+
+METRIC = "quantizers.metric."
+STAGES = METRIC + "stages:Stages."
+
+
+def metric_quantizers(count: int) -> dict[str, Make]:
+    def make(kind: str, epsilon: float, m: int, inputs: int, prior: str, objective: str) -> Make:
+        even = 1.5 * (math.exp(epsilon) + 1) / math.expm1(epsilon)
+        bins = np.linspace(-1, 1, m) * (even if kind != "metric" else 1 + 2 / epsilon)
+        privacy: Any = {
+            "metric": md.MetricDP(epsilon), "grid metric": md.MetricDP(epsilon), "pure": md.PureDP(epsilon),
+        }.get(kind) or md.ApproximateDP(epsilon, 1e-5)  # fmt: skip
+        grid = None if kind == "metric" else np.linspace(-1, 1, inputs)
+        bins = bins if kind != "grid metric" else np.linspace(-1, 1, m) * (1 + 2 / epsilon)
+        return lambda: md.MetricQuantizer(
+            bins, privacy, prior_of(prior), objective=objective, inputs=grid, input_range=(-1.0, 1.0)
+        )
+
+    axes = {
+        "notion": ("metric", "grid metric", "pure", "approximate"), "ε": EPSILONS, "m": (4, 8, 16), "inputs": (9, 33, 100),
+        "prior": PRIORS[:3], "objective": ("mean", "worst"),
+    }  # fmt: skip
+    return drawn(count, axes, make)
+
+
+def whole_only(original: Any) -> Any:
+    """The whole program, with nothing before it."""
+
+    def plan(self: Any, count: int | None) -> Any:
+        for stage in original(self, count):
+            if stage.whole:
+                yield stage
+
+    return plan
+
+
+METRICS = (
+    Strategy(
+        "coarse (few inputs first)",
+        {STAGES + "_few_inputs": fixed(())},
+        {METRIC + "coarse:lifted": lambda _: True},
+    ),
+    Strategy(
+        "stages (coarser programs first)",
+        {STAGES + "_plan": whole_only},
+        {METRIC + "known:few_outputs": lambda _: True},
+    ),
+    Strategy(
+        "Capped", {STAGES + "_capped": first_argument(2)}, {METRIC + "notion:Capped.ratios": lambda _: True}
+    ),
+    Strategy(
+        "worst inputs between those of a grid",
+        {STAGES + "_between": first_argument(2)},
+        {METRIC + "known:worse_places": lambda places: len(places) > 0},
+    ),
+    Strategy("_outermost", {STAGES + "_outermost": refusing(none_found)}),
+    Strategy(
+        "interior point of many rows",
+        {METRIC + "stages:_MANY": constant(10**9)},
+        {STAGES + "_answer": lambda answer: answer.solver == "highs-ipm"},
+    ),
+    Strategy(
+        "simplex of few steps before it",
+        {METRIC + "stages:_STEPS": constant(0)},
+        {STAGES + "_answer": lambda answer: answer.solver == "highs"},
+    ),
+    Strategy("multipliers of the pure program", {STAGES + "_approximate_bound": fixed((None, None))}),
+    Strategy("settled multipliers", {METRIC + "closed:Multipliers.settled": first_argument(0)}),
+)
+
+# -- correlated noise, matrix mechanism, discrete noise ----------------------------------------------------------------
+
+CORRELATED = "noise.correlated."
+
+
+def correlated(count: int) -> dict[str, Make]:
+    def make(k: int, kind: str, epsilon: float, delta: float) -> Make | None:
+        privacy = md.ApproximateDP(epsilon, delta)
+        rng = np.random.default_rng(k)
+        if kind == "prefix":
+            return lambda: md.CorrelatedGaussian(np.tril(np.ones((k, k))), privacy)
+        if kind == "few change":
+            if k > 20:
+                return None
+            return lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(linf=1, changed=2), k, privacy)
+        return lambda: md.CorrelatedGaussian(rng.normal(size=(2 * k, max(2, k // 2))), privacy)
+
+    axes = {"K": (5, 20, 64), "kind": ("prefix", "few change", "random"), "ε": EPSILONS, "δ": DELTAS[1:]}
+    return drawn(count, axes, make)
+
+
+def by_the_program(original: Any) -> Any:
+    return lambda self, solver, gap, deadline, options: self._by_model("clarabel", gap, deadline, options)
+
+
+def plain_step(original: Any) -> Any:
+    return lambda path: path[-1][0] + path[-1][1]
+
+
+EXTRAPOLATED = Strategy("extrapolated steps", {CORRELATED + "fixed_point:_extrapolated": plain_step})
+LIFTED = Strategy(
+    "weights lifted",
+    {CORRELATED + "fixed_point:_LIFT": constant(10**9)},
+    {CORRELATED + "fixed_point:_lifted": lambda _: True},
+)
+CORRELATEDS = (
+    Strategy(
+        "fixed point (else the semidefinite program)",
+        {CORRELATED + "design:CorrelatedGaussian._by_fixed_point": by_the_program},
+    ),
+    EXTRAPOLATED,
+    LIFTED,
+    Strategy(
+        "Jacobi's singular values",
+        {CORRELATED + "fixed_point:_GRADED": constant(0.0)},
+        {CORRELATED + "fixed_point:_jacobi": lambda _: True},
+    ),
+)
+
+MATRIX = "noise.matrix."
+
+
+def matrices(count: int) -> dict[str, Make]:
+    def make(workload: str, n: int, epsilon: float, error: str) -> Make | None:
+        if workload == "marginals":
+            if n > 20:
+                return None
+            made: Any = md.Workload.marginals((2, 3, max(2, n // 4)), order=2)
+        else:
+            made = (md.Workload.prefix_sums if workload == "prefix" else md.Workload.ranges)(n)
+        if error == "largest" and workload == "ranges" and n > 20:
+            return None
+        return lambda: md.MatrixMechanism(made, md.ApproximateDP(epsilon, 1e-6), loss=error)
+
+    axes = {
+        "workload": ("prefix", "ranges", "marginals"),
+        "n": (5, 20, 200, 400),
+        "ε": (0.3, 1.0, 4.0),
+        "error": ("total", "largest"),
+    }
+    return drawn(count, axes, make)
+
+
+def from_equal(original: Any) -> Any:
+    return lambda self, deadline: (self.equal, 0.0)
+
+
+MATRICES = (
+    Strategy("chain", {MATRIX + "chain:chain_of": fixed(None)}, {MATRIX + "chain:chain_of": found}),
+    Strategy("chain started from fewer counts", {MATRIX + "chain:Chain.start": from_equal}),
+    EXTRAPOLATED,
+    LIFTED,
+)
+
+
+def discrete(count: int) -> dict[str, Make]:
+    def make(k: int, sensitivity: int, epsilon: float, delta: float) -> Make:
+        return lambda: md.Calibration("discrete_gaussian", md.ApproximateDP(epsilon, delta), sensitivity, k)
+
+    return drawn(count, {"K": (1, 5, 20, 200, 1000), "Δ": (1, 100), "ε": EPSILONS, "δ": DELTAS[1:]}, make)
+
+
+DISCRETE = (
+    Strategy(
+        "wide_gaussian",
+        {"noise.laws.discrete:WIDE": constant(math.inf)},
+        {"noise.laws.wide_gaussian:wide_loss": lambda _: True},
+    ),
+)
+
+WINGS: dict[str, Wing] = {
+    "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
+    "optimal-quantizer": Wing(optimal_quantizer, QUANTIZERS),
+    "optm": Wing(optm, OPTMS),
+    "allocation": Wing(allocation, ALLOCATIONS),
+    "mixed-types": Wing(mixed_types, MIXED),
+    "metric-channel": Wing(channels, CHANNELS),
+    "metric-quantizer": Wing(metric_quantizers, METRICS),
+    "correlated": Wing(correlated, CORRELATEDS),
+    "matrix": Wing(matrices, MATRICES),
+    "discrete-gaussian": Wing(discrete, DISCRETE),
+    "optimal-noise-many": Wing(many_coordinates, MANY_COORDINATES),
+    "searched-quantizer": Wing(searched_quantizer, QUANTIZERS),
+    "large-delta": Wing(large_delta, OPTIMAL_NOISE),
+}

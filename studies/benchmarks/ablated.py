@@ -222,10 +222,6 @@ def optm(count: int) -> dict[str, Make]:
     return drawn(count, {"ε": EPSILONS, "m": (4, 8, 16, 64), "prior": PRIORS, "loss": LOSSES}, make)
 
 
-def unpolished(original: Any) -> Any:
-    return lambda blocks, q, epsilon, deadline: (q, {})
-
-
 def from_the_middle(original: Any) -> Any:
     """Starts that do not know the optimum over all mechanisms; its bound is still found."""
 
@@ -255,9 +251,13 @@ def evenly(original: Any) -> Any:
 
 DESCENT = OPTM + "successive:Successive."
 OPTMS = (
-    Strategy("second_order (SLSQP beside linear programs)", {OPTM + "second_order:polished": unpolished}),
     Strategy(
-        "linear programs beside SLSQP",
+        "second_order (SLSQP) beside linear programs",
+        {OPTM + "successive:_SMALL": constant(0)},
+        {OPTM + "second_order:polished": lambda _: True},
+    ),
+    Strategy(
+        "linear programs beside second_order, of few unknowns",
         {OPTM + "successive:_PROGRAMS": constant(0)},
         {OPTM + "second_order:polished": lambda _: True},
     ),

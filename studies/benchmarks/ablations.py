@@ -285,14 +285,18 @@ def joined(strategies: list[Strategy]) -> dict[str, Callable[[Any], Any]]:
 
 def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> pd.DataFrame:
     """Switch off the strategies of a wing one at a time, then together those that fall short."""
-    designs, base, acting = wing.designs(count), {}, {}
+    designs = wing.designs(count)
+    base: dict[str, Run] = {}
+    refused: dict[str, Run] = {}
+    acting: dict[str, set[str]] = {}
     once(next(iter(designs.values())), wing, limit)  # what the first call loads is no strategy's
     for name, make in designs.items():
-        found = run(make, wing, limit)
-        if found.failure:
-            say(f"  left out: {name}: {found.failure}")
-            continue
-        base[name], acting[name] = found, entered(make, wing, limit)
+        held = run(make, wing, limit)
+        if held.failure:
+            say(f"  no answer: {name}: {held.failure}")
+        if held.failure != "limit":
+            (refused if held.failure else base)[name] = held
+            acting[name] = entered(make, wing, limit)
     rows = []
     for strategy in wing.strategies:
         with replaced(strategy.without):
@@ -301,7 +305,12 @@ def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> p
                 for name in base
                 if strategy.name in acting[name]
             }
-        rows.append(row(strategy.name, found))
+            answers = [
+                not once(designs[name], wing, limit).failure
+                for name in refused
+                if strategy.name in acting[name]
+            ]
+        rows.append(row(strategy.name, found) | {"refused, answered without": sum(answers)})
         say("  " + ", ".join(f"{k} {v}" for k, v in rows[-1].items()))
     short = [s for s, line in zip(wing.strategies, rows, strict=True) if line["verdict"] != "stays"]
     if len(short) > 1:

@@ -39,7 +39,7 @@ import pandas as pd
 import mechdesign as md
 
 SHARE, VALUE, GAP, TIME = 0.05, 0.01, 10.0, 3.0
-LEAST_GAP, LEAST_SECONDS = 0.01, 0.05
+LEAST_GAP, LEAST_SECONDS, LEAST_RATIO = 0.01, 0.05, 1e-6
 TOGETHER = "all that fall short alone"
 
 
@@ -238,7 +238,7 @@ def run(make: Callable[[], Any], wing: Wing, limit: float) -> Run:
 def compared(base: Run, other: Run) -> dict[str, Any]:
     """What a design loses without the strategy."""
     value = other.value / base.value - 1 if base.value else math.nan
-    gap = max(other.gap, 1e-12) / max(base.gap, 1e-12)
+    gap = other.gap / max(base.gap, LEAST_RATIO)
     seconds = other.seconds / max(base.seconds, 1e-6)
     lost = bool(other.failure) and other.failure != "limit"
     return {

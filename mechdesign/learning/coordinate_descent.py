@@ -15,7 +15,7 @@ from scipy import special
 from mechdesign.errors import DesignError
 from mechdesign.learning.descent import CURVATURE, descend, objective, smoothness_of
 from mechdesign.learning.exact_sum import NoisyAnswers
-from mechdesign.learning.leaks import warn_leak, warn_refit, warn_scaled
+from mechdesign.learning.leaks import warn_leak, warn_refit
 from mechdesign.learning.needs import (
     BaseEstimator,
     ClassifierMixin,
@@ -34,6 +34,8 @@ __all__ = ["PrivateCoordinateDescentClassifier", "PrivateCoordinateDescentRegres
 
 ALLOCATIONS = ("iid", "scale-perturb-rescale", "least-variance", "least-harm")
 _HUGE = 1e100
+_LEAST = 1e-10
+"""The least curvature of a column, of the largest: `noise_plan` takes sensitivities within 1e12 of each other."""
 
 
 class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
@@ -82,21 +84,12 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         weight = non_negative("alpha", self.alpha) if self.penalty else 0.0
         rate = positive("learning_rate", self.learning_rate)
         passes = whole("passes", self.passes, 1, 10**6)
-        constant = np.flatnonzero(x.max(axis=0) == x.min(axis=0))
-        if constant.size:
-            raise DesignError.of(
-                "X", f"column {constant[0]}", "is constant: drop it; fit_intercept=True is the constant"
-            )
-        if np.abs(x).max() > _HUGE or np.abs(y).max() > _HUGE:
-            raise DesignError.of(
-                "X, y", float(max(np.abs(x).max(), np.abs(y).max())), f"must be at most {_HUGE:g}"
-            )
+        x, y = x.clip(-_HUGE, _HUGE), y.clip(-_HUGE, _HUGE)
         if hasattr(self, "privacy_"):
             warn_refit()
-        warn_scaled(x)
-        smooth = self._smoothness(x)
         if self.fit_intercept:
             x = np.hstack([x, np.ones((len(x), 1))])
+        smooth = self._smoothness(x)
         clips = self._clips(smooth)
         plan = self._plan(smooth, 2 * clips / len(x), passes)
         rng = None if self.random_state is None else check_random_state(self.random_state)
@@ -129,14 +122,12 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
                 "give public values as smoothness",
             )
             smooth = smoothness_of(x, self._loss)
-        else:
-            smooth = array("smoothness", self.smoothness)
-            if smooth.shape != (x.shape[1],) or smooth.min() <= 0:
-                raise DesignError.of("smoothness", self.smoothness, f"must be {x.shape[1]} positive numbers")
-        if smooth.min() < 1e-200 or smooth.max() > 1e200:
-            raise DesignError.of(
-                "smoothness", float(smooth.min()), "must lie between 1e-200 and 1e200: rescale X"
-            )
+            largest = smooth.max()  # any upper bound of a curvature serves, for a column of zeros too
+            return np.maximum(smooth, _LEAST * largest) if largest > 1e-200 else np.ones_like(smooth)
+        smooth, features = array("smoothness", self.smoothness), self.n_features_in_
+        if smooth.shape != (features,) or smooth.min() < 1e-200 or smooth.max() > 1e200:
+            wanted = f"must be {features} numbers between 1e-200 and 1e200: rescale X"
+            raise DesignError.of("smoothness", self.smoothness, wanted)
         return np.append(smooth, CURVATURE[self._loss]) if self.fit_intercept else smooth
 
     def _clips(self, smooth: Array) -> Array:
@@ -165,6 +156,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         if kind == "scale-perturb-rescale":
             return noise_plan(self.noise, scales=sensitivities, **options)
         # noise T on the gradient moves θ_i by τ T/M_i, which harms the objective by M_i(τT/M_i)²/2
+        smooth = smooth / smooth.max()
         costs = 1 / smooth if kind == "least-harm" else smooth**-2 if on_update else np.ones_like(smooth)
         return noise_plan(self.noise, costs=costs / costs.max(), **options)
 
@@ -237,9 +229,18 @@ _PARAMETERS = """
     Raises
     ------
     DesignError
-        A bad parameter, a constant column, a descent that diverged; a ValueError, as all bad data are.
+        A bad parameter, or a descent that diverged. No finite value of a record raises or warns: beyond ±1e100 it counts
+        as ±1e100.
+    ValueError
+        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover
+        that refusal.
     SolverError
         No noise of this family meets the requirement.
+"""
+
+_CLASSES = """    classes : array_like, shape (2,), optional
+        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks,
+        and one class or three are refused, which leaks too: a `PrivacyLeakWarning` says so.
 """
 
 
@@ -288,7 +289,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
     __doc__ = rf"""Logistic regression with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent; two classes.
 
     Minimises :math:`\frac1N\sum_n \log(1 + e^{{-y_n \langle x_n, \theta\rangle}}) + \psi(\theta)`.
-    {_PARAMETERS}
+    {_PARAMETERS.replace("    fit_intercept :", _CLASSES + "    fit_intercept :")}
     Examples
     --------
     >>> import mechdesign as md
@@ -296,7 +297,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
     >>> x = rng.uniform(-1, 1, (2000, 2))
     >>> y = np.where(x[:, 0] > 0.1 * rng.standard_normal(2000), "yes", "no")
     >>> model = md.learning.PrivateCoordinateDescentClassifier(
-    ...     privacy=md.ApproximateDP(1.0, 1e-6), smoothness=[1 / 12] * 2, random_state=0
+    ...     privacy=md.ApproximateDP(1.0, 1e-6), smoothness=[1 / 12] * 2, classes=["no", "yes"], random_state=0
     ... ).fit(x, y)
     >>> bool(model.score(x, y) > 0.9), model.classes_.tolist()
     (True, ['no', 'yes'])
@@ -304,20 +305,68 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
 
     _loss = "logistic"
 
+    def __init__(
+        self,
+        *,
+        privacy: Any,
+        penalty: str | None = "l2",
+        alpha: float = 1e-3,
+        clip: Any = 1.0,
+        passes: int = 10,
+        learning_rate: float = 1.0,
+        noise: Any = "gaussian",
+        allocation: Any = "scale-perturb-rescale",
+        noise_on: str = "gradient",
+        smoothness: Any = None,
+        classes: Any = None,
+        fit_intercept: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            privacy=privacy,
+            penalty=penalty,
+            alpha=alpha,
+            clip=clip,
+            passes=passes,
+            learning_rate=learning_rate,
+            noise=noise,
+            allocation=allocation,
+            noise_on=noise_on,
+            smoothness=smoothness,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+        )
+        self.classes = classes
+
     def fit(self, X: Any, y: Any) -> PrivateCoordinateDescentClassifier:
-        """Fit to features, shape (N, n_features), and labels of two classes, shape (N,); which two is public."""
+        """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
         x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        self.classes_ = self._classes(labels)
+        self._descend(x, self._signs(labels))
+        return self
+
+    def _classes(self, labels: Array) -> Any:
+        if self.classes is not None:
+            classes = np.unique(np.asarray(self.classes))
+            if np.shape(self.classes) != (2,) or len(classes) != 2:
+                raise DesignError.of("classes", self.classes, "must be two different labels")
+            if labels.dtype != object and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+                raise DesignError.of("classes", self.classes, f"must be of the type of y ({labels.dtype})")
+            return classes
+        warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
         check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
+        classes = np.unique(labels)
         if len(classes) == 1:
-            raise DesignError.of("y", classes[0], "is the only class: two are needed")
+            raise DesignError("y: there is only one class; give both as classes")
         if len(classes) > 2:
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(labels)}."
             )
-        self.classes_ = classes
-        self._descend(x, np.where(codes == 1, 1.0, -1.0))
-        return self
+        return classes
+
+    def _signs(self, labels: Any) -> Array:
+        """−1 for the first class, 1 for the second, 0 for what is neither."""
+        return (labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0
 
     def decision_function(self, X: Any) -> Array:
         """Return Xθ and the intercept: positive for the second class."""
@@ -336,7 +385,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
     def objectives(self, X: Any, y: Any) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
         x, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
-        return self._objectives(x, np.where(labels == self.classes_[1], 1.0, -1.0))
+        return self._objectives(x, self._signs(labels))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

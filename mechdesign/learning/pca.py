@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.learning.leaks import warn_leak, warn_refit
+from mechdesign.learning.leaks import warn_refit
 from mechdesign.learning.needs import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -58,7 +58,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     allocation : {"least-variance", "iid"}
         Whether off-diagonal entries get their own, smaller noise.
     center : array_like, shape (n_features,), optional
-        A public mean, subtracted from every row. The data's own mean is not used: it would leak.
+        A public mean, subtracted from every row. The data's own mean is not used: it would leak, here and before `fit`.
     random_state : None, int or RandomState
         None draws exact noise from the operating system's randomness; a seed repeats a simulation in doubles.
 
@@ -82,7 +82,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Raises
     ------
     DesignError
-        A bad parameter, a constant column; a ValueError, as all bad data are.
+        A bad parameter. No finite value of a record raises or warns.
+    ValueError
+        As scikit-learn requires, no record at all, or an entry that is missing, infinite or no number. The guarantee does
+        not cover that refusal.
 
     Examples
     --------
@@ -118,7 +121,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def fit(self, X: Any, y: Any = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""
-        x = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        x = validate_data(self, X, dtype=np.float64)
         size = x.shape[1]
         wanted = size if self.n_components is None else whole("n_components", self.n_components, 1, size)
         norm = positive("norm", self.norm)
@@ -126,20 +129,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")
         if self.privacy is None:
             raise DesignError.of("privacy", None, "must be stated: md.ApproximateDP(epsilon, delta), for one")
-        constant = np.flatnonzero(x.max(axis=0) == x.min(axis=0))
-        if constant.size:
-            raise DesignError.of("X", f"column {constant[0]}", "is constant: drop it")
         if hasattr(self, "privacy_"):
             warn_refit()
         mean = np.zeros(size) if self.center is None else array("center", self.center)
         if mean.shape != (size,):
             raise DesignError.of("center", self.center, f"must be {size} numbers")
-        spread = np.abs(x).max()
-        if self.center is None and len(x) > 2 and np.all(np.abs(x.mean(axis=0)) <= 1e-12 * spread):
-            warn_leak("X has been centred by its own mean", "subtract a public one, or none")
         stretch = self._stretch()
         calibration = self._calibration(size, stretch)
-        moments = second_moments(x - mean, norm)
+        with np.errstate(over="ignore"):
+            centred = np.nan_to_num(x - mean)
+        moments = second_moments(centred, norm)
         noisy = self._noisy(*moments, calibration, stretch) * norm**2
         values, vectors = np.linalg.eigh(noisy)
         top = np.argsort(values)[::-1][:wanted]
@@ -243,10 +242,10 @@ def second_moments(x: Array, norm: float) -> tuple[Any, int]:
 def _in_ball(x: Array, norm: float) -> Array:
     """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰; each row by itself, whatever stands beside it."""
     x = np.ascontiguousarray(x)
-    largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)
-    unit = x / largest
-    length = np.linalg.norm(unit, axis=1, keepdims=True)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(all="ignore"):  # of a row of zeros the least is 0: it stays where it is
+        largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)
+        unit = x / largest
+        length = np.linalg.norm(unit, axis=1, keepdims=True)
         shrunk = unit * np.minimum(1 / length, largest / norm)
     z = np.rint(shrunk * _SIDE)
     while (long := np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2).any():  # exact: below 2⁵³

@@ -260,25 +260,15 @@ def test_bad_data_are_named() -> None:
     holes[3, 1] = math.nan
     with pytest.raises(ValueError, match="NaN"):
         regressor().fit(holes, Y)
-    flat = X.copy()
-    flat[:, 2] = 7.0
-    with pytest.raises(md.DesignError, match="column 2"):
-        regressor().fit(flat, Y)
-    with pytest.raises(md.DesignError, match="only class"):
+    with pytest.raises(md.DesignError, match="only one class"):
         PrivateCoordinateDescentClassifier(privacy=DP).fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="Only binary"):
         PrivateCoordinateDescentClassifier(privacy=DP).fit(X, np.arange(len(X)) % 3)
-    with pytest.raises(md.DesignError, match="at most"):
-        regressor().fit(X * 1e150, Y)
 
 
 def test_what_leaks_is_warned_of() -> None:
     with pytest.warns(PrivacyLeakWarning, match="second moments"):
         regressor(smoothness=None).fit(X, Y)
-    with pytest.warns(PrivacyLeakWarning, match="mean and deviation"):
-        regressor().fit((X - X.mean(axis=0)) / X.std(axis=0), Y)
-    with pytest.warns(PrivacyLeakWarning, match="range"):
-        regressor().fit((X - X.min(axis=0)) / np.ptp(X, axis=0), Y)
     model = regressor().fit(X, Y)
     with pytest.warns(PrivacyLeakWarning, match="fitted again"):
         model.fit(X, Y)

@@ -1,0 +1,242 @@
+"""What leaves the machine: refusals and warnings that no single record decides, pooled counts, words of the wrong width."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.learning import (
+    PrivacyLeakWarning,
+    PrivateCoordinateDescentClassifier,
+    PrivateCoordinateDescentRegressor,
+    PrivatePCA,
+)
+from mechdesign.user_level import LinearQuery
+
+DP = md.ApproximateDP(1.0, 1e-6)
+USUAL = np.random.default_rng(5).uniform(-1, 1, (9, 2))
+RECORDS = {
+    "zeros": [0.0, 0.0],
+    "least": [5e-324, -5e-324],
+    "small": [1e-170, 1e-170],
+    "large": [1e99, -1e-99],
+    "too large": [1e150, 1.0],
+    "largest": [-1.7e308, 1.7e308],
+}
+"""One record, by what may be said of it."""
+BASES = {
+    "usual": USUAL,
+    "zeros": np.zeros((9, 2)),
+    "constant": np.full((9, 2), 7.0),
+    "one column constant": USUAL * [1.0, 0.0] + [0.0, 0.5],
+    "one column zero": USUAL * [1.0, 0.0],
+    "standard": (USUAL - USUAL.mean(axis=0)) / USUAL.std(axis=0),
+    "within its range": (USUAL - USUAL.min(axis=0)) / np.ptp(USUAL, axis=0),
+}
+"""The other records."""
+
+
+def data(name: str) -> list[np.ndarray]:
+    """The records as they are, and with each other record in place of the first."""
+    base = BASES[name]
+    return [base, *(np.vstack([[record], base[1:]]) for record in RECORDS.values())]
+
+
+def said_by(fit: Any, *data: Any) -> list[str]:
+    """What a fit says in warnings, and in an error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fit(*data)
+        except Exception as error:
+            return [*(str(w.message) for w in caught), repr(error)]
+    return [str(w.message) for w in caught]
+
+
+ALLOCATIONS = ("iid", "scale-perturb-rescale", "least-variance", "least-harm")
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("seed", [None, 0])
+def test_no_record_makes_a_regression_speak(base: str, seed: int | None) -> None:
+    noise = PrivateCoordinateDescentRegressor(privacy=DP, smoothness=[1, 1], passes=2).fit(USUAL, USUAL[:, 0])
+    for x in data(base):
+        for y in (x[:, 0], np.ones(len(x)), np.append(np.zeros(len(x) - 1), 1.7e308)):
+            model = PrivateCoordinateDescentRegressor(
+                privacy=DP, smoothness=[1, 1], passes=2, noise=noise.privacy_, random_state=seed
+            )
+            assert said_by(model.fit, x, y) == [] and np.isfinite(model.path_).all()
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+@pytest.mark.parametrize("noise_on", ["gradient", "update"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_moments_of_the_data_say_the_same_whatever_they_are(
+    allocation: str, noise_on: str, fit_intercept: bool
+) -> None:
+    options: dict[str, Any] = {"allocation": allocation, "noise_on": noise_on, "fit_intercept": fit_intercept}
+    said = set()
+    for x in (x for base in BASES for x in data(base)):
+        model = PrivateCoordinateDescentRegressor(privacy=DP, passes=2, random_state=0, **options)
+        said.add(tuple(said_by(model.fit, x, x[:, 1])))
+    assert len(said) == 1 and "second moments" in said.pop()[0]
+
+
+@pytest.mark.parametrize(
+    "labels", [["no", "no"], ["yes", "yes"], ["no", "yes"], ["no", "perhaps"], ["", "never"]]
+)
+def test_no_record_makes_a_classification_speak(labels: list[str]) -> None:
+    y = np.array([labels[0]] * 8 + [labels[1]])
+    for x in data("usual"):
+        model = PrivateCoordinateDescentClassifier(
+            privacy=DP, smoothness=[1, 1], classes=["yes", "no"], random_state=0
+        )
+        assert said_by(model.fit, x, y) == []
+        assert model.classes_.tolist() == ["no", "yes"] and set(model.predict(USUAL)) <= {"no", "yes"}
+
+
+def test_numbers_that_are_no_class_are_not_spoken_of() -> None:
+    for last in (0.0, 1.0, 0.5, 2.0, 1e300):
+        model = PrivateCoordinateDescentClassifier(privacy=DP, smoothness=[1, 1], classes=[0, 1])
+        assert said_by(model.fit, USUAL, np.append(np.zeros(8), last)) == []
+
+
+def test_a_label_that_is_no_class_counts_for_nothing() -> None:
+    options: dict[str, Any] = {
+        "privacy": DP,
+        "smoothness": [1, 1],
+        "classes": ["no", "yes"],
+        "random_state": 0,
+    }
+    y = np.array(["no", "yes"] * 4 + ["perhaps"])
+    found = PrivateCoordinateDescentClassifier(**options).fit(USUAL, y).path_
+    still = np.vstack([USUAL[:-1], [0.0, 0.0]])  # a record at 0 has no gradient
+    np.testing.assert_array_equal(found, PrivateCoordinateDescentClassifier(**options).fit(still, y).path_)
+
+
+def test_classes_that_are_read_from_the_labels_are_a_leak() -> None:
+    y = np.where(USUAL[:, 0] > 0, "yes", "no")
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        PrivateCoordinateDescentClassifier(privacy=DP, smoothness=[1, 1]).fit(USUAL, y)
+    for bad in (["yes"], ["yes", "yes"], ["a", "b", "c"], [0, 1], [["yes", "no"]], 3):
+        with pytest.raises(md.DesignError, match="classes"):
+            PrivateCoordinateDescentClassifier(privacy=DP, classes=bad).fit(USUAL, y)
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("center", [None, [0.5, -1e308]])
+def test_no_record_makes_principal_components_speak(base: str, center: Any) -> None:
+    noise = PrivatePCA(privacy=DP).fit(USUAL).privacy_
+    for x in [*data(base), BASES[base][:1]]:
+        model = PrivatePCA(privacy=DP, center=center, noise=noise)
+        assert said_by(model.fit, x) == [] and np.isfinite(model.second_moments_).all()
+
+
+LINE = md.MetricSpace.line([0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("options", [{}, {"gaussian": True, "delta": 1e-6}])
+def test_pooled_counts_need_equal_sizes(options: dict[str, Any]) -> None:
+    """One person with 100,000 items and seven with 30 would move the pooled mean by nearly all of it."""
+    release = md.LinearRelease(LinearQuery.histogram(LINE), alpha=1e9, users=8, **options)
+    for counts in ([100_000, 110, 100], [10, 10, 4], [8, 0, 0]):
+        with pytest.raises(md.DesignError, match="sizes"):
+            release.release(counts)
+    for sizes in ([100_000] + [30] * 7, [3] * 7, [2] * 8, 2, 0, 3.5, "3"):
+        with pytest.raises(md.DesignError, match="sizes"):
+            release.release([10, 10, 4], sizes=sizes)
+    for sizes in (3, [3] * 8):
+        assert release.release([10, 10, 4], sizes=sizes) == pytest.approx(
+            [10 / 24, 10 / 24, 1 / 6], abs=100 * release.scale
+        )
+
+
+def test_what_is_not_pooled_needs_no_sizes() -> None:
+    query = LinearQuery.histogram(LINE)
+    central = md.LinearRelease(query, alpha=1e9, users=2)
+    for given in ([0.5, 0.25, 0.25], [0, 1, 0], [[100, 0, 0], [0, 1, 1]]):
+        assert central.release(given).shape == (3,)
+        with pytest.raises(md.DesignError, match="sizes"):
+            central.release(given, sizes=3)
+    assert md.LinearRelease(query, alpha=1e9).release([5, 1, 1]).shape == (3,)
+    assert md.LinearRelease(query, alpha=1e9, model="local").release([5, 1, 1]).shape == (3,)
+
+
+def test_other_releases_of_several_users_take_no_pooled_counts() -> None:
+    items = md.ItemwiseRelease(LINE, item_alpha=1.0, items=3, users=8, accounting="composition")
+    for pooled in ([10, 10, 4], [[0] * 24], [[0] * 30] + [[0]] * 7):
+        with pytest.raises(md.DesignError):
+            items.release(pooled)
+    with pytest.raises(md.DesignError, match="must sum to 1"):
+        md.user_level.LaplaceHistogram(LINE, 1.0, users=8).release([10, 10, 4])
+
+
+HEADER = md.vectors.c_header(
+    md.vectors.IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)))
+)
+WORDS = {
+    "bytes": ("quantizer_word w = {{1, 2, 3, 4, 5, 6, 7, 8}};", "w", True),
+    "32 bits": ("uint32_t w = 7;", "w", False),
+    "64 bits": ("uint64_t w = 7;", "w", False),
+    "what rand() gives": ("int w = 7;", "w", False),
+    "made of a number": ("uint32_t w = 7;", "(quantizer_word){w}", False),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_word_of_the_wrong_type_does_not_compile(name: str, tmp_path: Path) -> None:
+    """A number of 32 bits was widened without a word, and every output was then the same."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    made, given, compiles = WORDS[name]
+    (tmp_path / "quantizer.h").write_text(HEADER)
+    (tmp_path / "main.c").write_text(
+        f'#include "quantizer.h"\nint main(void) {{ {made} '
+        f"return quantizer_decode(quantizer_encode(0.5, {given})) > 9; }}\n"
+    )
+    command = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "main.c", "-o", "main"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode == 0) == compiles, done.stderr
+
+
+def optm_search(**levels: Any) -> md.OPTMSearch:
+    bins = md.Grid(delta=[2.0], inner=[0.5])
+    return md.OPTMSearch(md.PureDP(1.0), stats.uniform(-1, 2), bins=bins, levels=md.Grid(**levels))
+
+
+def test_a_search_ends_at_the_width_of_its_best_point() -> None:
+    """Solved again at the first width of the grid, the winner of the second was "infeasible"."""
+    best = [
+        optm_search(level=[0.64, 0.65], width=w).solve(progress=False) for w in ([0.01, 0.05], [0.05, 0.01])
+    ]
+    assert best[0].value == best[1].value == pytest.approx(best[0].table["value"].min())
+    assert best[0].best.bounds.axes["width"] == (0.05,)
+
+
+def test_a_misspelt_axis_is_refused() -> None:
+    with pytest.raises(md.DesignError, match="wdth"):
+        optm_search(level=[0.65], wdth=[0.05])
+    with pytest.raises(md.DesignError, match="levl_right"):
+        optm_search(level=[0.65]).at((-3.0, -0.5, 0.5, 3.0), md.Grid(level=[0.65], levl_right=[0.6])).solve()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "osgt", "discrete_gaussian", "gennorm", "flipped_huber"])
+def test_numpy_may_be_asked_to_raise(noise: str) -> None:
+    """Tails that end in zeros are no error, whatever `np.seterr` says."""
+    with np.errstate(all="raise"):
+        found = md.calibrate(noise=noise, privacy=DP, sensitivity=1.0)
+        assert found.checks()["holds"].all() and md.accuracy(found).standard_deviation > 0
+
+
+def test_a_result_without_errors_of_an_answer_is_refused_by_name() -> None:
+    with pytest.raises(md.DesignError, match="VectorQuantizerResult"):
+        md.accuracy(md.VectorQuantizer(10, md.PureDP(1.0)).solve())

@@ -156,7 +156,7 @@ class LinearRelease:
             return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
         return LatticeLaplace.of(self.scale)
 
-    def release(self, histogram: ArrayLike) -> Array:
+    def release(self, histogram: ArrayLike, *, sizes: Any = None) -> Array:
         """Answer the query for deployment: on the lattice of `lattice.step`, with the operating system's randomness.
 
         The guarantee is that of the whole number of steps that leaves, for the histogram exactly as it is given: its
@@ -166,6 +166,9 @@ class LinearRelease:
         ----------
         histogram : array
             As for `sample`, or counts in its place.
+        sizes : int or array_like, shape (users,), optional
+            How many items each user holds: public, and equal. Needed for counts of all users together, shape (n,), where a
+            user with more items than others would count for more than 1/users.
         """
         lattice, space = self.lattice, self.query.space
         counts = array("histogram", histogram, ndim=None)
@@ -173,6 +176,8 @@ class LinearRelease:
         whole_numbers = (
             (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
         )
+        pooled = bool(whole_numbers) and counts.ndim == 1 and self.users > 1 and counts.sum() != 1
+        self._check_sizes(sizes, counts.sum() if pooled else None)
         weights = self._rows(counts / counts.sum(axis=-1, keepdims=True) if whole_numbers else counts)
         given, values = np.atleast_2d(counts), self.query.values
         if self.model == "central":
@@ -194,6 +199,21 @@ class LinearRelease:
             return sum(means, Fraction(0)) / len(means) / Fraction(lattice.step)
 
         return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
+
+    def _check_sizes(self, sizes: Any, pooled: float | None) -> None:
+        """Refuse `pooled` items of all users unless all hold equally many, and sizes that nothing needs."""
+        if pooled is None:
+            if sizes is not None:
+                raise DesignError.of("sizes", sizes, "is for whole counts of all users together, shape (n,)")
+            return
+        if sizes is None:
+            raise DesignError.of(
+                "sizes", sizes, "must be given with counts of all users together; or give one row per user"
+            )
+        held = array("sizes", sizes, ndim=None)
+        if held.shape not in ((), (self.users,)) or np.ptp(held) > 0 or held.flat[0] * self.users != pooled:
+            wanted = f"must be equal for all {self.users} users, {pooled:g} in all; or give one row per user"
+            raise DesignError.of("sizes", sizes, wanted)
 
     def _rows(self, histogram: ArrayLike) -> Array:
         """Check histograms: (n,), or a row per user."""

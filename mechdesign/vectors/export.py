@@ -36,6 +36,9 @@ _C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
 #define {upper}_SEGMENTS {segments}
 #define {upper}_OUTPUTS {m}
 
+/* The eight random bytes of one number: getrandom(&word, sizeof word, 0). A number of another width is no word. */
+typedef struct {{ unsigned char bytes[8]; }} {name}_word;
+
 static const double {name}_knots[{knot_count}] = {{{knots}}};
 static const double {name}_slopes[{segments}] = {{{slopes}}};
 static const double {name}_bins[{m}] = {{{bins}}};
@@ -43,14 +46,16 @@ static const uint32_t {name}_keep[{cells}] = {{{keep}}};
 static const uint16_t {name}_alias[{cells}] = {{{alias}}};
 
 /* The number of the output for x, or -1 where x is not in the input range (or not a number). */
-static inline int {name}_encode(double x, uint64_t word)
+static inline int {name}_encode(double x, {name}_word word)
 {{
+    const unsigned char *b = word.bytes;
+    const uint32_t lower = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+    const uint32_t upper = b[4] | (uint32_t)b[5] << 8 | (uint32_t)b[6] << 16 | (uint32_t)b[7] << 24;
     int k = 0;
     if (!(x >= {name}_knots[0] && x <= {name}_knots[{segments}])) return -1;
     while (k < {segments} - 1 && x >= {name}_knots[k + 1]) k++;
     const double t = (x - {name}_knots[k]) * {name}_slopes[k];
-    const uint32_t end = (double)(uint32_t)word < t;
-    const uint32_t upper = (uint32_t)(word >> 32);
+    const uint32_t end = (double)lower < t;
     const uint32_t column = upper >> {shift}, rest = upper & {mask}u;
     const uint32_t cell = ((2u * (uint32_t)k + end) << {bits}) | column;
     return (int)(rest < {name}_keep[cell] ? column : {name}_alias[cell]);
@@ -68,7 +73,8 @@ static inline double {name}_decode(int code)
 def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     """Return a C header with the integer tables and the functions that encode and decode.
 
-    ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit.
+    ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit: a ``NAME_word`` is eight random bytes, the
+    least significant of the 64-bit word first.
 
     Parameters
     ----------

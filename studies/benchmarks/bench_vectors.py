@@ -67,7 +67,7 @@ def scalars() -> None:
         folder = Path(name)
         (folder / "q.h").write_text(md.vectors.c_header(table, name="q"))
         (folder / "q.c").write_text(
-            '#include "q.h"\nvoid all(const double *x, const uint64_t *w, int *out, long n) '
+            '#include "q.h"\nvoid all(const double *x, const q_word *w, int *out, long n) '
             "{ for (long i = 0; i < n; i++) out[i] = q_encode(x[i], w[i]); }\n"
         )
         subprocess.run(

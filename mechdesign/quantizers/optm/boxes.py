@@ -85,6 +85,14 @@ def authors_levels() -> Grid:
     return Grid(level=np.arange(1, 100) / 100, width=[0.01])
 
 
+def check_levels(name: str, grid: Any) -> None:
+    """Refuse what is no grid over bounds: an axis of another name would be tried, and change nothing."""
+    if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
+        raise DesignError.of(
+            name, grid, "must be a Grid with the axis level, and level_right and width where wanted"
+        )
+
+
 def grid_boxes(program: OPTMProgram, grid: Grid | None) -> Boxes:
     """Boxes (N, width) of a grid over the one or two rows that have products.
 
@@ -93,15 +101,16 @@ def grid_boxes(program: OPTMProgram, grid: Grid | None) -> Boxes:
     Raises
     ------
     DesignError
-        There are more rows, longer ones, or the grid has no axis ``level``.
+        There are more rows, longer ones, or the grid has other axes.
     """
     rows = [family.row(n) for family in dict.fromkeys(program.families) for n in range(1, program.m)]
     bounded = [row for row in rows if np.isin(program.bounded, np.arange(row.start, row.stop)).any()]
     if grid is None:
         steps = np.arange(1, 20) / 20
         grid = authors_levels() if len(bounded) < 2 else Grid(level=steps, level_right=steps, width=[0.01])
-    if "level" not in grid.axes or len(bounded) > 2 or any(row.stop - row.start != 2 for row in bounded):
-        raise DesignError.of("bounds", grid, "a grid needs the axis level, and at most two free bounds")
+    check_levels("bounds", grid)
+    if len(bounded) > 2 or any(row.stop - row.start != 2 for row in bounded):
+        raise DesignError.of("bounds", grid, "a grid needs at most two free bounds")
     points = grid.columns()
     width = points.get("width", np.full(len(grid), 0.01))
     levels = [points["level"], points.get("level_right", points["level"])]

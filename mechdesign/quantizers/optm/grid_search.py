@@ -28,7 +28,7 @@ from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
-from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, grid_boxes
+from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
@@ -132,8 +132,7 @@ class OPTMSearch(Design):
             raise DesignError.of(
                 "bins", bins, "must be a Grid with the axes delta, inner or left, right, delta"
             )
-        if not isinstance(levels, Grid) or "level" not in levels.axes:
-            raise DesignError.of("levels", levels, "must be a Grid with the axis level")
+        check_levels("levels", levels)
         if not self.alphabets():
             raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
         self.at(self.alphabets()[0])  # what OPTM refuses is refused here
@@ -159,10 +158,6 @@ class OPTMSearch(Design):
         """All outputs that are tried; None where there is one choice of bins."""
         alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
         return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
-
-    @property
-    def _level_axes(self) -> list[str]:
-        return [name for name in self.levels.axes if name != "width"]
 
     def at(self, bins: tuple[float, ...], bounds: Any = None) -> OPTM:
         """The design for one choice of bins."""
@@ -226,7 +221,7 @@ class OPTMSearch(Design):
             rows = run_chunks(
                 _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
             )
-        table = _table(alphabets, rows, self._level_axes)
+        table = _table(alphabets, rows, list(self.levels.axes))
         best = self._best(table, deadline)
         result = best.solve(solver, gap=gap, certify=certify, **options)
         status = Status.LIMIT if deadline.passed else result.status
@@ -244,7 +239,7 @@ class OPTMSearch(Design):
         """What a store is bound to."""
         texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "levels")}
         plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
-        return {**texts, **plain, "bins": alphabets}
+        return {**texts, **plain, "bins": alphabets, "axes": list(self.levels.axes)}
 
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all():
@@ -252,8 +247,7 @@ class OPTMSearch(Design):
                 raise too_late("OPTM")
             raise InfeasibleError(f"no point of the search is feasible at epsilon = {self.privacy.epsilon:g}")
         winner = table.loc[table["value"].idxmin()]
-        width = self.levels.axes.get("width", (0.01,))[0]
-        bounds = Grid(**{k: winner[k] for k in self._level_axes}, width=width)
+        bounds = Grid(**{name: winner[name] for name in self.levels.axes})
         return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)
 
 
@@ -271,8 +265,7 @@ class _Task:
     def __init__(self, search: OPTMSearch) -> None:
         self.search = search
         self._sweeps: dict[bytes, tuple[Sweep, Boxes]] = {}
-        points = search.levels.columns()
-        self._levels = np.stack([points[k] for k in search._level_axes], axis=1)
+        self._levels = np.stack(list(search.levels.columns().values()), axis=1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_sweeps": {}}  # workers compile their own

@@ -166,6 +166,7 @@ def _privacy(question: Question, epsilon: float, delta: float) -> Any:
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
 
 
+@np.errstate(under="ignore")
 def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
     """Return how accurate a result's mechanism is."""
     if isinstance(result, ChannelResult):
@@ -181,8 +182,8 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
         )
     if isinstance(result, MixedAllocationResult):
         return _of_mix(result)
-    if hasattr(result.mechanism, "probabilities"):
-        prior = question.prior if isinstance(question, LocalReport) else result.design.prior
+    asked = question if isinstance(question, LocalReport) else result.design
+    if hasattr(result.mechanism, "probabilities") and (prior := getattr(asked, "prior", None)) is not None:
         return _of_quantizer(result.mechanism, prior)
     law = getattr(result, "law", None)
     if law is None or not hasattr(law, "sf"):

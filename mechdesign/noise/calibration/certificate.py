@@ -193,6 +193,7 @@ class CalibrationCertificate(Certificate):
         """The checks with the enclosure that is stored."""
         return check_table(self._rows(self.spent))
 
+    @np.errstate(under="ignore")
     def _rows(self, spent: DeltaInterval) -> list[Check]:
         margin = self.budget - spent.upper
         agree = self.spent.vouched(spent, self.budget)
@@ -220,6 +221,7 @@ class CalibrationCertificate(Certificate):
         return rows
 
 
+@np.errstate(under="ignore")
 def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
     """Enclose what a law spends: by closed forms, or on a grid that no search uses."""
     noise, privacy, cases = c.noise, c.privacy, c.noise.worst_cases

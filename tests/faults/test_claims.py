@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import cheap
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -237,3 +240,61 @@ def test_no_constraint_of_an_exact_law_shows_negative_slack() -> None:
     result = md.OPTM(BINS, P, cheap.UNIFORM).solve()
     assert result.checks()["holds"].all()
     assert result.audit()["slack"].min() >= 0
+
+
+class TooLong(BaseException):
+    """A file that keeps a verifier busy for longer than its size allows."""
+
+
+def within(seconds: float, check: Callable[[dict[str, Any]], bool], payload: dict[str, Any]) -> bool:
+    """What the verifier says within so many seconds of processor time; `TooLong` after."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return check(payload)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@fault(13, "cells of alternating widths keep alone busy for a time that grows with their square", TooLong)
+def test_many_small_cells_do_not_keep_a_verifier_busy() -> None:
+    """The file has .1 MB; alone takes 20 s."""
+    count, payload = 2300, altered.payload("optimal-noise")
+    fields = payload["fields"]
+    for law in (fields["mechanism"]["fields"], fields["certificate"]["fields"]["law"]["fields"]):
+        spans = [1 + k % 2 for k in range(count)]
+        law["weights"], law["spans"] = {"$tuple": [1] * count}, {"$tuple": spans}
+        law |= {"cells_per_shift": count, "width": 1 / count, "start": -sum(spans) / count / 2}
+    assert not within(5 + len(cheap.sealed(payload)) / 1e6, altered.alone_accepts, payload)
+
+
+@fault(14, "only outputs that mirror each other are tried, unless told otherwise")
+@pytest.mark.parametrize(
+    ("m", "most", "epsilon", "loss", "value"),
+    [
+        (4, 3.0, 2.0, "absolute", 0.690711),
+        (4, 3.0, 1.0, "squared", 3.987972),
+        (4, 3.0, 1.0, "absolute", 1.687661),
+        (4, 6.0, 0.5, "absolute", 3.667536),
+        (5, 2.0, 2.0, "squared", 0.812009),
+    ],
+)
+def test_searched_outputs_are_the_best_of_both_symmetries(
+    m: int, most: float, epsilon: float, loss: str, value: float
+) -> None:
+    """The values are those of certified mechanisms with outputs that do not mirror each other."""
+    design = md.OptimalQuantizer(md.BinSearch(m, most), md.PureDP(epsilon), cheap.UNIFORM, loss)
+    assert design.solve().value <= value + 1e-6
+
+
+@fault(14, "the alphabet of MVU is 1.7% above another")
+def test_mvu_finds_an_alphabet_of_less_variance() -> None:
+    law = md.MVU(m=8, privacy=md.PureDP(4.0), input_range=(-1, 1), input_bits=3).solve().mechanism
+    inputs = np.linspace(-1, 1, 8)
+    errors = (law.bins - inputs[:, None]) ** 2
+    assert (law.probabilities(inputs) * errors).sum(axis=1).mean() <= 0.11323

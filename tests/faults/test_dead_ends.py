@@ -1,0 +1,335 @@
+"""Wrong answers and dead ends: faults 16 to 25 of the audits."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import re
+import runpy
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import cheap
+import numpy as np
+import pytest
+from commands import ended
+from scipy import stats
+
+import mechdesign as md
+from faults import altered
+from faults.altered import BINS, P
+from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+
+APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
+REFUSED_NOTHING = pytest.fail.Exception
+ROOT = Path(__file__).parents[2]
+
+
+def fault(number: int, reason: str, raises: Any = AssertionError) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, raises=raises, reason=f"fault {number}: {reason}")
+
+
+# 16 to 19: designs ----------------------------------------------------------------------------------------------------
+
+
+def searched(**levels: list[float]) -> md.OPTMSearch:
+    return md.OPTMSearch(P, cheap.UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=md.Grid(**levels))
+
+
+@fault(16, "the winner is solved again with the first width", InfeasibleError)
+def test_the_order_of_widths_does_not_matter() -> None:
+    found = searched(level=[0.66], width=[0.01, 0.05]).solve(progress=False)
+    assert found.value == pytest.approx(
+        searched(level=[0.66], width=[0.05]).solve(progress=False).value, rel=1e-9
+    )
+
+
+@fault(16, "an axis that nothing reads is ignored", REFUSED_NOTHING)
+def test_a_misspelt_axis_is_refused() -> None:
+    with pytest.raises(DesignError, match="wdth"):
+        searched(level=[0.66], wdth=[0.05, 0.01])
+
+
+@fault(17, "a design with a bias away from 0 ends in knots that do not increase", DesignError)
+@pytest.mark.parametrize("centre", [3.7, 10.0, -120.0])
+def test_a_biased_quantizer_moves_with_its_range(centre: float) -> None:
+    """Centred at 0 the same design has the value 1.640103."""
+
+    def value(at: float) -> float:
+        bins = [at - 7.0, at - 0.3, at + 0.1, at + 7.0]
+        return md.OptimalQuantizer(bins, P, stats.uniform(at - 1, 2), max_bias=0.1).solve().value
+
+    assert value(centre) == pytest.approx(value(0.0), rel=1e-6)
+
+
+LIMITED = """
+    import resource
+    import numpy as np
+    from scipy import stats
+    import mechdesign as md
+
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    design = md.MetricQuantizer(
+        np.linspace(-4, 4, 16), md.ApproximateDP(1.0, 1e-3), stats.uniform(-1, 2), inputs=np.linspace(-1, 1, 129)
+    )
+    try:
+        design.solve(time_limit=5)
+    except md.MechdesignError:
+        pass
+"""
+
+
+@fault(18, "129 inputs ask for 32.5 GiB and end in MemoryError")
+def test_a_metric_quantizer_stays_within_six_gigabytes() -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(LIMITED)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr[-60:]) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def own() -> md.Quantizer:
+    """An interpolated table of somebody's own, in floats."""
+    found = md.OptimalQuantizer(BINS, P, cheap.UNIFORM).solve().mechanism
+    return md.Quantizer(found.bins, found.knots, found.starts, found.ends)
+
+
+@fault(19, "an own table cannot be made exact", DesignError)
+def test_an_own_table_is_made_exact_and_released(own: md.Quantizer) -> None:
+    exact = own.certified()
+    assert exact.release(0.3) in own.bins
+    assert exact.privacy_loss() == pytest.approx(1.0, abs=1e-6)
+
+
+@fault(19, "an own table cannot be exported", DesignError)
+def test_an_own_table_is_exported(own: md.Quantizer) -> None:
+    assert "QUANTIZER_OUTPUTS 4" in md.vectors.c_header(md.vectors.IntegerTable.of(own))
+
+
+@fault(19, "an own table cannot be saved", AttributeError)
+def test_an_own_table_is_saved(own: md.Quantizer, tmp_path: Path) -> None:
+    own.save(tmp_path / "own.json")
+    assert np.allclose(md.load(tmp_path / "own.json").probabilities(0.3), own.probabilities(0.3), atol=1e-9)
+
+
+@fault(19, "c_header and IntegerTable.of name each other as the remedy", DesignError)
+def test_a_quantizer_of_every_coordinate_is_exported() -> None:
+    coordinate = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).certified()
+    quantizer = md.CoordinateQuantizer(coordinate, dimension=10)
+    assert "QUANTIZER_OUTPUTS 4" in md.vectors.c_header(md.vectors.IntegerTable.of(quantizer))
+
+
+# 20, 21: exceptions that are not the package's, questions that mean two things ------------------------------------------
+
+
+@fault(20, "accuracy of a vector result", AttributeError)
+def test_the_accuracy_of_a_vector_result_is_given_or_refused() -> None:
+    with contextlib.suppress(DesignError):
+        assert md.accuracy(cheap.solved("vectors")).standard_deviation > 0
+
+
+@fault(20, "a renamed column of a saved table ends in KeyError", KeyError)
+@pytest.mark.parametrize("column", ["mechanism", "bits", "error"])
+@pytest.mark.parametrize("method", ["report", "plot"])
+def test_a_renamed_column_ends_in_the_packages_own_error(column: str, method: str, tmp_path: Path) -> None:
+    payload = altered.payload("vectors")
+    next(c for c in payload["fields"]["table"]["$table"] if c[0] == column)[0] = "renamed"
+    with pytest.raises(ResultFormatError):
+        result = loads(cheap.sealed(payload), kinds=KINDS)
+        getattr(result, method)(*([tmp_path / "page.html"] if method == "report" else []))
+
+
+@fault(20, "a renamed column of a saved frontier is an internal error")
+@pytest.mark.parametrize("column", ["epsilon", "value"])
+def test_a_renamed_column_of_a_frontier_is_no_internal_error(
+    column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontier = md.frontier(md.OptimalQuantizer(BINS, P, cheap.UNIFORM), "epsilon", [1.0])
+    payload = json.loads(dumps(frontier))["payload"]
+    next(c for c in payload["fields"]["table"]["$table"] if c[0] == column)[0] = "renamed"
+    path = tmp_path / "frontier.json"
+    path.write_text(cheap.sealed(payload))
+    code, _, said = ended(["verify", str(path)], capsys, monkeypatch)
+    assert code == 1 and "internal error" not in said
+
+
+@fault(20, "numpy's settings for underflow reach into the computation", FloatingPointError)
+@pytest.mark.parametrize("noise", ["gaussian", "osgt", "discrete_gaussian", "flipped_huber"])
+def test_calibration_does_not_depend_on_numpys_error_settings(noise: str) -> None:
+    with np.errstate(all="raise"):
+        strict = md.calibrate(noise, privacy=APPROXIMATE, sensitivity=1.0)
+    assert strict.value == md.calibrate(noise, privacy=APPROXIMATE, sensitivity=1.0).value
+
+
+@fault(20, "delta_interval calls the sampling rate otherwise than the rest", TypeError)
+def test_delta_interval_takes_a_sampling_rate() -> None:
+    term = md.accounting.NoiseTerm(stats.norm(scale=20.0), 1.0)
+    sampled = md.accounting.delta_interval(term, 0.01, sampling_rate=0.1)
+    assert sampled.upper < md.accounting.delta_interval(term, 0.01).upper
+
+
+@fault(21, "more coordinates change than there are", REFUSED_NOTHING)
+def test_calibrate_refuses_more_changes_than_coordinates() -> None:
+    with pytest.raises(DesignError, match="changed"):
+        md.calibrate(
+            "gaussian", privacy=APPROXIMATE, sensitivity=md.Sensitivity(linf=1, changed=30), dimension=20
+        )
+
+
+@fault(21, "more coordinates change than there are", REFUSED_NOTHING)
+def test_a_query_refuses_more_changes_than_coordinates() -> None:
+    with pytest.raises(DesignError, match="changed"):
+        md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=30))
+
+
+@fault(21, "more coordinates change than there are", REFUSED_NOTHING)
+def test_a_sensitivity_refuses_more_changes_than_its_coordinates() -> None:
+    with pytest.raises(DesignError, match="changed"):
+        md.Sensitivity(each=[1.0] * 20, changed=30)
+
+
+@fault(21, "the two ways to state a sensitivity mean different neighbours")
+def test_a_sensitivity_means_the_same_neighbours_however_it_is_stated() -> None:
+    stated, derived = md.Sensitivity(linf=1, changed=3), md.Sensitivity.of_contribution(linf=1, changed=3)
+    assert stated.neighbours == derived.neighbours
+
+
+@fault(21, "a count is answered by a number that is not whole")
+def test_the_best_answer_to_a_whole_question_is_whole() -> None:
+    question = md.NumericQuery(whole=True)
+    names = ["discrete_laplace", "discrete_gaussian", "truncated_laplace"]
+    compared = md.compare(question, md.ApproximateDP(1.0, 0.1), mechanisms=names, progress=False)
+    released = compared.results[compared.names[0]].mechanism.release(171)
+    assert float(released).is_integer()
+
+
+# 22, 23: limits and methods --------------------------------------------------------------------------------------------
+
+
+@fault(22, "a family that is found at once uses up the limit")
+def test_noise_of_two_dimensions_does_not_use_up_its_limit() -> None:
+    """The value after 2 s is that after 1 s within 0.02%."""
+    before = time.perf_counter()
+    md.OptimalNoise(md.ApproximateDP(1.0, 1e-6), dimension=2).solve(time_limit=3)
+    assert time.perf_counter() - before < 2
+
+
+def linex(x: np.ndarray) -> np.ndarray:
+    return np.expm1(x / 2) - x / 2
+
+
+@fault(22, "a design ends after a moment with a gap of thousands")
+def test_a_steep_loss_is_improved_while_there_is_time() -> None:
+    width = 1.5 / np.tanh(0.015 / 2)
+    loss = md.Loss(absolute=0, squared=0, function=linex)
+    design = md.OptimalQuantizer(np.linspace(-width, width, 8), md.PureDP(0.015), cheap.UNIFORM, loss)
+    result = design.solve(time_limit=8)
+    assert result.gap is not None and result.gap < 1
+
+
+@pytest.mark.slow
+@fault(22, "a channel of 1,000 points is back long after its limit")
+def test_a_large_channel_keeps_its_limit() -> None:
+    before = time.perf_counter()
+    md.MetricChannel(md.MetricSpace.grid(25, 40), alpha=0.7).solve(time_limit=8)
+    assert time.perf_counter() - before < 12
+
+
+SLOW_QUANTIZER = """
+    import numpy as np
+    from scipy import stats
+    import mechdesign as md
+
+    md.OptimalQuantizer(np.linspace(-3, 3, 4096), md.PureDP(1.0), stats.uniform(-1, 2)).solve(time_limit=10)
+"""
+
+
+@pytest.mark.slow
+@fault(22, "a quantizer of 4,096 outputs is not back at twice its limit", subprocess.TimeoutExpired)
+def test_a_large_quantizer_keeps_its_limit() -> None:
+    subprocess.run([sys.executable, "-c", textwrap.dedent(SLOW_QUANTIZER)], timeout=20, check=True)
+
+
+@fault(23, "squared_error takes a norm here and a vector there")
+def test_every_vector_mechanism_takes_the_same_for_its_squared_error() -> None:
+    classes = (md.SphereQuantizer, md.SampledSigns, md.SampledCoordinates, md.PrivUnit)
+    assert len({tuple(inspect.signature(c.squared_error).parameters) for c in classes}) == 1
+
+
+@fault(23, "a damaged message is not named")
+def test_aggregate_names_the_message_that_is_damaged() -> None:
+    mechanism = md.SphereQuantizer(100, 6, md.PureDP(4.0))
+    messages = [mechanism.encode(np.zeros(100), seed=7, first=i) for i in range(20)]
+    messages[17] = messages[17][:-1]
+    with pytest.raises(ResultFormatError) as refused:
+        mechanism.aggregate(messages, seed=7)
+    assert re.search(r"\b17\b", str(refused.value))
+
+
+# 24, 25: pages, benchmarks, start ---------------------------------------------------------------------------------------
+
+
+@fault(24, "options are printed with an en dash")
+def test_the_command_line_reference_has_two_hyphens(tmp_path: Path) -> None:
+    sphinx = pytest.importorskip("sphinx.cmd.build")
+    pytest.importorskip("myst_parser")
+    settings = runpy.run_path(str(ROOT / "docs/conf.py"))
+    page = runpy.run_path(str(ROOT / "docs/_ext/generated.py"))["command_page"]()
+    (tmp_path / "index.md").write_text(page)
+    kept = {k: v for k, v in settings.items() if k.startswith(("smartquotes", "myst_"))}
+    lines = ['extensions = ["myst_parser"]', *(f"{key} = {value!r}" for key, value in kept.items())]
+    (tmp_path / "conf.py").write_text("\n".join(lines))
+    assert sphinx.main(["-q", "-Q", str(tmp_path), str(tmp_path / "built")]) == 0
+    built = (tmp_path / "built/index.html").read_text()
+    assert "epsilon" in built and "–epsilon" not in built
+
+
+@fault(24, "the front page tells to install what is not published")
+def test_the_front_page_installs_from_what_is_there() -> None:
+    assert "``pip install mechdesign``" not in (ROOT / "docs/index.rst").read_text()
+
+
+@fault(24, "private gradients are sent without the guide to vectors")
+def test_the_row_of_private_gradients_names_the_guide_to_vectors() -> None:
+    text = (ROOT / "docs/index.rst").read_text()
+    row = text.split("Send private gradients", 1)[1].split("   * -", 1)[0]
+    assert "guides/vectors" in row
+
+
+@fault(24, "no page says how to get PyTorch for processors")
+def test_a_page_says_how_to_get_pytorch_for_processors() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.rst"), *(ROOT / "docs").glob("*/*.rst")]
+    assert any("whl/cpu" in page.read_text() for page in pages)
+
+
+@fault(25, "a committed result counts what depends on the machine")
+def test_committed_results_hold_no_count_of_a_search() -> None:
+    header = (ROOT / "results/quantizer-tables/searched.csv").read_text().splitlines()[0]
+    assert "searched" not in header.split(",")
+
+
+@fault(25, "a benchmark that is run as a file does not find its neighbours")
+@pytest.mark.parametrize("name", ["bench_vectors", "bench_sampling"])
+def test_benchmarks_start_as_files(name: str) -> None:
+    path = ROOT / f"studies/benchmarks/{name}.py"
+    code = f"import runpy, sys; sys.path[0] = {str(path.parent)!r}; runpy.run_path({str(path)!r}, run_name='read')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=path.parent)
+    assert done.returncode == 0, done.stderr
+
+
+@fault(25, "the help of the command line loads pandas")
+def test_help_loads_no_pandas() -> None:
+    code = """
+        import atexit, sys
+        from mechdesign.shell.cli import main
+        sys.argv = ["mechdesign", "--help"]
+        atexit.register(lambda: print(sorted({"pandas", "cvxpy", "scipy"} & set(sys.modules)), file=sys.stderr))
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"

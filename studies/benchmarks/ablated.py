@@ -549,7 +549,7 @@ def correlated(count: int) -> dict[str, Make]:
             return lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(linf=1, changed=2), k, privacy)
         return lambda: md.CorrelatedGaussian(rng.normal(size=(2 * k, max(2, k // 2))), privacy)
 
-    axes = {"K": (5, 20, 64), "kind": ("prefix", "few change", "random"), "ε": EPSILONS, "δ": DELTAS[1:]}
+    axes = {"K": (5, 12, 20), "kind": ("prefix", "few change", "random"), "ε": EPSILONS, "δ": DELTAS[1:]}
     return drawn(count, axes, make)
 
 

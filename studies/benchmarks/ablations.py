@@ -283,8 +283,8 @@ def joined(strategies: list[Strategy]) -> dict[str, Callable[[Any], Any]]:
     return changes
 
 
-def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> pd.DataFrame:
-    """Switch off the strategies of a wing one at a time, then together those that fall short."""
+def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> Iterator[pd.DataFrame]:
+    """Switch off the strategies of a wing one at a time, then together those that fall short: the table so far."""
     designs = wing.designs(count)
     base: dict[str, Run] = {}
     refused: dict[str, Run] = {}
@@ -312,14 +312,14 @@ def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> p
             ]
         rows.append(row(strategy.name, found) | {"refused, answered without": sum(answers)})
         say("  " + ", ".join(f"{k} {v}" for k, v in rows[-1].items()))
+        yield pd.DataFrame(rows).assign(**{"of designs": len(base)})
     short = [s for s, line in zip(wing.strategies, rows, strict=True) if line["verdict"] != "stays"]
     if len(short) > 1:
         with replaced(joined(short)):
             found = {name: compared(base[name], run(designs[name], wing, limit)) for name in base}
         rows.append(row(TOGETHER, found))
         say("  " + ", ".join(f"{k} {v}" for k, v in rows[-1].items()))
-    frame = pd.DataFrame(rows)
-    return frame.assign(**{"of designs": len(base)})
+        yield pd.DataFrame(rows).assign(**{"of designs": len(base)})
 
 
 def markdown(frames: Mapping[str, pd.DataFrame]) -> str:
@@ -361,12 +361,12 @@ def main() -> None:
     for name in given.wings.split(","):
         started = time.perf_counter()
         print(name, flush=True)
-        found = table(WINGS[name], given.designs, given.limit, lambda text: print(text, flush=True))
-        found.to_csv(given.output / f"{name}.csv", index=False)
+        for found in table(WINGS[name], given.designs, given.limit, lambda text: print(text, flush=True)):
+            found.to_csv(given.output / f"{name}.csv", index=False)
+            held = {w: given.output / f"{w}.csv" for w in WINGS}
+            frames = {w: pd.read_csv(path) for w, path in held.items() if path.exists()}
+            (given.output / "README.md").write_text(markdown(frames))
         print(f"  {time.perf_counter() - started:.0f} s", flush=True)
-        held = {w: given.output / f"{w}.csv" for w in WINGS}
-        frames = {w: pd.read_csv(path) for w, path in held.items() if path.exists()}
-        (given.output / "README.md").write_text(markdown(frames))
 
 
 if __name__ == "__main__":

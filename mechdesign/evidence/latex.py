@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:  # the command line loads this module, and its help needs no pandas
+    import pandas as pd
 
 __all__ = ["as_latex"]
 
@@ -36,6 +38,7 @@ def as_latex(frame: pd.DataFrame, *, float_format: str, caption: str | None = No
 
     Examples
     --------
+    >>> import pandas as pd
     >>> frame = pd.DataFrame({"ℓ₂": ["ε = 1, δ = 10⁻⁹"]})
     >>> print(as_latex(frame, float_format="%.6g").splitlines()[4])
     $\varepsilon$ = 1, $\delta$ = 10$^{-9}$ \\

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["all_studies", "check_study", "get_study", "run_study"]
 
 GROUP = "mechdesign.studies"
+OWN = {"README.md", "contents.json", "manifest.json", "report.html"}  # what every study writes
 
 
 def all_studies() -> dict[str, Study]:
@@ -68,7 +69,7 @@ def run_study(
             "out", str(out), f"cannot be written ({error.strerror}): choose another folder"
         ) from None
     out, name = folder.parent, folder.name
-    _refuse(folder, _foreign(folder) & {"README.md", "manifest.json", "report.html"})
+    _refuse(folder, _foreign(folder) & OWN)
     fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
     try:
         fresh.chmod(0o755)
@@ -115,12 +116,12 @@ def _recovered(out: Path, name: str) -> tuple[Path, Path]:
 
 
 def _foreign(folder: Path) -> set[str]:
-    """What is in a study's folder and was not written by a study: its manifest lists the rest."""
+    """What is in a study's folder and was not written by a study: its contents list the rest."""
     present = {path.name for path in folder.iterdir()} if folder.exists() else set()
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        tables = {f"{name}.{end}" for name in manifest["tables"] for end in ("csv", "md", "tex")}
-        return present - tables - set(manifest["figures"]) - {"README.md", "manifest.json", "report.html"}
+        contents = json.loads((folder / "contents.json").read_text())
+        tables = {f"{name}.{end}" for name in contents["tables"] for end in ("csv", "md", "tex")}
+        return present - tables - set(contents["figures"]) - OWN
     except (OSError, ValueError, KeyError, TypeError):
         return present
 
@@ -136,14 +137,14 @@ def check_study(fresh: Path, kept: Path) -> list[str]:
     """Compare a regenerated folder with a kept one; return the differences, one line each.
 
     Tables must have the same columns and rows, text cells equal, numbers within the tolerances that the
-    *kept* manifest states; figures must exist. What the regenerated study left out for want of data is not compared.
+    *kept* contents state; figures must exist. What the regenerated study left out for want of data is not compared.
     """
-    if not (kept / "manifest.json").exists():
-        return [f"{kept}: no manifest; run the study and commit its results"]
-    stated = json.loads((kept / "manifest.json").read_text())
-    made = json.loads((fresh / "manifest.json").read_text())
+    if not (kept / "contents.json").exists():
+        return [f"{kept}: no contents.json; run the study and commit its results"]
+    stated = json.loads((kept / "contents.json").read_text())
+    made = json.loads((fresh / "contents.json").read_text())
     problems = []
-    absent = made.get("absent", ())
+    absent = json.loads((fresh / "manifest.json").read_text())["absent"]
     unmade = set(stated["tables"]) - set(made["tables"]) if absent else set()
     if set(stated["tables"]) - unmade != set(made["tables"]):
         problems.append(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a table of studies is listed without them
 
 __all__ = ["Report", "Study"]
 
+KEPT = 10  # significant digits in CSV
 _LIBRARIES = (
     "mechdesign",
     "numpy",
@@ -152,7 +153,7 @@ class Report:
         return False
 
     def record(self, **facts: Any) -> None:
-        """Put facts into the manifest."""
+        """Put facts about this run into the manifest."""
         self._records.update(facts)
 
     def text(self, markdown: str) -> None:
@@ -171,6 +172,7 @@ class Report:
         *,
         caption: str = "",
         volatile: Sequence[str] = (),
+        timings: Sequence[str] = (),
         rtol: float = 1e-6,
         atol: float = 1e-9,
         digits: int = 6,
@@ -184,16 +186,22 @@ class Report:
         name : str
             File stem.
         volatile : sequence of str
-            Columns a later run need not reproduce (times).
+            Columns a later run need not reproduce (which of several optima was found).
+        timings : sequence of str
+            Columns that no two runs share: they go to the manifest, and the table is written without them.
         rtol, atol : float
             How closely a later run must reproduce the numbers.
         digits : int
-            Significant digits in Markdown, LaTeX and on the terminal; CSV has them all.
+            Significant digits in Markdown, LaTeX and on the terminal, at least ten in CSV: the last
+            ones of a float differ between processors.
         show, inline : int
             Rows shown on the terminal, and put into the README of the results.
         """
         frame = frame.reset_index(drop=True)
-        frame.to_csv(self.folder / f"{name}.csv", index=False)
+        for column in timings:
+            self._records.setdefault("timings", {})[f"{name}/{column}"] = frame[column].tolist()
+        frame = frame.drop(columns=list(timings))
+        frame.to_csv(self.folder / f"{name}.csv", index=False, float_format=f"%.{max(digits, KEPT)}g")
         pattern = f".{digits}g"
         (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
         latex = as_latex(frame, float_format=f"%{pattern}", caption=caption or None)
@@ -243,7 +251,11 @@ class Report:
             yield step
 
     def close(self) -> None:
-        """Write README.md, the manifest, and all of it as one page, report.html."""
+        """Write README.md, what the study consists of, the manifest of this run, and all of it as one page.
+
+        ``contents.json`` lists tables with their tolerances, and figures; it is committed, and equal from run to run.
+        ``manifest.json`` has what differs: times, versions, what was absent; it is not committed.
+        """
         from mechdesign.evidence.page import write_page
 
         write_page(
@@ -254,13 +266,17 @@ class Report:
             kind="mechdesign study",
         )
         (self.folder / "README.md").write_text("\n".join(self._lines).rstrip() + "\n")
-        manifest = {
+        contents = {
             "study": self.name,
             "title": self._title,
-            "seconds": round(time.perf_counter() - self._started, 3),
-            "versions": {"python": platform.python_version(), **{n: _version(n) for n in _LIBRARIES}},
             "tables": self._tables,
             "figures": sorted(self._figures),
+        }
+        (self.folder / "contents.json").write_text(json.dumps(contents, indent=1) + "\n")
+        manifest = {
+            "study": self.name,
+            "seconds": round(time.perf_counter() - self._started, 3),
+            "versions": {"python": platform.python_version(), **{n: _version(n) for n in _LIBRARIES}},
             "absent": self._absent,
             **self._records,
         }

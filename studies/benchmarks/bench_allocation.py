@@ -1,6 +1,6 @@
 """Allocation of non-identical noise: closed form against one pass of `np.sqrt`, and against Clarabel.
 
-    python studies/benchmarks/bench_allocation.py [--coordinates 1000000] [--profiles 500]
+    python -m studies.benchmarks.bench_allocation [--coordinates 1000000] [--profiles 500]
 
 1. Time of the closed form, and of the whole `solve`, over that of one `np.sqrt` pass over as many coordinates.
 2. Random profiles (K 1–500, ratios up to 1e6, p 1–4, both laws): relative difference between the closed form and the

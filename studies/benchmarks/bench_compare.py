@@ -1,6 +1,6 @@
 """`compare` against the same mechanisms calibrated or solved one by one by hand, in the same run: CPU seconds, and their ratio.
 
-    python studies/benchmarks/bench_compare.py
+    python -m studies.benchmarks.bench_compare
 
 The bars: twelve noise mechanisms in under 10 s, six
 quantizers at 4 bits in under 20 s.

@@ -1,6 +1,6 @@
 """Correlated Gaussian noise: the fixed point against the semidefinite program and against plain steps.
 
-    python studies/benchmarks/bench_correlated.py [--large]
+    python -m studies.benchmarks.bench_correlated [--large]
 
 1. Twenty prefix counts: processor time of the fixed point, and of the semidefinite program solved by Clarabel, in turns.
 2. Fixed-point steps with and without extrapolation, to the same gap.

@@ -2,6 +2,8 @@
 
 Bar: fitting the estimator, 50 passes over California housing (20,640 × 8), in at most 3 × the plain loop. Calibration with
 its certificate and the exact noise are part of the fit. Without the data (`MECHDESIGN_DATA`), data of that shape are drawn.
+
+    python -m studies.benchmarks.bench_learning
 """
 
 from __future__ import annotations

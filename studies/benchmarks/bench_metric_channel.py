@@ -1,6 +1,6 @@
 """The optimal metric channel against the `qif` package, and the large grids.
 
-    python studies/benchmarks/bench_metric_channel.py [--side 7] [--limit 600]
+    python -m studies.benchmarks.bench_metric_channel [--side 7] [--limit 600]
 
 Same problem (unit grid, uniform prior, Euclidean metric and loss, α = 0.7), same run, one thread, processor time; bars: uncertified
 no slower than `qif` from 4 × 4 up, 10 times faster at 7 × 7 without symmetry. `qif` is

@@ -1,6 +1,6 @@
 """Noise accounting against dp-accounting, side by side: ratios, not times.
 
-Run: python studies/benchmarks/bench_noise_accounting.py
+Run: python -m studies.benchmarks.bench_noise_accounting
 """
 
 from __future__ import annotations

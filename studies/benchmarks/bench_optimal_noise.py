@@ -1,6 +1,6 @@
 """The optimal noise: generated cuts against listing every row, and the whole grid.
 
-    python studies/benchmarks/bench_optimal_noise.py [--grid]
+    python -m studies.benchmarks.bench_optimal_noise [--grid]
 
 1. The same upper program, with cuts generated on HiGHS and with every row listed in CVXPY (HiGHS too): times of the
    solves and values. The cut version also computes the lower bound, the repair and both exact proofs.

@@ -1,6 +1,6 @@
 """The optimal quantizer's own method against the monolithic linear program, and how its time grows.
 
-Run as ``python studies/benchmarks/bench_optimal_quantizer.py``; ``--quick`` leaves the 256-output program out.
+Run as ``python -m studies.benchmarks.bench_optimal_quantizer``; ``--quick`` leaves the 256-output program out.
 """
 
 from __future__ import annotations

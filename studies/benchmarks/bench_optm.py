@@ -1,6 +1,6 @@
 """OPTM: the authors' search against HiGHS alone and against a rebuilt CVXPY model; larger programs' build and solve times.
 
-Run with ``python studies/benchmarks/bench_optm.py``. Bars: the whole search, what it builds, reads and certifies included,
+Run with ``python -m studies.benchmarks.bench_optm``. Bars: the whole search, what it builds, reads and certifies included,
 at most 1.5 × what HiGHS itself takes for all its programs, each re-solved from the last basis and none left out (the search
 leaves out those that an earlier one's multipliers prove infeasible); at least 100 × faster than a CVXPY model rebuilt at
 each point; from m = 16 on building a program costs at most as much as solving it.
@@ -109,7 +109,12 @@ def compiled_against_registry() -> None:
     print(f"99 levels, compiled once: {1e3 * (time.perf_counter() - started):.1f} ms")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print all three."""
     authors_search()
     larger_programs()
     compiled_against_registry()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,8 @@
 """Samplers: the fast one against the bare random generator, the exact one in values a second.
 
 Bars: 10⁷ values into 16 outputs in at most 3 × ``rng.random(10**7)``; at least 2·10⁵ exact values a second.
+
+    python -m studies.benchmarks.bench_sampling
 """
 
 from __future__ import annotations

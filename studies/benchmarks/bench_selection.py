@@ -1,6 +1,6 @@
 """OPTM beyond four bins: successive linearisation against a general nonlinear solver on the same problem, and its growth.
 
-Run with ``python studies/benchmarks/bench_selection.py [--quick]``. The alternative is SciPy's SLSQP with exact derivatives,
+Run with ``python -m studies.benchmarks.bench_selection [--quick]``. The alternative is SciPy's SLSQP with exact derivatives,
 from the optimum over all mechanisms, on the same bilinear loss and limits; it is given the sizes it can take. Up to 16 bins
 both are run in turn, in processor time on one thread, the least of each counts; bar: at most 1.2 × SLSQP alone.
 """

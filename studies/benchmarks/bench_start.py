@@ -4,7 +4,7 @@ Medians of 10 alternating runs of fresh interpreters. Bars: ``import mechdesign`
 most 1.5 ×, the list of studies at most 2.5 × the help of a two-command Typer application with rich. The import must
 load none of the libraries listed in `HEAVY`.
 
-    python studies/benchmarks/bench_start.py
+    python -m studies.benchmarks.bench_start
 """
 
 from __future__ import annotations

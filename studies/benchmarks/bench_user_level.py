@@ -1,6 +1,6 @@
 """Times of the user-level parts as ratios against a named alternative in the same run.
 
-Run with ``python studies/benchmarks/bench_user_level.py``. Times are the best of a few repetitions.
+Run with ``python -m studies.benchmarks.bench_user_level``. Times are the best of a few repetitions.
 """
 
 from __future__ import annotations

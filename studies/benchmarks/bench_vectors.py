@@ -3,6 +3,8 @@
 Bars: 1,000 vectors of d = 1,000 at 8 bits, each under its own rotation, within 3 × NumPy's QR of as many frames, the fast
 rotation within 20 × a product of a 1,000 × 1,000 by a 1,000 × 256 matrix; 10⁶ scalars within 3 × ``sample``; C and Python
 agree on 10⁷ draws. Processor times, one thread, alternately in one run.
+
+    python -m studies.benchmarks.bench_vectors
 """
 
 from __future__ import annotations

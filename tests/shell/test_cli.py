@@ -129,25 +129,30 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
         frame = pd.DataFrame(
             {
                 "name": ["a", "b"],
-                "value": [1.0, 2.0],
+                "value": [1.5, 2.5],
                 "remark": ["half a column of words", ""],
                 "seconds": np.random.default_rng().random(2),
             }
         )
-        report.table("t", frame, volatile=("seconds",), rtol=1e-6)
+        report.table("t", frame, timings=("seconds",), rtol=1e-6)
         report.record(seed=report.rng("x").integers(10))
 
     study = Study("tiny", "Tiny", "", body)
     kept, fresh = run_study(study, tmp_path / "kept"), run_study(study, tmp_path / "fresh")
     assert check_study(fresh, kept) == []
+    varying = {"manifest.json", "report.html"}  # neither is committed
+    committed = [path for path in kept.iterdir() if path.name not in varying]
+    assert {path.name for path in committed} == {"README.md", "contents.json", "t.csv", "t.md", "t.tex"}
+    assert all(path.read_bytes() == (fresh / path.name).read_bytes() for path in committed)
     table = (kept / "t.csv").read_text()
-    (kept / "t.csv").write_text(table.replace("2.0", "2.001", 1))
-    assert "column 'value', row 1: 2.0, kept 2.001" in check_study(fresh, kept)[0]
+    (kept / "t.csv").write_text(table.replace("2.5", "2.501", 1))
+    assert "column 'value', row 1: 2.5, kept 2.501" in check_study(fresh, kept)[0]
     (kept / "t.csv").write_text(table.replace("a,", "c,", 1))
     assert "column 'name'" in check_study(fresh, kept)[0]
     manifest = json.loads((kept / "manifest.json").read_text())
     assert manifest["study"] == "tiny" and "highspy" in manifest["versions"]
-    assert "no manifest" in check_study(fresh, tmp_path)[0]
+    assert len(manifest["timings"]["t/seconds"]) == 2
+    assert "no contents.json" in check_study(fresh, tmp_path)[0]
 
 
 def test_the_quick_variant_of_a_study(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -43,7 +43,6 @@ def searched(**levels: list[float]) -> md.OPTMSearch:
     return md.OPTMSearch(P, cheap.UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=md.Grid(**levels))
 
 
-@fault(16, "the winner is solved again with the first width", InfeasibleError)
 def test_the_order_of_widths_does_not_matter() -> None:
     found = searched(level=[0.66], width=[0.01, 0.05]).solve(progress=False)
     assert found.value == pytest.approx(
@@ -51,7 +50,6 @@ def test_the_order_of_widths_does_not_matter() -> None:
     )
 
 
-@fault(16, "an axis that nothing reads is ignored", REFUSED_NOTHING)
 def test_a_misspelt_axis_is_refused() -> None:
     with pytest.raises(DesignError, match="wdth"):
         searched(level=[0.66], wdth=[0.05, 0.01])
@@ -127,7 +125,6 @@ def test_a_quantizer_of_every_coordinate_is_exported() -> None:
 # 20, 21: exceptions that are not the package's, questions that mean two things ------------------------------------------
 
 
-@fault(20, "accuracy of a vector result", AttributeError)
 def test_the_accuracy_of_a_vector_result_is_given_or_refused() -> None:
     with contextlib.suppress(DesignError):
         assert md.accuracy(cheap.solved("vectors")).standard_deviation > 0
@@ -158,7 +155,6 @@ def test_a_renamed_column_of_a_frontier_is_no_internal_error(
     assert code == 1 and "internal error" not in said
 
 
-@fault(20, "numpy's settings for underflow reach into the computation", FloatingPointError)
 @pytest.mark.parametrize("noise", ["gaussian", "osgt", "discrete_gaussian", "flipped_huber"])
 def test_calibration_does_not_depend_on_numpys_error_settings(noise: str) -> None:
     with np.errstate(all="raise"):

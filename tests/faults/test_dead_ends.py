@@ -23,7 +23,7 @@ from scipy import stats
 import mechdesign as md
 from faults import altered
 from faults.altered import BINS, P
-from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
+from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 
@@ -267,7 +267,7 @@ def test_aggregate_names_the_message_that_is_damaged() -> None:
     assert re.search(r"\b17\b", str(refused.value))
 
 
-# 24, 25: pages, benchmarks, start ---------------------------------------------------------------------------------------
+# 24, 25: pages and committed results ---------------------------------------------------------------------------------------
 
 
 @fault(24, "options are printed with an en dash")
@@ -303,29 +303,6 @@ def test_a_page_says_how_to_get_pytorch_for_processors() -> None:
     assert any("whl/cpu" in page.read_text() for page in pages)
 
 
-@fault(25, "a committed result counts what depends on the machine")
 def test_committed_results_hold_no_count_of_a_search() -> None:
     header = (ROOT / "results/quantizer-tables/searched.csv").read_text().splitlines()[0]
     assert "searched" not in header.split(",")
-
-
-@fault(25, "a benchmark that is run as a file does not find its neighbours")
-@pytest.mark.parametrize("name", ["bench_vectors", "bench_sampling"])
-def test_benchmarks_start_as_files(name: str) -> None:
-    path = ROOT / f"studies/benchmarks/{name}.py"
-    code = f"import runpy, sys; sys.path[0] = {str(path.parent)!r}; runpy.run_path({str(path)!r}, run_name='read')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=path.parent)
-    assert done.returncode == 0, done.stderr
-
-
-@fault(25, "the help of the command line loads pandas")
-def test_help_loads_no_pandas() -> None:
-    code = """
-        import atexit, sys
-        from mechdesign.shell.cli import main
-        sys.argv = ["mechdesign", "--help"]
-        atexit.register(lambda: print(sorted({"pandas", "cvxpy", "scipy"} & set(sys.modules)), file=sys.stderr))
-        main()
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    assert done.stderr.strip() == "[]"

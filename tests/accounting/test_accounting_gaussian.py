@@ -33,6 +33,7 @@ EPSILONS = st.floats(np.log(1e-6), np.log(500)).map(np.exp)
 DELTAS = st.floats(np.log(1e-300), np.log(0.5)).map(np.exp) | st.floats(1e-8, 0.5)
 
 
+@pytest.mark.slow
 @given(EPSILONS, DELTAS)
 def test_root_is_within_1e_12_and_never_above(epsilon, delta):
     with mp.workdps(60):
@@ -49,6 +50,7 @@ def test_root_at_the_corners(epsilon, delta):
         assert -1e-12 <= (mp.mpf(mu) - exact_root(epsilon, delta, mu)) / mu < 0
 
 
+@pytest.mark.slow
 @given(
     st.floats(-300, 2.8).map(lambda e: 10.0**e),
     st.floats(-15.9, -0.31).map(lambda e: 1 - 10.0**e) | st.floats(-30, -0.31).map(lambda e: 10.0**e),
@@ -65,6 +67,7 @@ def test_the_root_is_right_where_delta_is_nearly_one_and_epsilon_nearly_nil(epsi
         assert gaussian_room(epsilon, delta, mu * (1 + 2e-13)) < 0
 
 
+@pytest.mark.slow
 @given(st.floats(-4, 2), st.floats(-3, 2))
 def test_profile_against_50_digits(log_epsilon, log_mu):
     mu = 10.0**log_mu

@@ -27,6 +27,7 @@ from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.laws.truncated_laplace import truncated_laplace
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.integers(1, 1000), st.floats(-2, 1), st.floats(-40, -0.7))
 def test_contains_the_gaussian_truth(dimension, log_epsilon, log_delta):
@@ -74,6 +75,7 @@ def two_coordinates(first, second, epsilon):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pair",
     [
@@ -164,6 +166,7 @@ def test_sampled_bounds_of_a_search_agree_with_the_interval(scale, sampling, rou
     assert interval.lower <= upper <= interval.upper * (1 + width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampling", "rounds", "epsilon"), [(0.2, 10, 1.0), (0.05, 40, 0.5)])
 def test_sampled_rounds_against_the_library(sampling, rounds, epsilon):
     for law, make in (
@@ -187,6 +190,7 @@ def test_rounds_are_coordinates_when_nothing_is_sampled():
     )
 
 
+@pytest.mark.slow
 def test_epsilon_bound_is_safe_and_tight():
     for law in LAWS[:5]:
         term = NoiseTerm(law, 1.0, 20)
@@ -231,6 +235,7 @@ def test_bad_terms_are_named():
         epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-290)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "epsilon"), [(500, 2.0), (5000, 8.0)])
 def test_sampled_rounds_of_several_terms_are_enclosed(rounds: int, epsilon: float) -> None:
     """The lower end was above the upper, 9.21e-6 > 5.86e-6: masses that had been lowered added up to more than laws."""

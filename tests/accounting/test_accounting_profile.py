@@ -86,6 +86,7 @@ def atoms(law, sensitivity):
     return (*centred_loss(law, sensitivity).atoms, *bounded)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(laws(), st.floats(0, 4), st.floats(0.05, 4))
 def test_profiles_by_quadrature(law, epsilon, sensitivity):
@@ -116,6 +117,7 @@ def test_profiles_are_rounded_up(law, epsilon, sensitivity):
     assert found.lower <= value <= found.upper * (1 + 1e-15) + 5e-324
 
 
+@pytest.mark.slow
 @given(st.floats(0.2, 5), st.floats(-15, -1).map(lambda x: 10.0**x))
 def test_laplace_beside_the_end_of_its_loss(scale, gap):
     """1 - exp((ε - Δ/b)/2) in 60 digits, where the difference of doubles has none left; the crossing costs 1e-26 times e^ε."""
@@ -136,6 +138,7 @@ def test_a_loss_that_is_reached_nowhere_near_is_not_searched_for():
     assert privacy_profile(stats.gennorm(1 + 1e-9), 1.0, 2.0) <= 5e-324
 
 
+@pytest.mark.slow
 @given(laws(), st.floats(0.1, 3), st.floats(-8, -0.5).map(lambda x: 10.0**x))
 def test_epsilon_is_the_least_and_safe(law, sensitivity, delta):
     epsilon = profile_epsilon(law, sensitivity, delta)

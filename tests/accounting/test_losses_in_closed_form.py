@@ -64,6 +64,7 @@ def test_an_inverse_across_a_jump() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "epsilon", "delta"), [(3, 1e-3, 1e-15), (1000, 50.0, 1e-12)])
 def test_a_lower_grid_of_rounding_errors_is_no_larger_than_its_cells(
     dimension: int, epsilon: float, delta: float

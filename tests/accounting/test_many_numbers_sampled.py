@@ -77,6 +77,7 @@ def test_normal_noise_on_many_numbers_is_that_on_one(count: int, family: Any) ->
     assert many.width < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-2, 1e-9), (0.1, 1e-12)])
 @pytest.mark.parametrize("family", ["laplace", "discrete_laplace"])
 def test_a_thousand_numbers_lose_less_than_their_normal_limit_and_hardly_less(
@@ -129,6 +130,7 @@ def _enumerated(scale: float, count: int, rate: float, epsilon: float) -> Any:
         return max(removed, added)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     scale=st.floats(0.05, 8.0),
@@ -150,6 +152,7 @@ def test_rare_samples_near_the_largest_loss_are_enclosed(
     assert found.lower <= _enumerated(scale, count, rate, epsilon) <= found.upper
 
 
+@pytest.mark.slow
 def test_what_no_double_holds_is_not_nothing() -> None:
     term = NoiseTerm(stats.dlaplace(0.0005692803059431021), 1.0, 10**6)
     found = delta_interval(term, 34.61395533424619, sampling=0.9)

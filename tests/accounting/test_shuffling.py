@@ -69,6 +69,7 @@ def test_the_smallest_level_is_that_of_a_plain_scan(unit, t, k, total):
             assert found == levels[0] or failure(found * (1 - 1e-6)) > delta
 
 
+@pytest.mark.slow
 def test_a_large_release_is_calibrated_with_few_divergences(monkeypatch):
     """10¹⁰ items: 1,733 evaluations took half a minute, of levels too low most of the time and of points seen before."""
     counted, whole = [], Clones.divergence
@@ -226,6 +227,7 @@ def test_two_output_channels_at_real_sizes(total, positions, delta):
             assert worst > delta
 
 
+@pytest.mark.slow
 @given(
     st.floats(0.05, 3),
     st.floats(0.01, 1),

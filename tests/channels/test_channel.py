@@ -151,6 +151,7 @@ def test_metric_response_is_private_exactly(shape: tuple[int, int], within: floa
     assert response.metric_loss() >= alpha * (1 - 1e-12) - shortfall
 
 
+@pytest.mark.slow
 @given(st.integers(2, 40), st.floats(0.01, 20.0))
 def test_hadamard_levels_and_shape(items: int, epsilon: float) -> None:
     response = HadamardResponse(items, epsilon)

@@ -119,6 +119,7 @@ def hostile(draw: st.DrawFn) -> MetricChannel:
     return MetricChannel(space, alpha=10.0 ** draw(st.floats(-3, 3)), prior=prior, loss=loss)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(hostile())
 def test_no_false_claim_on_hostile_spaces(design: MetricChannel) -> None:

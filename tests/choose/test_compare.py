@@ -39,6 +39,7 @@ def reports():
 ALL = [counts, places, reports]
 
 
+@pytest.mark.slow
 def test_the_table_is_ranked_and_right():
     found = counts()
     assert found.names == ["optimal noise", "laplace", "logistic", "gaussian"]
@@ -86,6 +87,7 @@ def test_optimal_noise_protects_the_few_that_change():
     assert "mine" in md.compare(narrower, PRIVACY, mechanisms=["gaussian"], also={"mine": found}).names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", [PRIVACY, md.PureDP(1), md.ApproximateDP(9, 1e-4)], ids=str)
 def test_optimal_noise_is_never_behind_a_named_family(privacy):
     names = ["staircase", "truncated_laplace", "laplace", "optimal noise"]
@@ -209,6 +211,7 @@ def test_places():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ALL)
 def test_ways_out(made, tmp_path):
     found = made()
@@ -472,6 +475,7 @@ def test_every_candidate_has_a_name_of_its_own():
     assert json.dumps(list(candidates(COUNTS)))
 
 
+@pytest.mark.slow
 def test_the_best_of_a_comparison_can_be_released():
     names = ["k-norm", "laplace"]
     found = md.compare(md.NumericQuery(dimension=4), md.PureDP(1.0), mechanisms=names, progress=False)

@@ -76,6 +76,7 @@ def quieter(payload: Any) -> Any | None:
     return changed if owners else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*cheap.DESIGNS, *MORE])
 def test_absurd_evidence_proves_nothing(name: str) -> None:
     """Was: a multiplier of 1e308 proved any lower bound, and a price of a bound that is not there any budget."""

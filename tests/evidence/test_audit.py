@@ -35,6 +35,7 @@ def test_every_kind_is_audited(name: str, tmp_path: Path, capsys: pytest.Capture
     assert first.is_monotonic_increasing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_amiss_ends_with_an_error(name: str, tmp_path: Path) -> None:
     path, tried = tmp_path / "result.json", 0

@@ -333,6 +333,7 @@ def payloads(name: str) -> tuple[str, str]:
     return dumps(solved(name)), dumps(second.solve(**options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*cheap.DESIGNS, *MORE])
 def test_doctored_files_are_refused(name: str) -> None:
     """Value and bound changed together, the prior changed, a lower bound raised, another certificate, … passed the audit."""
@@ -379,6 +380,7 @@ def test_no_other_part_stands_in_the_place_of_the_mechanism(name: str) -> None:
         assert not dataclasses.replace(result, mechanism=part).checks()["holds"].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_every_number_that_is_forged_is_seen(name: str) -> None:
     """Accepted before: a value, or a lower bound, of infinity beside a certificate of a finite one."""

@@ -44,12 +44,14 @@ def declared() -> Iterator[tuple[str, str]]:
                     yield prefix + node.args[0].value, name
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_modules_register() -> None:
     pairs = list(declared())
     assert dict(pairs) == KINDS
     assert len(pairs) == len(KINDS)
 
 
+@pytest.mark.slow
 def test_a_fresh_process_reads_every_kind(tmp_path: Path) -> None:
     documents = cheap.documents()
     assert set(KINDS) <= set(documents), f"no cheap instance of {sorted(set(KINDS) - set(documents))}"

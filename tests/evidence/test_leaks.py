@@ -159,6 +159,7 @@ MECHANISMS: dict[str, tuple[Callable[[], tuple[Draw, Draw]], float, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_released_digits_tell_nothing_and_simulated_ones_do(name: str) -> None:
     made, epsilon, delta = MECHANISMS[name]

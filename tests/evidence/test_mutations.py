@@ -6,6 +6,7 @@ import pytest
 from campaign import mutations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files(seed: int) -> None:
     shown: list[str] = []

@@ -57,6 +57,7 @@ def test_nothing_of_a_hostile_text_becomes_an_element() -> None:
         assert (attributes.get("href") or "#").startswith(("#", "data:", "http://a.b/"))  # a link in Markdown
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.text(min_size=1, max_size=30))
 def test_no_text_changes_the_elements(text: str) -> None:
@@ -137,6 +138,7 @@ def test_a_long_drawing_is_embedded_as_pixels() -> None:
     assert len(text) < 500_000 and [i["alt"] for i in Outline(text).named("img")] == [EVIL]
 
 
+@pytest.mark.slow
 def test_many_drawings_stay_a_light_page() -> None:
     def wave():
         fig, axis = figure()

@@ -50,6 +50,7 @@ def made(name: str) -> Any:
     return MAKES[name]()
 
 
+@pytest.mark.slow
 @kinds
 def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
     result = made(name)

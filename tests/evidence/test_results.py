@@ -42,6 +42,7 @@ def results() -> dict[str, md.Result]:
     }
 
 
+@pytest.mark.slow
 def test_round_trip_is_the_same_bytes(results: dict[str, md.Result], tmp_path: Path) -> None:
     for name, result in results.items():
         first, second = tmp_path / f"{name}.json", tmp_path / f"{name}2.json"

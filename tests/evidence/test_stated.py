@@ -60,6 +60,7 @@ def test_parts_of_other_results_are_refused_before_their_proofs(part: str, monke
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPENT)
 def test_an_enclosure_that_is_stated_holds_the_one_computed_anew(name: str) -> None:
     """Was: `spent` narrowed to one end, or widened to [-5, ∞], was "that of the law", and `delta` returned its upper end."""
@@ -97,6 +98,7 @@ def test_of_a_named_law_for_many_coordinates_too(privacy: Any) -> None:
         assert not dataclasses.replace(evidence, spent=DeltaInterval(spent.lower, spent.lower)).verify()
 
 
+@pytest.mark.slow
 def test_delta_is_not_the_files_word() -> None:
     """Was: 9.9927e-06 for a law whose true δ was 9.99354e-06."""
     result = SPENT["sampled"]()
@@ -140,6 +142,7 @@ def agrees(payload: Any) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
     """Was: of a comparison errors alone, of a frontier values and bounds; "verified, and as its table shows them"."""

@@ -108,6 +108,7 @@ def test_sound_results(name: str) -> None:
         assert {how for c, how, _ in rows if not c.startswith(known)} == {"proved"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COVERED)
 def test_doctored_results(name: str) -> None:
     texts = payloads(name)
@@ -127,6 +128,7 @@ def test_doctored_results(name: str) -> None:
     assert accepted == []
 
 
+@pytest.mark.slow
 def test_both_verifiers_agree_on_mutated_files() -> None:
     warnings.simplefilter("ignore")
     documents = {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE) if name in QUICK}
@@ -179,6 +181,7 @@ def test_the_privacy_of_any_lattice_noise() -> None:
             assert [row[2] for row in rows if row[0].startswith("delta at most")] == [holds]
 
 
+@pytest.mark.slow
 def test_large_results() -> None:
     """A quantizer of 256 outputs (half a second) and a channel of 16 points (a quarter)."""
     quantizer = md.OptimalQuantizer(np.linspace(-4, 4, 256), cheap.PURE, cheap.UNIFORM).solve(gap=1e-3)

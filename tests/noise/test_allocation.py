@@ -83,6 +83,7 @@ def test_two_dimensional_laplace_errors(epsilon: float, expected: float) -> None
     assert result.compare()["loss"].iloc[0] == pytest.approx(2 / epsilon, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=500 if NIGHTLY else 40)
 @given(noises, profiles, orders, budgets)
 def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
@@ -94,6 +95,7 @@ def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
     assert model.lower_bound <= formula.value * (1 + 1e-12) and model.gap <= 1e-8
 
 
+@pytest.mark.slow
 @given(noises, profiles, orders, budgets, st.integers(0, 2**32))
 def test_budget_is_kept_exactly_and_almost_used_up(noise, lam, p, privacy, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -242,6 +244,7 @@ def test_compare_rows_follow_table_one() -> None:
         result.compare(overall=100.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(noises, st.floats(0.5, 5))
 def test_absolute_moments_against_quadrature(noise, p) -> None:

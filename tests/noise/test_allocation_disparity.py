@@ -25,6 +25,7 @@ def test_gini_is_its_double_sum(lam) -> None:
     assert 1 / len(x) - 1e-12 <= disparity(lam) <= 1 + 1e-12
 
 
+@pytest.mark.slow
 @given(profiles, st.integers(0, 2**32))
 def test_a_robin_hood_transfer_is_majorized(lam, seed) -> None:
     rng = np.random.default_rng(seed)

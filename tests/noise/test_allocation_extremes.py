@@ -12,6 +12,7 @@ from mechdesign.noise.vector_noise import IndependentNoise
 BUDGETS = {"laplace": md.PureDP(3.0), "gaussian": md.ApproximateDP(1.0, 1e-6)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", BUDGETS)
 @given(order=st.floats(0.05, 60), ends=st.tuples(st.floats(-3, 3), st.floats(-3, 3)), limited=st.booleans())
 def test_a_fresh_allocation_of_any_order_passes_its_own_checks(noise, order, ends, limited):
@@ -22,6 +23,7 @@ def test_a_fresh_allocation_of_any_order_passes_its_own_checks(noise, order, end
     assert result.lower_bound <= result.value <= result.lower_bound * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(
     st.floats(-300, 2.8).map(lambda e: 10.0**e),
     st.floats(-15.9, -1).map(lambda e: 1 - 10.0**e) | st.just(1e-6),

@@ -81,6 +81,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
     assert result.value == pytest.approx(result.value * program.value, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
     "more",
@@ -142,6 +143,7 @@ def test_one_norm_is_spent_exactly(noise, more):
         assert most >= program.value * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-6, 6), min_size=2, max_size=9),
@@ -189,6 +191,7 @@ def test_many_coordinates():
     assert result.value < 0.05 * plain.value
 
 
+@pytest.mark.slow
 def test_saved_compared_and_released(tmp_path):
     s = S(each=[1.0, 2.0, 0.5, 4.0], changed=2)
     result = md.NoiseAllocation("gaussian", s, NEAR).solve()
@@ -269,6 +272,7 @@ def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
     assert result.value <= result.lower_bound * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "gap"), [({"l1": 0.1}, 0.04), ({"changed": 0.2, "l1": 0.1}, 0.07)])
 def test_many_coordinates_of_any_sizes_are_nearly_proved(more, gap):
     """One broken coordinate of thousands is all that the bound gives away; 41% with changes of one size alone."""
@@ -285,6 +289,7 @@ def test_few_coordinates_of_one_length_cost_their_sum():
     assert result.gap < 1e-5 and result.certificate.verify()
 
 
+@pytest.mark.slow
 def test_no_first_order_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Was: 88 s in SCS at 1,000 coordinates, and more than ten minutes at 5,000, for the same answer."""
     called: list[str] = []

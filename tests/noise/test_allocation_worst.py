@@ -64,6 +64,7 @@ def corners(asked: Changes) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(BOUNDS)
 def test_no_change_spends_more_than_is_proved(drawn):
@@ -137,6 +138,7 @@ def test_listed_changes_are_changes(drawn):
     assert mixed(asked, Among(found * 1.1 + asked.sizes, np.ones(len(found)))) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(BOUNDS, st.floats(0.5, 3.0))
 def test_values_lie_between_bounds_of_all_corners(drawn, order):
@@ -173,6 +175,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "kind", "more"), CASES)
 def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
     """Was: 18% to 44%, nearly all of it in the lower bound."""

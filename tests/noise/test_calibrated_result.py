@@ -25,6 +25,7 @@ def sampled():
     return md.calibrate("gaussian", privacy=PRIVACY, sensitivity=1.0, rounds=100, sampling_rate=0.05)
 
 
+@pytest.mark.slow
 def test_every_way_out(tmp_path):
     result = repeated()
     assert result.checks()["holds"].all() and len(result.audit()) == 1
@@ -44,6 +45,7 @@ def test_every_way_out(tmp_path):
     assert result.release(np.zeros(5)).shape == (5,)
 
 
+@pytest.mark.slow
 def test_pld():
     pytest.importorskip("dp_accounting")
     result = md.calibrate("laplace", privacy=PRIVACY, sensitivity=THREE, dimension=5, rounds=2)
@@ -52,6 +54,7 @@ def test_pld():
         sampled().pld()
 
 
+@pytest.mark.slow
 def test_sampling_against_an_independent_accountant():
     """δ of the subsampled Gaussian, by dp-accounting's own grid."""
     found = sampled()
@@ -116,6 +119,7 @@ def test_bad_input(bad, word):
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gennorm", "logistic"])
 def test_epsilon_at_the_delta_asked_for_is_the_epsilon_asked_for(family):
     found = md.calibrate(family, privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0, dimension=8)

@@ -78,6 +78,7 @@ def test_optimal_laws_are_above_the_bound_and_near(epsilon: float, delta: float)
         assert unit_cost(epsilon, delta, "squared") > 0.95 * law.var()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "size", "dimension", "names"),
     [
@@ -104,6 +105,7 @@ def test_no_family_beats_what_is_proved_of_any_other(
         assert results["truncated_laplace"].gap < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [

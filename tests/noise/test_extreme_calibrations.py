@@ -25,6 +25,7 @@ def test_an_answer_that_is_no_number_of_steps_is_refused_without_a_warning(noise
         mechanism.release([1e308] * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_staircases_of_a_tiny_budget_do_not_warn() -> None:
     with warnings.catch_warnings():

@@ -69,6 +69,7 @@ def test_flipped_huber_is_calibrated_to_all_three(accounting: str) -> None:
 
 
 # of a family with a shape, one member of which the scale is chosen: the search over shapes is the same for any sensitivity
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     ["gaussian", "laplace", "logistic", "staircase", flipped_huber(0.7), stats.gennorm(1.5), osgt(1.0)],

@@ -41,6 +41,7 @@ def together(p: float, q: float, n: int, epsilon: float) -> float:
     return max(float(np.maximum(a - growth * b, 0).sum()) for a, b in ((here, there), (there, here)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(1, 40), shares, shares, st.floats(0.05, 4.0), st.floats(0.0, 1.0))
 def test_bits_of_known_privacy_are_no_counterexample(
@@ -57,6 +58,7 @@ def test_bits_of_known_privacy_are_no_counterexample(
     assert not copies.imply(one, 0.999 * spent)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.floats(0.1, 5.0), st.floats(1e-6, 0.3), st.floats(0.05, 0.9))
 def test_of_one_copy_it_is_what_a_requirement_implies(epsilon: float, delta: float, share: float) -> None:
@@ -95,6 +97,7 @@ def test_a_gaussian_mean_is_as_private_as_is_implied(
 FAMILIES = ("gaussian", "laplace", "gennorm", "logistic", "staircase")
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     st.integers(2, 40),
@@ -135,6 +138,7 @@ def found() -> md.noise.ManyNoiseResult:
     )
 
 
+@pytest.mark.slow
 def test_its_certificate_holds_and_a_doctored_one_does_not(found: md.noise.ManyNoiseResult) -> None:
     certificate = found.certificate
     assert certificate.verify() and certificate.mean is not None and certificate.bound is not None

@@ -117,6 +117,7 @@ def found() -> md.noise.ManyNoiseResult:
     return md.OptimalNoise(md.ApproximateDP(6.0, 1e-2), 2.0, loss="squared", dimension=12).solve(cells=12)
 
 
+@pytest.mark.slow
 def test_it_is_cheaper_than_every_named_family(found: md.noise.ManyNoiseResult) -> None:
     table = found.tried().set_index("law")["value"]
     assert {"gaussian", "laplace", "gennorm", "flipped_huber", "osgt", "logistic"} <= set(table.index)

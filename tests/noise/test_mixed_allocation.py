@@ -33,6 +33,7 @@ def mixed():
     return md.NoiseAllocation("mixed", np.r_[1.0, 0.1 * np.ones(20)], md.ApproximateDP(3.0, 1e-6)).solve()
 
 
+@pytest.mark.slow
 def test_a_mix_beats_both_types(mixed):
     lam, privacy = mixed.design.sensitivities, mixed.design.privacy
     assert mixed.kinds == ("laplace",) + ("gaussian",) * 20
@@ -63,6 +64,7 @@ def test_delta_by_quadrature(mixed):
     assert sum(parts) + middle <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lam", "epsilon", "delta", "order", "weights"),
     [
@@ -81,6 +83,7 @@ def test_never_worse_than_either_type(lam, epsilon, delta, order, weights):
     assert result.certificate.verify()
 
 
+@pytest.mark.slow
 def test_coordinates_without_change_and_far_smaller_ones():
     lam = [1.0, 0.0, 1e-30, 1e-9]
     result = md.NoiseAllocation("mixed", lam, md.ApproximateDP(5.0, 1e-9)).solve()
@@ -158,6 +161,7 @@ def test_more_bad_input():
             call()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("questions", [0, 3, 12, 40])
 def test_whatever_is_found_at_the_limit_keeps_the_budget(questions, monkeypatch):
     design = md.NoiseAllocation("mixed", [50.0, 1.0, 1.0, 0.5, 0.1], md.ApproximateDP(1.0, 1e-6))

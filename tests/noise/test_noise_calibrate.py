@@ -42,6 +42,7 @@ def test_one_dimension(family, epsilon, expected):
     assert variance(family, epsilon, 1e-6) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_flipped_huber_is_within_the_proved_intervals():
     # inside or below the intervals that were computed independently
     for dimension, epsilon, delta, upper in (
@@ -72,6 +73,7 @@ def test_printed_osgt_values_are_not_the_optimum_of_the_family():
     assert variance("osgt", 3.0, 1e-6) < 0.23 < 1.54
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     st.sampled_from(
@@ -100,6 +102,7 @@ def test_never_exceeds_the_budget(family, epsilon, log_delta, dimension, sensiti
     assert gridded.upper >= delta * 0.98  # and the budget is used
 
 
+@pytest.mark.slow
 def test_scales_with_the_sensitivity():
     one, ten = (
         calibrate("flipped_huber", privacy=ApproximateDP(0.8, 1e-5), sensitivity=s, dimension=4)
@@ -143,6 +146,7 @@ def test_discrete_families():
             calibrate(family, privacy=ApproximateDP(1.0, 1e-5), sensitivity=1.5)
 
 
+@pytest.mark.slow
 def test_sufficient_and_zcdp_are_never_cheaper():
     privacy = ApproximateDP(1.0, 1e-6)
     exact = calibrate("flipped_huber", privacy=privacy, sensitivity=1.0, dimension=4)
@@ -167,6 +171,7 @@ def test_concentrated_privacy():
         calibrate("gennorm", privacy=ZeroConcentratedDP(0.1), sensitivity=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"gennorm", "truncated_laplace"}))
 @pytest.mark.parametrize("xi", [0.0, 0.05])
 def test_concentrated_privacy_holds_at_every_order(family, xi):
@@ -234,6 +239,7 @@ def test_summary_tells_what_is_proved():
     assert set(FAMILIES) >= {"gaussian", "flipped_huber", "osgt", "staircase"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "epsilon", "delta", "dimension", "most"),
     [

@@ -52,6 +52,7 @@ def integral(f, law):
 
 
 # A staircase of thousands of steps is no work for quadrature; its closed form is tested through sums below.
+@pytest.mark.slow
 @pytest.mark.parametrize(("dist", "shapes"), [s for s in SHAPES if not (s[0] is staircase and s[1][0] < 0.1)])
 def test_moments_by_quadrature(dist, shapes):
     law = dist(*shapes, scale=1.7)

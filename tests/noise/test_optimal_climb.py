@@ -47,6 +47,7 @@ def test_pure_noise_is_solved_outright(epsilon: float, loss: object) -> None:
     assert result.certificate.verify() and result.law.exact_delta(epsilon) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.floats(0.2, 8.0), st.floats(-9.0, -0.5), losses, st.integers(1, 30), st.floats(0.5, 1.5))
 def test_no_private_law_is_cheaper(
@@ -131,6 +132,7 @@ def test_a_raised_level_fails_the_package_and_the_stand_alone_verifier(tmp_path:
     assert json.loads((tmp_path / "r.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-9, 30.0, 100.0])
 def test_pure_noise_at_the_ends_of_the_range(epsilon: float) -> None:
     result = md.OptimalNoise(md.PureDP(epsilon), 2.0).solve()

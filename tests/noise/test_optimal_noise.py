@@ -54,6 +54,7 @@ def test_reference_upper_bounds_at_sixteen_cells(epsilon, delta, expected) -> No
     assert result.law.cells_per_shift == 16 and result.gap < 0.005 and result.certificate.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon, delta, published",
     [
@@ -78,6 +79,7 @@ def test_published_suboptimality_of_truncated_laplace(epsilon, delta, published)
     assert high - low < 1.2
 
 
+@pytest.mark.slow
 @settings(max_examples=60 if NIGHTLY else 12)
 @given(
     st.floats(0.01, 2.5),
@@ -151,6 +153,7 @@ def test_lower_bound_is_the_lattice_optimum() -> None:
     assert result.lower_bound == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_zero_delta_gives_the_staircase_back(epsilon) -> None:
     result = OptimalNoise(privacy=PureDP(epsilon)).solve(cells=12)
@@ -350,6 +353,7 @@ def test_the_sensitivity_is_only_a_unit(sensitivity, tmp_path) -> None:
     assert verify.main([str(tmp_path / "r.json")]) == 0
 
 
+@pytest.mark.slow
 def test_giving_up_is_said() -> None:
     result = OptimalNoise(privacy=ApproximateDP(5.0, 0.1)).solve(gap=0.001, max_cells=8)
     assert result.status == "gap not reached" and "max_cells" in " ".join(result.notes)

@@ -109,6 +109,7 @@ def test_knorm_evidence(tmp_path):
     assert result.mechanism.release(np.zeros(4)).shape == (4,)
 
 
+@pytest.mark.slow
 def test_comparisons_try_them():
     query = md.NumericQuery(20, S(linf=1, changed=3, signed=False))
     names = ["gaussian", "correlated gaussian", "k-norm", "allocated mixed"]

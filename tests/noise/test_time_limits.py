@@ -103,6 +103,7 @@ def test_an_interval_that_is_not_refined_still_encloses(monkeypatch: pytest.Monk
             assert wide.upper >= tight.upper * (1 - 1e-3)
 
 
+@pytest.mark.slow
 def test_an_epsilon_at_the_limit_is_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = NoiseTerm(stats.laplace(scale=20.0), 1.0, 20)
     least = epsilon_bound(terms, 1e-6)

@@ -47,6 +47,7 @@ def test_partial_moments(law) -> None:
             assert table[k, order] == pytest.approx(true, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_cells_add_up(data) -> None:
     prior = md.Prior.of(data.draw(priors(-1.0, 0.7)), (-1.0, 0.7))

@@ -44,6 +44,7 @@ def _exact(v) -> Fraction:
     return Fraction(v.item() if isinstance(v, np.generic) else v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", BUDGETS)
 @given(v=FINE)
 def test_budgets_are_rounded_down(stored, v) -> None:
@@ -52,6 +53,7 @@ def test_budgets_are_rounded_down(stored, v) -> None:
     assert 0 <= _exact(v) - held < held * Fraction(1, 2**51)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", CHANGES)
 @given(v=FINE)
 def test_sensitivities_are_rounded_up(stored, v) -> None:

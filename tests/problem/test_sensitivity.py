@@ -101,6 +101,7 @@ def test_the_norms_are_reached(s):
         assert s.allows(vector)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     sensitivities(dimension=3),

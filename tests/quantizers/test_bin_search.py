@@ -43,6 +43,7 @@ def test_best_four_outputs(epsilon, R, value):
     assert any("grid over all mirrored outputs" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_best_four_outputs_at_epsilon_one_are_inside_the_range():
     """With |B| ≤ 3 the outermost outputs belong at ±2.72, not ±3: 1.6895 instead of the 1.6986 that ±3 gives."""
     result = design(BinSearch(4, 3.0)).solve()
@@ -85,6 +86,7 @@ def test_asymmetric_search_beats_the_papers_outputs():
     assert searched.search["value"].min() == pytest.approx(searched.value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_search_with_other_objectives():
     worst = design(BinSearch(3, 3.0, starts=2, exhaustive=False), objective="worst").solve()
     fixed = design([-3.0, 0.0, 3.0], objective="worst").solve()
@@ -93,6 +95,7 @@ def test_search_with_other_objectives():
     assert capped.mechanism.expected_loss(UNIFORM, "squared") <= 4.4 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 400), st.sampled_from([0.5, 0.2]))
 @settings(max_examples=max(20, settings.default.max_examples // 10))
 def test_alphabet_bound_holds_for_any_outputs(seed, step):

@@ -135,6 +135,7 @@ def test_a_bias_budget_allows_a_constant_answer() -> None:
 lines = st.floats(-5, 5, allow_subnormal=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(["squared", "cap", "bias", "worst case", "samples", "beta"]))
 def test_no_multipliers_prove_too_much(data: st.DataObject, name: str) -> None:

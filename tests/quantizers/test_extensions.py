@@ -80,6 +80,7 @@ def test_vectors_split_the_budget() -> None:
         md.CoordinateQuantizer(coordinate, 0)
 
 
+@pytest.mark.slow
 def test_metric_corollary_bounds_the_loss_of_vectors() -> None:
     """Exact loss of a two-dimensional mechanism, all pairs of a grid and dithered points between, against the corollary."""
     x = np.linspace(-1, 1, 5)

@@ -138,6 +138,7 @@ def test_any_duals_bound_any_mechanism(case, seed, data):
     assert lower_bound(problem, float(constant[0]), gradient[0], nu, 10.0)[0] <= value
 
 
+@pytest.mark.slow
 @given(cases(least=3), st.integers(0, 4), st.sampled_from(["uniform", "beta", "truncated"]))
 @runs(0.3)
 def test_derivatives(case, which, kind):
@@ -264,6 +265,7 @@ def test_exact_fill_refuses_what_it_cannot_reach():
     assert caught.value.smallest_epsilon == pytest.approx(np.log(3))
 
 
+@pytest.mark.slow
 @given(cases(least=3, most=6), st.floats(0.01, 0.5), st.integers(0, 4))
 @runs(0.2)
 def test_bias_budget_is_used_optimally(case, share, which):

@@ -33,6 +33,7 @@ DESIGNS: list[tuple[Any, str, list[float], int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("design", "over", "values", "direction"), DESIGNS)
 def test_points_are_the_design_solved_there(
     design: Any, over: str, values: list[float], direction: int, tmp_path: Path

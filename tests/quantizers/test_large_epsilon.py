@@ -70,6 +70,7 @@ def test_rows_of_the_program_are_the_privacy_asked_for_or_stricter() -> None:
         assert (-found[:, rows.smallest] >= lower * np.exp(min(epsilon, 29.9))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", [md.ERM, md.RQM])
 def test_default_grids_propose_bins_that_cover_the_range_and_do_no_worse_at_a_larger_epsilon(
     design: type,

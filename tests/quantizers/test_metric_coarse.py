@@ -138,6 +138,7 @@ def test_no_multipliers_prove_more_than_is_true(name, objective, seed):
     assert multipliers.bound <= settled <= truth * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_thousand_inputs_are_answered_at_a_limit():
     """Was: gap .99, the two outermost outputs; and seven times the limit for pure privacy."""
     bins, knots = np.linspace(-8, 8, 128), np.linspace(-1, 1, 1000)
@@ -159,6 +160,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["absolute", "squared"])
 @pytest.mark.parametrize("objective", ["mean", "worst"])
 @pytest.mark.parametrize("name", LARGE)

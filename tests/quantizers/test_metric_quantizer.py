@@ -237,6 +237,7 @@ def test_one_law():
     assert not replace(result, design=design(privacy=md.MetricDP(1.0), inputs=GRID)).checks()["holds"].all()
 
 
+@pytest.mark.slow
 def test_time_limit():
     """With a limit the result with the most knots by then; the loop over knots took as long as it took."""
     wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)

@@ -198,6 +198,7 @@ LARGE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["mean", "worst"])
 @pytest.mark.parametrize("name", LARGE)
 def test_large_ratios_do_not_make_a_program_unbounded(name, objective):

@@ -25,6 +25,7 @@ def test_mvu_reproduces_table_1(epsilon: float, near: float, far: float, error: 
     assert result.certificate.verify() and result.epsilon <= epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "m", "bits"), [(1.0, 8, 3), (3.0, 16, 3), (0.5, 40, 4)])
 def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
     """Its alphabet beats even ones; the value at that alphabet is the linear program's; the range is kept."""
@@ -45,6 +46,7 @@ def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
         assert program.value <= md.solvers.solve(design.model(even), "highs").value * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_alphabets_on_the_edge_of_what_is_feasible_are_made_exact() -> None:
     """Outputs as far out as ε just requires: the program's tolerance lets in rows that no smaller budget mends."""
     epsilon = 0.013419192896484083
@@ -53,6 +55,7 @@ def test_alphabets_on_the_edge_of_what_is_feasible_are_made_exact() -> None:
     assert result.value <= 149.05
 
 
+@pytest.mark.slow
 def test_large_mvu_programs_are_the_optimum_on_the_grid() -> None:
     """64 inputs and 64 outputs, without CVXPY and with it."""
     bins = np.linspace(-3, 3, 64)

@@ -181,6 +181,7 @@ def test_solvers_agree():
     assert three.solver_report.solver == "highs on 17 knots + cutting-planes"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_simplex_method_agrees_with_the_interior_point_on_samples(seed):
@@ -218,6 +219,7 @@ def test_what_rounding_keeps_apart_is_not_iterated_upon():
 # -- frontier -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_frontiers():
     curve = frontier(design(), "epsilon", [0.5, 1.0, 2.0])
     table = curve.to_frame()

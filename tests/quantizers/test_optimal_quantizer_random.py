@@ -45,6 +45,7 @@ def test_two_methods_agree(seed: int) -> None:
     assert best_value - best_bound <= 1e-6 * best_value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", WITH_PROGRAM)
 def test_monolithic_program(seed: int) -> None:
     """On 321 knots the program is worth at least our bound, and at most our rows interpolated on its knots."""

@@ -43,6 +43,7 @@ def test_published_rows(epsilon: float, bins: list[float], fifty_one: float, exa
     assert result.rise <= 1e-9
 
 
+@pytest.mark.slow
 def test_a_float_solution_over_budget_is_tightened() -> None:
     """An interior-point solver at a loose tolerance breaks the budget; certification repairs it."""
     design = md.OPTM(bins=[-6, -0.4, 0.4, 6], privacy=md.PureDP(0.5), prior=UNIFORM)
@@ -51,6 +52,7 @@ def test_a_float_solution_over_budget_is_tightened() -> None:
     assert design.solve("clarabel", **loose).mechanism.privacy_loss() <= 0.5
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([4, 5, 6]), st.sampled_from(["absolute", "squared"]))
 def test_random_designs_are_private_and_certified(seed: int, m: int, loss: str) -> None:
@@ -110,6 +112,7 @@ def test_duals_are_the_sensitivity_of_the_optimum() -> None:
     assert (moved.value - base.value) / 1e-4 == pytest.approx(derivative, abs=2e-2)
 
 
+@pytest.mark.slow
 def test_theorem_5_with_more_bins_and_theorem_6() -> None:
     """Successive linearisation improves on its start; the compact program gives § 3's 3.73 and 0.508."""
     bins, privacy = np.linspace(-2, 2, 8), md.PureDP(2.0)
@@ -125,6 +128,7 @@ def test_theorem_5_with_more_bins_and_theorem_6() -> None:
     assert sixteen.epsilon == pytest.approx(3.73, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_theorem_6_is_infeasible_below_log_3() -> None:
     bins = [-1.5, -0.5, 0.5, 1.5]
     with pytest.raises(md.InfeasibleError, match="Theorem 6 needs epsilon > log 3 at m = 4") as caught:
@@ -145,6 +149,7 @@ def test_theorem_6_contradicts_itself_at_every_epsilon_where_the_outer_bins_are_
     assert caught.value.smallest_epsilon is None and "log 3" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_infeasible_designs_say_the_smallest_epsilon() -> None:
     with pytest.raises(md.InfeasibleError, match="smallest feasible epsilon") as caught:
         md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(0.5), UNIFORM).solve()
@@ -157,6 +162,7 @@ def test_infeasible_designs_say_the_smallest_epsilon() -> None:
         md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(smallest * 0.99), UNIFORM).solve()
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.data())
 def test_asymmetric_bins_with_two_families(data) -> None:
@@ -167,6 +173,7 @@ def test_asymmetric_bins_with_two_families(data) -> None:
     assert check_selection_law(result.mechanism.law, exp_lower(1.0))
 
 
+@pytest.mark.slow
 def test_table_2_as_its_authors_solved_it() -> None:
     """Bounds stood for the outer factors of the smallest probabilities, on each side apart: 1.8016, 1.8517, 1.8866 was read
     as irreconcilable with the print (1.778, 1.836, 1.972, from 1,000 samples each)."""

@@ -36,6 +36,7 @@ SEARCH = {
 GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
 
 
+@pytest.mark.slow
 def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
     assert md.ERM(4, md.PureDP(1.5), UNIFORM).solve(zoom=2, starts=6).value <= 1.2982
     assert md.ERM(4, md.PureDP(0.5), UNIFORM).solve(zoom=1, starts=2).epsilon <= 0.5
@@ -71,6 +72,7 @@ def test_a_line_of_members_values_them_as_the_mechanisms_do(seed: int) -> None:
     assert line.losses(left, right, budget=0.9 * privacy) == (privacy, np.inf)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_axes_says_which_is_on_the_budget() -> None:
     axes = {"delta": [1.0, 2.0], "inner": [0.2, 0.5], "gamma": [0.1, 1.0]}
     for order in itertools.permutations(axes):
@@ -80,6 +82,7 @@ def test_the_order_of_the_axes_says_which_is_on_the_budget() -> None:
         assert found.value == pytest.approx(found.mechanism.expected_loss(UNIFORM), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None:
     search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
     one = search.solve(store=tmp_path / "one.jsonl")
@@ -89,6 +92,7 @@ def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None
     assert two.value == one.value
 
 
+@pytest.mark.slow
 def test_killed_search_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     """kill -9 in the middle, a half-written line, a second run: the same file as without the kill."""
     script = textwrap.dedent(
@@ -132,6 +136,7 @@ def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
     assert found.solver_report.seconds > 0
 
 
+@pytest.mark.slow
 def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
     """What was reached is kept in the store and answered; bins that were not reached are not called infeasible."""
     bins = md.Grid(delta=np.arange(20, 9, -1) / 10, inner=np.arange(10, 0, -1) / 10)
@@ -153,6 +158,7 @@ def test_heuristic_searches_never_say_optimal() -> None:
         rqm.model()
 
 
+@pytest.mark.slow
 def test_two_searches_on_one_store(tmp_path: Path) -> None:
     """The lines of two searches alternated in one file, which neither could continue afterwards."""
     store, search = tmp_path / "s.jsonl", OPTMSearch(md.PureDP(1.0), UNIFORM)
@@ -195,6 +201,7 @@ def test_store_refuses_another_search(tmp_path: Path) -> None:
         ).solve(store=store)
 
 
+@pytest.mark.slow
 def test_values_are_verified() -> None:
     """OPTM's value set to 0.1 in a file passed the audit; certificates of RQM and of searches knew no value either."""
     grid = md.Grid(delta=[1.6], q=[0.4, 0.5])

@@ -22,6 +22,7 @@ from mechdesign.quantizers.mechanism.table import PiecewiseTable
 UNIFORM = stats.uniform(-1, 2)
 
 
+@pytest.mark.slow
 @given(selections(), st.data())
 def test_random_selection_mechanisms(drawn, data) -> None:
     """Rows sum to 1, are unbiased to 1e-12, and no sampled pair of inputs exceeds the exact loss."""
@@ -40,6 +41,7 @@ def test_random_selection_mechanisms(drawn, data) -> None:
     assert np.log(q.max(axis=0) / q.min(axis=0)).max() == pytest.approx(loss, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(selections(), st.data(), st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
 def test_exact_error_equals_quadrature(drawn, data, loss) -> None:
     """Against double-exponential quadrature of the density on every cell, and sums over atoms."""
@@ -59,6 +61,7 @@ def test_exact_error_equals_quadrature(drawn, data, loss) -> None:
     assert mechanism.expected_loss(prior, loss) == pytest.approx(total, rel=1e-9, abs=1e-10)
 
 
+@pytest.mark.slow
 @given(selections())
 def test_worst_case_is_the_supremum(drawn) -> None:
     bins, left, right, input_range = drawn
@@ -73,6 +76,7 @@ def test_worst_case_is_the_supremum(drawn) -> None:
     )
 
 
+@pytest.mark.slow
 @given(selections(most=6))
 def test_certified_mechanisms_pass_the_independent_checker(drawn) -> None:
     bins, left, right, input_range = drawn
@@ -84,6 +88,7 @@ def test_certified_mechanisms_pass_the_independent_checker(drawn) -> None:
     assert certificate.verify() and certificate.epsilon_upper == loss
 
 
+@pytest.mark.slow
 @given(st.integers(4, 12), st.floats(0.1, 8), st.floats(0.05, 4))
 def test_erm_respects_its_theorems(m: int, gamma: float, delta: float) -> None:
     """Theorem 1: ε < γ + log(2m(c+Δ)/c), true for Δ ≥ c. Theorem 2: error ≤ (4/γ) log(m)(c+Δ) + (2c+2Δ)/(m−1)."""
@@ -233,6 +238,7 @@ class Given:
         return np.full(size, self.further)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 7, 40]), st.sampled_from([300, 5000, 150_000]))
 def test_the_guide_table_inverts_every_law(seed: int, m: int, draws: int) -> None:

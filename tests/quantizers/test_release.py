@@ -41,6 +41,7 @@ MECHANISMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_release_has_the_law_and_nothing_else(name: str) -> None:
     mechanism = MECHANISMS[name]()

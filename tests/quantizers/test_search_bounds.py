@@ -82,6 +82,7 @@ SETTINGS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     SETTINGS,
@@ -101,6 +102,7 @@ def test_no_outputs_do_better(asked: Any, inner: list[float], left: float, right
     assert bound <= question.optimum(bins) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(SETTINGS, st.integers(0, 2**32), st.sampled_from([0.0, 1e-3, 1e-1, 1.0]), st.integers(2, 12))
 def test_no_multipliers_prove_too_much(asked: Any, seed: int, size: float, few: int) -> None:
@@ -137,6 +139,7 @@ class _Exact:
         return [[self.pair(bounds) for bounds in found[span]] for span in spans]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", sorted(PRIORS))
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_stand_alone_arithmetic_agrees(loss: str, prior: str) -> None:
@@ -171,6 +174,7 @@ def test_it_is_near_what_any_outputs_reach(epsilon: float, near: float) -> None:
     assert bound <= PiecewiseMechanism(epsilon).expected_loss(UNIFORM, "squared")
 
 
+@pytest.mark.slow
 def test_a_bias_that_is_allowed_lowers_it() -> None:
     bounds = [proved(1.0, "absolute", "uniform", 3.0, b)[2] for b in (0.0, 0.2, 10.0)]
     assert bounds[0] > bounds[1] > bounds[2] > 0.4
@@ -224,6 +228,7 @@ def found(name: str) -> Any:
     return SEARCHES[name]().solve(**QUICK.get(name, {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SEARCHES))
 def test_every_search_has_a_proved_gap(name: str, tmp_path: Path) -> None:
     result = found(name)
@@ -237,6 +242,7 @@ def test_every_search_has_a_proved_gap(name: str, tmp_path: Path) -> None:
     assert again.lower_bound == result.lower_bound and again.certificate.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SEARCHES))
 def test_a_limit_keeps_the_gap_and_an_uncertified_answer_tells_it(name: str) -> None:
     told = SEARCHES[name]().solve(certify=False, **QUICK.get(name, {}))
@@ -247,6 +253,7 @@ def test_a_limit_keeps_the_gap_and_an_uncertified_answer_tells_it(name: str) -> 
     assert 0 < late.lower_bound < late.value and late.certificate.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SEARCHES))
 def test_losses_that_are_functions_have_none(name: str) -> None:
     result = SEARCHES[name](loss=_cube).solve(certify=False, **QUICK.get(name, {}))
@@ -278,6 +285,7 @@ def test_a_bound_for_fewer_outputs_is_no_bound_of_the_search(name: str) -> None:
     assert not raised.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 12.0, 80.0])
 @pytest.mark.parametrize("kind", [md.RQM, md.ERM])
 def test_extreme_budgets_have_a_bound_or_none(kind: Any, epsilon: float) -> None:

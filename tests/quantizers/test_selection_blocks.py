@@ -34,6 +34,7 @@ def blocks_of(bins, input_range, prior, loss, **options) -> SelectionBlocks:
     )
 
 
+@pytest.mark.slow
 @given(selections(), st.data())
 def test_blocks_agree_with_the_quantizer(given_selection, data) -> None:
     """Loss, extremes and the round trip, for random selections, priors and losses."""
@@ -52,6 +53,7 @@ def test_blocks_agree_with_the_quantizer(given_selection, data) -> None:
     np.testing.assert_allclose(again.ends, mechanism.ends, atol=1e-14)
 
 
+@pytest.mark.slow
 @given(selections(), st.integers(0, 2**32 - 1))
 def test_derivatives_are_exact(given_selection, seed: int) -> None:
     """Bilinear functions: the central difference is the derivative, whatever the step."""
@@ -67,6 +69,7 @@ def test_derivatives_are_exact(given_selection, seed: int) -> None:
     np.testing.assert_allclose(blocks.jacobian(q) @ step, change, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1))
 def test_one_family_stands_for_both_sides(m: int, seed: int) -> None:
     """With mirrored bins one block serves an interval and its mirror image, under any prior."""
@@ -85,6 +88,7 @@ def test_one_family_stands_for_both_sides(m: int, seed: int) -> None:
     assert np.log((high / low).max()) == pytest.approx(mechanism.privacy_loss(), abs=1e-10)
 
 
+@pytest.mark.slow
 @given(selections(), st.floats(0.01, 0.99))
 def test_every_unbiased_law_is_a_selection_at_a_point(given_selection, t: float) -> None:
     """Take the output law of a mechanism at x, find other selection probabilities at x, get the same law."""
@@ -166,6 +170,7 @@ def _integral(low: float, high: float, start: float, end: float) -> float:
     return primitive(end) - primitive(start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("near", "far", "epsilon"), [(0.4, 6.0, 0.5), (0.5, 3.0, 1.0), (0.5, 3.0, 1.5)])
 def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: float) -> None:
     """The global optimum of the family, by a scan over its only product; at most the paper's program's value."""
@@ -180,6 +185,7 @@ def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: 
     assert found.epsilon <= epsilon and check_selection_law(found.mechanism.law, exp_lower(epsilon))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.data())
 def test_between_the_published_families_and_the_optimum(data) -> None:
@@ -199,6 +205,7 @@ def test_between_the_published_families_and_the_optimum(data) -> None:
     assert result.value <= best * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
     """The family's only cost is one choice an interval: the distance to the optimum falls as intervals shrink."""
     gaps = []
@@ -211,6 +218,7 @@ def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
     assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.04
 
 
+@pytest.mark.slow
 def test_hundreds_of_bins_with_few_outputs() -> None:
     """Bins that are not drawn only divide the inputs; the loss stays exact and within the budget."""
     result = md.OPTM(np.linspace(-1.2, 1.2, 256), md.PureDP(5.0), UNIFORM).solve(outputs=16)
@@ -301,6 +309,7 @@ def test_small_problems_need_no_linear_program(monkeypatch: pytest.MonkeyPatch) 
         assert result.lower_bound <= result.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["absolute", "squared"])
 @pytest.mark.parametrize(("m", "epsilon"), [(4, 0.5), (5, 3.0), (6, 5.0)])
 def test_a_plain_start_ends_where_the_optimum_over_all_mechanisms_does(
@@ -316,6 +325,7 @@ def test_a_plain_start_ends_where_the_optimum_over_all_mechanisms_does(
         assert plain.lower_bound == pytest.approx(certified.lower_bound, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_large_budget_is_met_where_floors_are_below_a_programs_tolerance() -> None:
     """At ε = 20 a floor may be e^−20 of a probability: linear programs took a minute, and ended at the outermost bins."""
     half = [0.520341293, 0.526615068, 0.729473929, 1.449346006, 1.474234279, 1.500000006]

@@ -42,6 +42,7 @@ def ray() -> Iterator[None]:
         library.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [dask, ray], ids=["dask", "ray"])
 def test_a_search_on_a_cluster_writes_the_same_bytes(cluster: object, tmp_path: Path) -> None:
     one = SEARCH.solve(store=tmp_path / "one.jsonl")

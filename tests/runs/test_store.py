@@ -34,6 +34,7 @@ def test_two_runs_do_not_share_a_store(tmp_path: Path) -> None:
     assert second.chunks == [[1]]
 
 
+@pytest.mark.slow
 def test_every_prefix_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     store = Store(path, {"a": 1})

@@ -39,6 +39,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_solve_and_audit(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
     solved = run("solve", "spec.toml", "-o", "result.json", cwd=tmp_path)
@@ -106,6 +107,7 @@ def test_mistakes_are_one_line(
     assert stop.value.code == 1 and message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_lists_and_help(tmp_path: Path) -> None:
     assert "quantizer-tables" in run("study", "list", cwd=tmp_path).stdout
     assert "clarabel" in run("solvers", cwd=tmp_path).stdout

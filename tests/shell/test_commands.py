@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_calibrate_writes_result_and_page(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 -o r.json --report r.html"
@@ -62,6 +63,7 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     assert ("two programs" in out) == (name != "noise") or "not covered" in out
 
 
+@pytest.mark.slow
 def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = "compare --epsilon 1 -s 1 -m laplace -m staircase -m gaussian -o c.json -r c.html --csv c.csv"
@@ -118,6 +120,7 @@ def test_the_commands_above_are_all(capsys, monkeypatch) -> None:
     assert sorted(names) == sorted(COMMANDS[1:])
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> None:
     """What a help shows is typed in, but for the studies, which take longer; of a comparison one mechanism is tried."""
     import typer
@@ -205,6 +208,7 @@ cli.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("studies", "label"), [(["a"], "points"), (["a", "b"], "studies")])
 def test_a_quiet_run_shows_a_bar_on_a_terminal(tmp_path: Path, studies: list[str], label: str) -> None:
     ours, theirs = pty.openpty()
@@ -252,6 +256,7 @@ def test_a_study_has_a_page(tmp_path: Path) -> None:
     )  # it runs again
 
 
+@pytest.mark.slow
 def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
     tmp_path: Path, capsys, monkeypatch
 ) -> None:

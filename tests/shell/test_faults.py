@@ -104,6 +104,7 @@ def test_a_users_file_in_the_folder_stays(tmp_path: Path) -> None:
     assert (foreign / "README.md").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_killed_study_leaves_one_whole_run(tmp_path: Path) -> None:
     rng = random.Random(1)
     for number in range(KILLS + 1):
@@ -131,6 +132,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     """Killed again and again at random moments, on one store, and then left to end."""
     rng, store, whole = random.Random(2), tmp_path / "store", tmp_path / "whole"
@@ -159,6 +161,7 @@ def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     assert dumps(a.mechanism) == dumps(b.mechanism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bytes_left", [0, 4000])
 def test_a_full_disk_leaves_the_last_result(bytes_left: int, tmp_path: Path) -> None:
     """One line and exit 1; what was there stays, and no half-written file beside it."""
@@ -181,6 +184,7 @@ main()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["design.toml", "result.json"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     folder = Path("/sys/kernel") if os.geteuid() == 0 else tmp_path / "locked"
     if os.geteuid():

@@ -242,7 +242,7 @@ class CodedMechanism(ABC):
         Raises
         ------
         ResultFormatError
-            One of them is damaged, or of another mechanism; nothing is returned then.
+            One of them, named by its index, is damaged, or of another mechanism; nothing is returned then.
 
         Examples
         --------
@@ -254,8 +254,11 @@ class CodedMechanism(ABC):
         ((100,), 20)
         """
         groups: dict[tuple[int, int], list[Indices]] = {}
-        for message in listed_messages(messages):
-            codes, used, first = self._parsed(message, seed)
+        for k, message in enumerate(listed_messages(messages)):
+            try:
+                codes, used, first = self._parsed(message, seed)
+            except (ResultFormatError, DesignError) as error:
+                raise type(error)(f"messages[{k}]: {error}") from None
             for i, row in enumerate(codes):
                 groups.setdefault((used, first + i), []).append(row)
         total = np.zeros(self.dimension)

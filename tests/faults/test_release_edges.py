@@ -240,3 +240,11 @@ def test_numpy_may_be_asked_to_raise(noise: str) -> None:
 def test_a_result_without_errors_of_an_answer_is_refused_by_name() -> None:
     with pytest.raises(md.DesignError, match="VectorQuantizerResult"):
         md.accuracy(md.VectorQuantizer(10, md.PureDP(1.0)).solve())
+
+
+def test_the_damaged_message_is_named() -> None:
+    mechanism = md.SphereQuantizer(10, 3, md.PureDP(1.0))
+    messages = [mechanism.encode(np.zeros(10)) for _ in range(4)]
+    messages[2] = messages[2][:-1] + bytes([messages[2][-1] ^ 1])
+    with pytest.raises(md.ResultFormatError, match=r"messages\[2\].*checksum"):
+        mechanism.aggregate(messages)

@@ -248,3 +248,18 @@ def test_the_damaged_message_is_named() -> None:
     messages[2] = messages[2][:-1] + bytes([messages[2][-1] ^ 1])
     with pytest.raises(md.ResultFormatError, match=r"messages\[2\].*checksum"):
         mechanism.aggregate(messages)
+
+
+@pytest.mark.parametrize("centre", [0.0, 3.7, 10.0, -120.0])
+@pytest.mark.parametrize("certify", [True, False])
+def test_a_bias_is_allowed_wherever_the_range_is(centre: float, certify: bool) -> None:
+    """Knots that differ about 0 are one double far from it: "knots must increase strictly"."""
+    bins = [centre - 7, centre - 0.3, centre + 0.1, centre + 7]
+    design = md.OptimalQuantizer(bins, md.PureDP(1.0), stats.uniform(centre - 1, 2), max_bias=0.1)
+    found = design.solve(certify=certify)
+    about_zero = md.OptimalQuantizer(
+        [-7, -0.3, 0.1, 7], md.PureDP(1.0), stats.uniform(-1, 2), max_bias=0.1
+    ).solve()
+    assert found.value == pytest.approx(about_zero.value, rel=1e-9)
+    assert not certify or found.checks()["holds"].all()
+    assert (found.certificate is not None) == certify

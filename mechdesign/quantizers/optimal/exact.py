@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from mechdesign.errors import InfeasibleError
@@ -115,10 +116,14 @@ def exact_law(
     first, last = base.knots[0], base.knots[-1]
     knots = [centre + unit * Fraction(float(x)) for x in table.edges]
     knots[0], knots[-1] = Fraction(lower), Fraction(upper)
+    kept = [
+        k for k, (a, b) in enumerate(pairwise(knots)) if float(a) < float(b)
+    ]  # far from 0 doubles are coarser
+    knots = [Fraction(lower), *(knots[k] for k in kept[1:]), Fraction(upper)]
     rows: list[list[tuple[Fraction, ...]]] = [[], []]
     for end in (0, 1):
-        for k in range(len(table.left)):
-            x = knots[k + end]
+        for i, k in enumerate(kept):
+            x = knots[i + end]
             if table.position[k] >= 0:
                 mean = centre + unit * Fraction(float(table.fill.means[table.position[k]]))
             else:

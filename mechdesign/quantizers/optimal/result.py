@@ -315,4 +315,6 @@ def float_mechanism(design: Any, floors: Array) -> Quantizer:
     table = pieces(design.problem, floors)
     knots = centre + unit * table.edges
     knots[[0, -1]] = design.input_range
-    return Quantizer(design.bins, knots, *table.rows)
+    kept = np.flatnonzero(np.diff(knots) > 0)
+    knots = np.array([design.input_range[0], *knots[kept[1:]], design.input_range[1]])
+    return Quantizer(design.bins, knots, *(rows[kept] for rows in table.rows))

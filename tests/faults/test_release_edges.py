@@ -237,19 +237,6 @@ def test_numpy_may_be_asked_to_raise(noise: str) -> None:
         assert found.checks()["holds"].all() and md.accuracy(found).standard_deviation > 0
 
 
-def test_a_result_without_errors_of_an_answer_is_refused_by_name() -> None:
-    with pytest.raises(md.DesignError, match="VectorQuantizerResult"):
-        md.accuracy(md.VectorQuantizer(10, md.PureDP(1.0)).solve())
-
-
-def test_the_damaged_message_is_named() -> None:
-    mechanism = md.SphereQuantizer(10, 3, md.PureDP(1.0))
-    messages = [mechanism.encode(np.zeros(10)) for _ in range(4)]
-    messages[2] = messages[2][:-1] + bytes([messages[2][-1] ^ 1])
-    with pytest.raises(md.ResultFormatError, match=r"messages\[2\].*checksum"):
-        mechanism.aggregate(messages)
-
-
 @pytest.mark.parametrize("centre", [0.0, 3.7, 10.0, -120.0])
 @pytest.mark.parametrize("certify", [True, False])
 def test_a_bias_is_allowed_wherever_the_range_is(centre: float, certify: bool) -> None:

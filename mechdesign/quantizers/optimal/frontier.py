@@ -75,6 +75,9 @@ class Frontier(Handed):
     def __post_init__(self) -> None:
         for result in instance("results", self.results, tuple):
             instance("results", result, Result, NoneType)
+        columns = [self.over, *(COLUMNS if self._quantizers else _COMMON)]
+        if list(instance("table", self.table, pd.DataFrame)) != columns:
+            raise DesignError.of("table", list(self.table), f"must have the columns {columns}")
         if self.results and len(self.results) != len(self.table):
             raise DesignError.of("results", len(self.results), f"must be one a point: {len(self.table)}")
 
@@ -87,9 +90,7 @@ class Frontier(Handed):
     def agreements(self) -> list[Check]:
         """Whether each point's result is of the design at that point, and the table shows what follows from the result."""
         rows: list[Check] = []
-        columns = [self.over, *(COLUMNS if self._quantizers else _COMMON)]
-        whole = len(self.results) == len(self.table) and list(self.table) == columns
-        whole = whole and [r is not None for r in self.results] == [*self.table["value"].notna()]
+        whole = [r is not None for r in self.results] == [*self.table["value"].notna()]
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
             try:
                 with fitting():
@@ -101,7 +102,9 @@ class Frontier(Handed):
             shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
             claim = f"{name}: the table shows its "
             rows += [(claim + k, RECOMPUTED, math.nan, close(row[k], fresh[k])) for k in shown]
-        blank = self.table[self.table["value"].isna()][[c for c in columns[1:] if whole and c not in _OWN]]
+        blank = self.table[self.table["value"].isna()][
+            [c for c in list(self.table)[1:] if whole and c not in _OWN]
+        ]
         whole = whole and bool((blank.isna() | (blank == 0)).all(axis=None))
         rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
         return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import mechdesign as md
+from studies.benchmarks.turns import Ratio
 
 PRIVACY = md.ApproximateDP(0.5, 1e-6)
 
@@ -87,16 +88,18 @@ def agreement(count: int) -> pd.DataFrame:
     )
 
 
-def main() -> None:
+def main() -> list[Ratio]:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--coordinates", type=int, default=1_000_000)
     parser.add_argument("--profiles", type=int, default=500)
     arguments = parser.parse_args()
     print("against one pass of np.sqrt over as many coordinates; bar: at most 8 times, whatever p")
-    print(speed(arguments.coordinates).to_markdown(index=False, floatfmt=".3g"))
+    times = speed(arguments.coordinates)
+    print(times.to_markdown(index=False, floatfmt=".3g"))
     print()
     print(agreement(arguments.profiles).to_markdown(floatfmt=".3g"))
+    return [Ratio("solve / np.sqrt", float(times["solve / np.sqrt (bar: 8)"].max()), 8)]
 
 
 if __name__ == "__main__":

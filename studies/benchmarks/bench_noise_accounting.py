@@ -12,6 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from scipy import stats
 
 import mechdesign as md
+from studies.benchmarks.turns import Ratio
 
 
 def best_of(function: Callable[[], object], repeats: int = 7) -> float:
@@ -38,9 +39,10 @@ def library_interval(scale: float, k: int, epsilon: float, step: float) -> tuple
     return bounds[0], bounds[1]
 
 
-def main() -> None:
+def main() -> list[Ratio]:
     """Print the ratios the project promises."""
     k, epsilon = 20, 1.0
+    ratios = []
     laplace = md.calibrate("laplace", privacy=md.ApproximateDP(epsilon, 1e-6), sensitivity=1.0, dimension=k)
     scale = laplace.parameters["scale"]
 
@@ -64,6 +66,7 @@ def main() -> None:
             f"  delta ~ {delta:g}: width {widths[0]:.2%} (K = 20), {widths[1]:.2%} (K = 1,000); "
             f"time ratio {seconds[1] / seconds[0]:.2f} (bar 10)"
         )
+        ratios.append(Ratio(f"K = 1,000 / K = 20, delta {delta:g}", seconds[1] / seconds[0], 10))
 
     print("calibrating flipped Huber at K = 20 against one dp-accounting composition of Laplace noise")
     for step in (1e-4, 1e-5):
@@ -81,6 +84,8 @@ def main() -> None:
                 f"  library step {step:g} (interval width {(high - low) / high:.2%}): delta {delta:g}: "
                 f"ratio {calibration / composition:.1f} (bar 20)"
             )
+            name = f"flipped Huber / one composition, delta {delta:g}, step {step:g}"
+            ratios.append(Ratio(name, calibration / composition, 20))
 
     print("one certified interval against the library's two compositions at the same width (Laplace, K = 20)")
     term = md.accounting.NoiseTerm(stats.laplace(scale=scale), 1.0, k)
@@ -90,6 +95,7 @@ def main() -> None:
         ours = best_of(lambda width=width: md.accounting.delta_interval(term, epsilon, width=width))
         theirs = best_of(lambda step=step: library_interval(scale, k, epsilon, step))
         print(f"  width {width:.3%}: ours / library = {ours / theirs:.2f}")
+    return ratios
 
 
 if __name__ == "__main__":

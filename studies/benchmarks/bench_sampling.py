@@ -13,10 +13,10 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from studies.benchmarks.turns import medians
+from studies.benchmarks.turns import Ratio, medians
 
 
-def main() -> None:
+def main() -> list[Ratio]:
     """Print ratios and rates."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, 10**7)
@@ -28,7 +28,7 @@ def main() -> None:
     samples = [lambda mechanism=mechanism: mechanism.sample(x, rng=rng) for mechanism in made.values()]
     bare, *fast = medians(lambda: rng.random(10**7), *samples, rounds=15, clock=time.perf_counter)
     print(f"rng.random(10**7): {1e3 * bare:.0f} ms")
-    few = x[: 10**6]
+    few, ratios = x[: 10**6], []
     for (name, mechanism), own in zip(made.items(), fast):
         (exact,) = medians(
             lambda mechanism=mechanism: mechanism.release(few), rounds=3, clock=time.perf_counter
@@ -36,6 +36,9 @@ def main() -> None:
         print(
             f"{name}: sample {1e3 * own:.0f} ms, ratio {own / bare:.2f} (bar: 3); exact {1e6 / exact:.3g} a second (bar: 2e5)"
         )
+        ratios.append(Ratio(f"{name}: sample / rng.random", own / bare, 3))
+        ratios.append(Ratio(f"{name}: exact values a second", 1e6 / exact, 2e5, at_least=True))
+    return ratios
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+from studies.benchmarks.turns import Ratio
+
 HEAVY = ("cvxpy", "pandas", "matplotlib", "scipy.stats", "dp_accounting", "ot", "joblib")
 RUNS = 10
 
@@ -58,7 +60,7 @@ def seconds(code: str) -> float:
     return time.perf_counter() - started
 
 
-def main() -> None:
+def main() -> list[Ratio]:
     """Print the medians, their ratios, and what the import must not load but does."""
     runs = {name: [] for name in CASES}
     for _ in range(RUNS):
@@ -67,10 +69,12 @@ def main() -> None:
     medians = {name: statistics.median(times) for name, times in runs.items()}
     for name, value in medians.items():
         print(f"{name:30} {1000 * value:7.0f} ms")
-    for name, base, bar in BARS:
-        print(f"{name} / {base}: {medians[name] / medians[base]:.2f} (bar {bar})")
+    ratios = [Ratio(f"{name} / {base}", medians[name] / medians[base], bar) for name, base, bar in BARS]
+    for ratio in ratios:
+        print(f"{ratio.name}: {ratio.value:.2f} (bar {ratio.bar})")
     heavy = [name for name in HEAVY if name in loaded("import mechdesign")]
     print("heavy modules loaded by import mechdesign:", ", ".join(heavy) or "none")
+    return ratios
 
 
 if __name__ == "__main__":

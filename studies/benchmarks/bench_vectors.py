@@ -20,12 +20,12 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import mechdesign as md
-from studies.benchmarks.turns import medians
+from studies.benchmarks.turns import Ratio, medians
 
 D, BITS, COUNT = 1000, 8, 1000
 
 
-def vectors() -> None:
+def vectors() -> list[Ratio]:
     """Both rotations."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(COUNT, D))
@@ -47,9 +47,13 @@ def vectors() -> None:
     print(
         f"fast rotation: encode {1e3 * quick:.0f} ms, product {1e3 * product:.0f} ms, ratio {quick / product:.1f} (bar: 20)"
     )
+    return [
+        Ratio("exact rotation: encode / QR", own / qr, 3),
+        Ratio("fast rotation: encode / product", quick / product, 20),
+    ]
 
 
-def scalars() -> None:
+def scalars() -> list[Ratio]:
     """Integer tables."""
     quantizer = (
         md.OptimalQuantizer(np.linspace(-3, 3, 16), md.PureDP(2.0), stats.uniform(-1, 2)).solve().mechanism
@@ -61,10 +65,11 @@ def scalars() -> None:
     print(
         f"10^6 scalars: encode {1e3 * own:.0f} ms, sample {1e3 * plain:.0f} ms, ratio {own / plain:.2f} (bar: 3)"
     )
+    ratios = [Ratio("scalars: encode / sample", own / plain, 3)]
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         print("C: no compiler here")
-        return
+        return ratios
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "q.h").write_text(md.vectors.c_header(table, name="q"))
@@ -84,13 +89,13 @@ def scalars() -> None:
         function(*(part.ctypes.data_as(ctypes.c_void_p) for part in (x, words, codes)), ctypes.c_long(x.size))
         different += int((codes != table.draw(x, words)).sum())
     print(f"C against Python: {different} of 10^7 draws differ")
+    return [*ratios, Ratio("C against Python: draws that differ", different, 0)]
 
 
-def main() -> None:
+def main() -> list[Ratio]:
     """Print ratios."""
     with threadpool_limits(1):
-        vectors()
-        scalars()
+        return vectors() + scalars()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,24 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-__all__ = ["medians"]
+__all__ = ["Ratio", "medians"]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """What a benchmark's `main` returns for each of its bars: a measured ratio, and how large it may or must be."""
+
+    name: str
+    value: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the bar is met."""
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
 
 
 def medians(

@@ -223,6 +223,7 @@ ROOMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_only_the_packages_errors_leave(room: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -239,5 +240,6 @@ def test_only_the_packages_errors_leave(room: str, tmp_path: Any, monkeypatch: p
     assert not wrong, f"{len(wrong)} of {count} calls:\n" + "\n".join(wrong[:200])
 
 
+@pytest.mark.slow
 def test_calls_are_enough() -> None:
     assert sum(1 for label, function in targets() for _ in calls(label, function)) >= 2000

@@ -98,6 +98,7 @@ class TestDesign:
             assert isinstance(model, md.solvers.Model)
             assert model.constraints and all(isinstance(family, str) for family in model.constraints)
 
+    @pytest.mark.slow
     def test_solver_is_the_first_argument(self, name: str) -> None:
         assert isinstance(solve(name, None), md.Result)
         with pytest.raises(md.DesignError, match="solver"):
@@ -109,10 +110,12 @@ class TestDesign:
         except md.DesignError as error:
             assert "solver" in str(error)  # not one for this kind of model
 
+    @pytest.mark.slow
     def test_unknown_option_is_refused_by_name(self, name: str) -> None:
         with pytest.raises(md.DesignError, match="nonsense"):
             solve(name, nonsense=1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("word", ["gap", "time_limit"])
     def test_wrong_numbers(self, name: str, word: str) -> None:
         for bad in (0, -1, "a", math.nan, True, np.True_, b"1", [1], *([2] if word == "gap" else [])):
@@ -137,6 +140,7 @@ class TestDesign:
             return "limit" in f"{error} {error.status}"
         return result.status is Status.LIMIT or result.lower_bound is not None
 
+    @pytest.mark.slow
     def test_generous_limit_changes_nothing(self, name: str) -> None:
         result, free = solve(name, time_limit=300), cheap.solved(name)
         assert result.status is free.status
@@ -163,6 +167,7 @@ class TestDesign:
         assert dumps(loads(dumps(made), kinds=KINDS)) == dumps(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LONG))
 def test_limit_is_kept(name: str) -> None:
     """A second is a second, fallbacks and preparation included; of work, since a loaded machine takes longer."""
@@ -207,6 +212,7 @@ class TestResult:
         assert "<table" in result._repr_html_()
         assert len(result.to_frame())
 
+    @pytest.mark.slow
     def test_save_and_load(self, name: str, tmp_path: Path) -> None:
         result = cheap.solved(name)
         first, second = tmp_path / "1.json", tmp_path / "2.json"
@@ -219,6 +225,7 @@ class TestResult:
         pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
 
 
+@pytest.mark.slow
 def test_nothing_is_pickled() -> None:
     for name, path in house.modules().items():
         words = {t.split(".")[0] for t in house.imports(path)}

@@ -10,6 +10,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import house
+import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -35,6 +36,7 @@ EXTRAS = {
 }
 
 
+@pytest.mark.slow
 def test_every_import_is_declared() -> None:
     known = CORE.union(
         *EXTRAS.values(), BROUGHT, sys.stdlib_module_names, {"mechdesign", "mechdesign_studies"}
@@ -61,6 +63,7 @@ def test_every_extra_that_an_error_names_exists() -> None:
     assert everything == f"mechdesign[{','.join(EXTRAS)}]"
 
 
+@pytest.mark.slow
 def test_without_any_extra() -> None:
     """The core designs, certifies and saves; what needs an extra says which."""
     script = f"""

@@ -118,6 +118,7 @@ def holds_truth(nest: Any) -> bool:
     return isinstance(nest, bool) or (isinstance(nest, (list, tuple)) and any(map(holds_truth, nest)))
 
 
+@pytest.mark.slow
 @given(NESTS)
 def test_they_are_found_in_any_nest(nest: Any) -> None:
     assert no_numbers(nest) == holds_truth(nest)
@@ -134,6 +135,7 @@ def test_what_is_masked_is_no_number() -> None:
             wrong()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_no_warning_leaks_from_absurd_arguments() -> None:
     with pytest.raises(md.DesignError, match="groups"):

@@ -155,6 +155,7 @@ def test_bounds_on_other_spaces(space: MetricSpace, project: bool) -> None:
     assert np.mean(errors) <= estimator.error_bound(400)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), SHAPES)
 def test_projection_is_nearest_in_emd_on_clusters(seed: int, shape: tuple[int, int]) -> None:

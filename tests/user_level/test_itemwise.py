@@ -81,6 +81,7 @@ def test_local_rows_are_shuffled_one_by_one():
     assert release.sample([0, 1, 2], rng=0).shape == (3,)
 
 
+@pytest.mark.slow
 def test_calibration_and_its_comparison():
     space = SPACES["clustered"]
     options = {"delta": 1e-6, "items": 30, "users": 1000}
@@ -176,6 +177,7 @@ def test_bad_data(data):
         ItemwiseRelease(LINE, alpha=2.0, delta=1e-6, items=2, users=3).sample(data)
 
 
+@pytest.mark.slow
 def test_a_wide_line_is_calibrated_on_its_own_guarantee():
     """0.244 was all that any channel may lose; this one loses less on far pairs, and 0.38 stays within α = 5."""
     line = MetricSpace.line(np.arange(20) * 20 / 19)
@@ -190,6 +192,7 @@ def test_a_wide_line_is_calibrated_on_its_own_guarantee():
 PLANE = MetricSpace.euclidean(np.random.default_rng(3).normal(size=(25, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("questions", [0, 1, 4, 10, 26, 40, 60, 90])
 @pytest.mark.parametrize("space", [PLANE, MetricSpace.clustered(3, 4, within=0.1)], ids=["plane", "clusters"])
 @pytest.mark.parametrize("radius", [None, 0.05])

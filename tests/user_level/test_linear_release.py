@@ -126,6 +126,7 @@ def test_knorm_noise_moments_and_law(order, k):
         assert stats.kstest(z[:, 0], stats.laplace(scale=0.7).cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_knorm_density_integrates_to_one(order):
     noise = KNormNoise(2, 0.5, norm=order)

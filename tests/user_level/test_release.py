@@ -92,6 +92,7 @@ def test_rounding_settles_what_doubles_do_not() -> None:
     assert stats.binomtest(int((got > 10**18).sum()), 4000, 0.25).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_digits_betray_a_simulation_and_not_a_release() -> None:
     """The event "|y| < ½ and y is no multiple of 2⁻⁵³", and others of low digits, under neighbouring inputs.
 

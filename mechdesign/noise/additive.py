@@ -20,7 +20,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
-from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, rounded
+from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
 from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, whole
@@ -189,10 +189,10 @@ class AdditiveNoise:
             A law that has no exact release (the message names those that have); answers that are no whole numbers
             under discrete noise.
         """
-        steps = rounded(self._answers(x), self.lattice.step)
-        if self._exact.discrete and np.any(steps != np.asarray(x)):
+        held = self._answers(x)
+        if self._exact.discrete and np.any(np.floor(held) != held):
             raise DesignError.of("x", x, "must be whole numbers for discrete noise")
-        return ((steps + self._exact.draw(steps.size).reshape(steps.shape)) * self.lattice.step)[()]
+        return noisy(held, self.lattice.step, self._exact.draw(held.size).reshape(held.shape))[()]
 
     # Privacy.
 

@@ -29,6 +29,7 @@ from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_sums import lattice_sums, span_sums
+from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     answers,
     array,
@@ -381,20 +382,15 @@ class CellNoise:
         Parameters
         ----------
         x : float or array
-            Answers of the query, at most 2⁵¹ steps from 0.
+            Answers of the query, of any size that doubles hold.
 
         Raises
         ------
         DesignError
-            An answer that is not finite or too far out; a density that is not centred at 0.
+            An answer that is not finite; a density that is not centred at 0.
         """
         held = answers("x", x)
-        scaled = held / self.step
-        if np.any(np.abs(scaled) > 2.0**51):
-            raise DesignError.of("x", x, f"must be within 2^51 steps of {self.step:g} around 0")
         if 2 * Fraction(self.start) != -self.count * Fraction(self.width):
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
-        whole = np.floor(scaled)
-        whole += scaled - whole >= 0.5
-        steps = 2 * whole.astype(np.int64) + self._draw_steps(held.size).reshape(held.shape)
-        return (steps * (self.step / 2))[()]
+        halves = self._draw_steps(held.size).reshape(held.shape)
+        return noisy(held, self.step, halves, 2)[()]

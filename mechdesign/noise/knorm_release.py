@@ -22,7 +22,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
-from mechdesign.noise.release import rounded
+from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import answers
 from mechdesign.typing import Array, Indices
 
@@ -37,7 +37,6 @@ _FURTHEST = 1 << 54
 _DOUBT = 1e-9
 """Above the error of a probability computed in doubles."""
 _ENTRIES = 1 << 20
-_INTEGERS = 2.0**61
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,7 @@ class KNormLattice:
         held = answers("x", x)
         if held.shape[-1:] != (self.dimension,):
             raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
-        steps = rounded(held, self.step).reshape(-1, self.dimension)
-        noise = self.draw(len(steps))
-        near = np.abs(steps) < _INTEGERS
-        total = (np.where(near, steps, 0).astype(np.int64) + noise).astype(float)
-        for at in map(tuple, np.argwhere(~near)):  # too far out for 64 bits
-            total[at] = float(int(steps[at]) + int(noise[at]))
-        return (total * self.step).reshape(held.shape)
+        return noisy(held, self.step, self.draw(held.size // self.dimension).reshape(held.shape))
 
 
 def knorm_lattice(dimension: int, scale: float, norm: float, largest: float) -> KNormLattice:

@@ -5,7 +5,7 @@ A query is rounded to multiples of a step h, a power of two, so that answers Δ 
 x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the continuous mechanism's answer
 to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over.
 
-[Z] is drawn by rejection below a staircase of integer heights: a cell by its weight, half a step of the cell uniformly, a
+[Z] is drawn by rejection below a staircase of integer heights: a piece by its weight, half a step of the piece uniformly, a
 sign, and a coin of the probability that the density in that half step has of its hat. Doubles decide the coin unless
 they lie within 1e-11 of each other; then it is settled with 60 digits (`mechdesign.evidence.sampling.bernoulli`).
 """
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import mpmath as mp
@@ -32,10 +32,9 @@ from mechdesign.noise.laws.flipped_huber import FlippedHuber
 from mechdesign.noise.laws.osgt import OffsetSymmetricGaussian
 from mechdesign.noise.laws.staircase import Staircase
 from mechdesign.noise.laws.truncated_laplace import TruncatedLaplace
-from mechdesign.problem.checks import array
 from mechdesign.typing import Array, Indices
 
-__all__ = ["ExactNoise", "Lattice", "lattice_of", "rounded"]
+__all__ = ["ExactNoise", "Lattice", "lattice_of", "noisy", "noisy_parts"]
 
 _OFFSET = 34
 # Most bits of a place in a cell: what a word has left decides most coins.
@@ -43,8 +42,8 @@ _MOST_BITS = 46
 """Half steps in a cell, as a power of two."""
 _BLOCK = 1 << 15
 """Proposals at a time: they stay in the cache."""
-_UNIT = 1 << 80
-"""Height of the hat at 0."""
+_UNIT = 1 << 512
+"""Height of a density of that at 0."""
 _SLACK = 1e-9
 """Relative room between density and hat, above the rounding of a log density."""
 _DOUBT = 1e-11
@@ -117,15 +116,50 @@ def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattic
     return Lattice(step, shift, dist(*shapes, scale=wider), wider / scale - 1)
 
 
-def rounded(x: Any, step: float) -> Array:
-    """Return the nearest multiples of `step`, a power of two, counted in steps: floor(x/h + 1/2), exactly."""
-    with np.errstate(over="ignore"):  # said below
-        scaled = array("x", x, ndim=None, empty=True) / step
+def noisy(x: Array, step: Any, draws: Any, parts: int = 1) -> Array:
+    r"""Return `x` rounded to steps, plus `draws` steps: any finite doubles, at the same work for all of them.
+
+    With U a power of two of about 2⁴⁸ steps and M the whole number next to U/h, :math:`x = aU + b` exactly, |b| ≤ U/2, and
+    x becomes :math:`q(x) = aM + \lfloor b/h + 1/2 \rfloor` steps. Where h is a power of two, q is
+    :math:`\lfloor x/h + 1/2 \rfloor`; elsewhere :math:`|q(x) - q(y)| \le (1 + 2^{-48})|x - y|/h + 2`. What is returned is a function of
+    q(x) + Z alone: its quotient and remainder by M, exact before they are made one double. Beyond 2¹⁰²² (or as
+    many U) answers count as this far out, which brings none further apart.
+
+    Parameters
+    ----------
+    x : ndarray
+    step : float or ndarray
+        h > 0.
+    draws : ndarray of int
+        Z, below 2⁶² in size.
+    parts : int
+        Draws are of steps over this number, which is a power of two.
+    """
+    far, near = noisy_parts(x, step)
+    unit, ratio = _units(step)
+    near, ratio = near * parts + draws, ratio * parts
+    carry = (near + ratio // 2) // ratio
+    with np.errstate(over="ignore"):
+        total: Array = (far + carry) * unit + (near - carry * ratio) * (step / parts)
+    return total
+
+
+def noisy_parts(x: Any, step: Any) -> tuple[Any, Any]:
+    """a and ⌊b/h + ½⌋ of `noisy`."""
+    unit, _ = _units(step)
+    limit = 2.0**1022 * np.minimum(unit, 1.0)
+    held = np.clip(x, -limit, limit)
+    with np.errstate(under="ignore"):
+        far = np.rint(held / unit)
+        scaled = (held - far * unit) / step
     whole = np.floor(scaled)
-    if not np.isfinite(whole).all():
-        raise DesignError.of("x", x, f"must be a finite number of steps of {step:g}")
-    nearest: Array = whole + (scaled - whole >= 0.5)
-    return nearest
+    return far, (whole + (scaled - whole >= 0.5)).astype(np.int64)
+
+
+def _units(step: Any) -> tuple[Any, Any]:
+    """U and M."""
+    unit = np.ldexp(1.0, np.frexp(step)[1] + 48)
+    return unit, np.rint(unit / step).astype(np.int64)
 
 
 class ExactNoise:
@@ -156,9 +190,16 @@ class ExactNoise:
         self._wanted = step
 
     @cached_property
+    def _mean(self) -> Callable[[int], Fraction]:
+        """`_mean_of`, which keeps what it has found: many draws may lie in the half step where a staircase falls."""
+        return lru_cache(1 << 10)(self._mean_of)
+
+    @cached_property
     def _reach(self) -> float:
         """Where cells end and the tail begins, about; the end of a bounded support."""
         top = float(self.law.support()[1])
+        if isinstance(self.dist, Staircase):  # steps that are steep hold hardly anything beyond the first
+            return max(float(self.law.isf(1e-7)), 3 * self.scale)
         return top if math.isfinite(top) else float(self.law.isf(1e-7))
 
     @cached_property
@@ -184,27 +225,47 @@ class ExactNoise:
             )
         return bits
 
-    def _log_ratio(self, t: Any) -> Array:
-        """log of the density at t over that at 0."""
-        unit = t / self.scale
+    def _log_ratio(self, t: Any, side: int = 0) -> Array:
+        """log of the density over that at 0, at t or surely left (−1) or right (1) of it: steps lie where doubles do not tell."""
+        unit = t / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
         log = self.dist._logpmf if self.discrete else self.dist._logpdf
         found: Array = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
         return (
-            found if math.isinf(top := float(self.law.support()[1])) else np.where(t <= top, found, -np.inf)
+            found
+            if math.isinf(top := float(self.law.support()[1]))
+            else np.where(unit * self.scale <= top, found, -np.inf)
         )
 
     @cached_property
+    def _sizes(self) -> Indices:
+        """Half steps of each piece of the hat and of the first cell of the tail, as powers of two.
+
+        Cells, of which the first is split: its first half step, the next, the next two, four, …, so that a density that falls
+        steeply from 0 is followed.
+        """
+        count = math.ceil(self._reach / (self.half_step * (1 << self._bits))) + 1
+        return np.array([0, *range(self._bits), *[self._bits] * count])
+
+    @cached_property
+    def _left(self) -> Indices:
+        """Where each piece begins, in half steps."""
+        return np.append(0, np.cumsum(1 << self._sizes[:-1]))
+
+    @cached_property
     def _hat(self) -> tuple[list[int], Fraction, Array]:
-        """Heights of the cells and of the first of the tail, the tail's ratio from cell to cell, log heights."""
+        """Heights of the pieces and of the first cell of the tail, the tail's ratio from cell to cell, log heights.
+
+        The first half step, where a whole staircase's first level may be, is as high as its mean.
+        """
         width = self.half_step * (1 << self._bits)
-        count = math.ceil(self._reach / width) + 1
-        left = width * np.arange(count + 1)
-        heights = [int(_UNIT * math.exp(v) * (1 + _SLACK)) + 1 for v in self._log_ratio(left).tolist()]
+        left = self.half_step * self._left
+        heights = [int(_UNIT * math.exp(v) * (1 + _SLACK)) + 1 for v in self._log_ratio(left, -1).tolist()]
+        heights[0] = math.ceil(_UNIT * self._mean(0))
         if math.isfinite(float(self.law.support()[1])):
             return (
                 [*heights[:-1], 0],
                 Fraction(0),
-                np.log(np.maximum(np.array(heights[:-1], dtype=float), 1) / _UNIT),
+                np.log(np.maximum(np.array(heights[:-1], dtype=float), 1) / float(_UNIT)),
             )
         # Beyond T a log-concave density falls from cell to cell by at least as much as over the first. A staircase does
         # so over a whole step, so that within one its hat must be as much higher.
@@ -216,22 +277,23 @@ class ExactNoise:
         )
         if steps:
             heights[-1] = int(heights[-1] * math.exp(-fall) * (1 + _SLACK)) + 1
-        return heights, ratio, np.log(np.array(heights, dtype=float) / _UNIT)
+        return heights, ratio, np.log(np.array(heights, dtype=float) / float(_UNIT))
 
     @cached_property
     def _cells(self) -> IntegerWeights:
         heights, ratio, _ = self._hat
         whole, rest = (1 - ratio).denominator, (1 - ratio).numerator
-        return IntegerWeights([*(h * rest for h in heights[:-1]), heights[-1] * whole])
+        sums = [h << size for h, size in zip(heights, self._sizes.tolist())]
+        return IntegerWeights([*(h * rest for h in sums[:-1]), sums[-1] * whole])
 
     @cached_property
     def _sure(self) -> Array:
-        """Numbers out of 2^spare below which a coin of each cell surely falls; 0 in the tail."""
-        heights, _, log_hat = self._hat
-        right = self.half_step * (1 << self._bits) * np.arange(1, len(heights))
+        """Numbers out of 2^spare below which a coin of each piece surely falls; 0 in the tail."""
+        right = self.half_step * self._left[1:]
         if self.discrete:
             right -= 1.0
-        ratio = np.exp(self._log_ratio(right) - log_hat[: len(right)]) * (1 - _SLACK)
+        ratio = np.exp(self._log_ratio(right, 1) - self._hat[2][: len(right)]) * (1 - _SLACK)
+        ratio[0] = 1 - _SLACK
         return np.append(np.floor(ratio * 2.0**self._spare), 0.0).astype(np.uint64)
 
     @property
@@ -254,10 +316,10 @@ class ExactNoise:
         cell = self._cells.draw(size)
         # one word a proposal: a coin that surely falls or not, a place in the cell, a sign
         sure = (words >> np.uint64(64 - self._spare)) < self._sure[cell]
-        place = (words & np.uint64((1 << self._bits) - 1)).astype(np.int64)
+        place = words.astype(np.int64) & ((1 << self._sizes) - 1)[cell]
         negative = ((words >> np.uint64(self._bits)) & np.uint64(1)).astype(bool)
         doubtful = np.flatnonzero(~sure)
-        k = (cell << self._bits) + place
+        k = self._left[cell] + place
         if (tail := np.flatnonzero(cell == last)).size:
             further = self._further(tail.size)
             cell[tail] += further
@@ -286,8 +348,8 @@ class ExactNoise:
         beyond = np.maximum(cell - last, 0)
         if beyond.any():
             log_hat = log_hat + beyond * math.log(ratio)
-        high = np.exp(self._log_ratio(k * self.half_step) - log_hat)
-        low = high if self.discrete else np.exp(self._log_ratio((k + 1) * self.half_step) - log_hat)
+        high = np.exp(self._log_ratio(k * self.half_step, -1) - log_hat)
+        low = high if self.discrete else np.exp(self._log_ratio((k + 1) * self.half_step, 1) - log_hat)
         sure = self._sure[np.minimum(cell, last)] / 2.0**self._spare
 
         def exact(i: int) -> Fraction:
@@ -301,7 +363,10 @@ class ExactNoise:
         """The mean density over half step k, over its hat, to 60 digits."""
         heights, ratio, _ = self._hat
         beyond = max(0, cell - (len(heights) - 1))
-        hat = Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond
+        return self._mean(k) / (Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond)
+
+    def _mean_of(self, k: int) -> Fraction:
+        """The mean density over half step k, over that at 0, to 60 digits."""
         minus_log, kinks = _LAWS[type(self.dist)]
         with mp.workdps(60):
             scale = mp.mpf(self.scale)
@@ -321,4 +386,4 @@ class ExactNoise:
                 )
                 mean = mp.quad(density, [a, *inside, b]) / (b - a)
             _, mantissa, exponent, _ = mp.mpf(mean)._mpf_
-        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent) / hat
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from types import NoneType
 from typing import Any
@@ -14,7 +13,7 @@ from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.release import ExactNoise
+from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import answers, doubles, generator, instance, one_of, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
@@ -74,8 +73,8 @@ class IndependentNoise:
     def _exact(self) -> ExactNoise:
         """The sampler of one coordinate in units of its scale, widened for the lattice.
 
-        Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding in doubles, at most 2⁵¹ steps out, moves answers
-        λ apart to at most λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent. Under further
+        Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding (`mechdesign.noise.release.noisy`) moves answers
+        λ apart to at most (1 + 2⁻⁴⁸)λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent. Under further
         bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change spends rises by 2h n^(1/m)/s at
         most; the largest spends at least what one coordinate alone does.
         """
@@ -114,15 +113,7 @@ class IndependentNoise:
             raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
         step = self.scales * _STEP
         draws = self._exact.draw(held.size).reshape(held.shape)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            steps = np.rint(held / step)
-            noisy = np.where(step > 0, steps + draws, 0.0) * step
-        for at in map(tuple, np.argwhere((np.abs(steps) > 2.0**51) & (step > 0))):
-            unit = Fraction(float(step[at[-1]]))  # too far out for doubles
-            noisy[at] = float(
-                (math.floor(Fraction(float(held[at])) / unit + Fraction(1, 2)) + int(draws[at])) * unit
-            )
-        return np.where(step > 0, noisy, held)
+        return np.where(step > 0, noisy(held, np.where(step > 0, step, 1.0), draws), held)
 
     def variance(self) -> Array:
         """Variance per coordinate."""

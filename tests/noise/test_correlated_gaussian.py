@@ -54,7 +54,7 @@ def test_histogram_of_replaced_records(k) -> None:
     # d = e_i - e_j: by symmetry Σ = c (I - 11ᵀ/K), dᵀΣ⁺d = 2/c, so the trace is 2(K - 1)/μ₀².
     eye = np.eye(k)
     vectors = [eye[i] - eye[j] for i in range(k) for j in range(i)]
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
+    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
     assert result.value * result.design.budget == pytest.approx(2 * (k - 1), rel=1e-8)
     assert "span" in result.notes[0]
     assert result.mechanism.rvs(5, random_state=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
@@ -65,7 +65,7 @@ def test_histogram_of_replaced_records(k) -> None:
 def test_budget_is_met_and_the_bound_proved(m, k, seed) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(m, k)) * 10 ** rng.uniform(-2, 2, k)
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
+    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
     used = result.mechanism.mahalanobis(vectors) ** 2
     assert used.max() <= result.design.budget
     assert used.max() >= result.design.budget * (1 - 1e-8)
@@ -137,7 +137,7 @@ def test_no_direction_of_the_set_is_left_bare(vectors) -> None:
     Was: covariance [[c, 0], [0, 0]] for the first, a direction without noise; rank one, spent [1, 1] and an infinite
     privacy loss for the second.
     """
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
+    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
     assert result.certificate.verify()
     rank = exact_rank(vectors)
     assert result.mechanism.span.rank == rank and np.isfinite(result.spent).all()

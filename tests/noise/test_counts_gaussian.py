@@ -132,7 +132,7 @@ def test_what_is_released_is_what_is_proved(signed, order):
 
 
 def test_a_lift_has_a_row_for_each_number_and_a_column_for_each_coordinate():
-    law = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], PRIVACY).solve().mechanism
+    law = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], PRIVACY, span=True).solve().mechanism
     assert law.lift is not None and replace(law).release(np.ones(3)).shape == (3,)
     for lift in (
         None,

@@ -19,10 +19,10 @@ def test_discrete_laws_answer_a_budget_that_asks_for_hardly_any_noise(noise: str
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("noise", ["laplace", "staircase"])
-def test_an_answer_that_is_no_number_of_steps_is_refused_without_a_warning(noise: str) -> None:
+def test_an_answer_beyond_any_number_of_steps_is_released_without_a_warning(noise: str) -> None:
+    """It was refused: of two neighbours one answered for sure."""
     mechanism = md.calibrate(noise, privacy=md.PureDP(1.0), sensitivity=1).mechanism
-    with pytest.raises(md.DesignError, match=r"x = .*finite number of steps"):
-        mechanism.release([1e308] * 3)
+    assert (mechanism.release([1e308] * 3) > 1e305).all()
 
 
 @pytest.mark.slow

@@ -92,9 +92,7 @@ def test_the_lattice_law_is_private_for_every_shift_in_steps() -> None:
                 assert loss <= float(law.exact_delta(epsilon)) + 1e-12
 
 
-def test_an_answer_too_far_out_is_refused() -> None:
-    with pytest.raises(DesignError, match="within"):
-        PLAIN.release(1e12)
+def test_a_law_that_is_not_centred_is_not_released() -> None:
     with pytest.raises(DesignError, match="centred"):
         CellNoise(weights=(1, 1), width=1.0, start=0.0, cells_per_shift=1).release(0.0)
 

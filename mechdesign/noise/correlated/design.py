@@ -59,16 +59,18 @@ class CorrelatedGaussian(Design):
     privacy : ApproximateDP or ZeroConcentratedDP
     weights : array_like, shape (K,) or (K, K), optional
         W of the loss tr(WΣ): a positive diagonal or a positive definite matrix; the identity by default.
+    span : bool
+        Whether vectors that span a subspace only are all that a person can change: there is no noise outside it then.
 
     Raises
     ------
     DesignError
-        Vectors empty, not finite or all zero; weights not positive definite; δ = 0.
+        Vectors empty, not finite or all zero, or in a subspace where `span` does not say that this is meant; weights not positive definite; δ = 0.
 
     Notes
     -----
     The matrix-fractional model is [new] beside Muthukrishnan and Kalyani's diagonal P3; cf. the matrix
-    mechanism of Li et al. (2010). Where the vectors span a subspace only, noise stays in it.
+    mechanism of Li et al. (2010).
 
     Examples
     --------
@@ -80,10 +82,11 @@ class CorrelatedGaussian(Design):
     vectors: Any
     privacy: ApproximateDP | ZeroConcentratedDP
     weights: Any = None
+    span: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.vectors, Sensitivity):
-            settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())))
+            settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())), span=True)
         vectors = array("vectors", self.vectors, ndim=2)
         if not vectors.any():
             raise DesignError.of(
@@ -99,6 +102,15 @@ class CorrelatedGaussian(Design):
         if self.weights is not None:
             settle(self, weights=self._matrix(array("weights", self.weights, ndim=None)))
         _ = self.budget
+        one_of("span", self.span, (True, False))
+        rank, size = self.subspace.rank, vectors.shape[1]
+        if rank < size and not self.span:
+            raise DesignError.of(
+                "vectors",
+                vectors.shape,
+                f"span {rank} of {size} dimensions, and who changes the answer in another one is not protected: add the "
+                "changes that are missing, leave coordinates out that nobody changes, or say span=True if nothing else can change",
+            )
 
     @classmethod
     def of_sensitivity(
@@ -114,7 +126,8 @@ class CorrelatedGaussian(Design):
                [0., 2., 0.],
                [0., 0., 3.]])
         """
-        return cls(corners(sensitivity, dimension), privacy, weights)
+        # a bound of 0 says that nobody changes this coordinate
+        return cls(corners(sensitivity, dimension), privacy, weights, span=True)
 
     def _matrix(self, w: Array) -> Array:
         size = self.vectors.shape[1]
@@ -134,15 +147,15 @@ class CorrelatedGaussian(Design):
         return gaussian_budget(self.privacy)
 
     @cached_property
-    def span(self) -> Span:
+    def subspace(self) -> Span:
         """The subspace of the vectors."""
         return span_of(self.vectors)
 
     @cached_property
     def _plain(self) -> tuple[Array, Array, float]:
         """Vectors in coordinates where the loss is the plain trace, of length at most about 1; these coordinates L; the size."""
-        root = loss_root(self.span, self.weights)
-        vectors = self.vectors[:, self.span.coordinates] @ root.T
+        root = loss_root(self.subspace, self.weights)
+        vectors = self.vectors[:, self.subspace.coordinates] @ root.T
         size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
         return vectors / size, root, size
 
@@ -256,7 +269,7 @@ class CorrelatedGaussian(Design):
 
     def _noise(self, rows: Array) -> CorrelatedGaussianNoise:
         """The law whitened by `rows` where the loss is plain, scaled until the budget is kept in exact numbers."""
-        span, (_, root, size) = self.span, self._plain
+        span, (_, root, size) = self.subspace, self._plain
         whitening, margin = rows @ root / size, 1e-15
         reduced = self.vectors[:, span.coordinates]
         while (spent := largest_spent(whitening, reduced)[0]) > self.budget or margin == 1e-15:
@@ -266,7 +279,7 @@ class CorrelatedGaussian(Design):
         return CorrelatedGaussianNoise(factor @ factor.T, whitening, span.coordinates, span.lift, self.budget)
 
     def _notes(self) -> tuple[str, ...]:
-        size, rank = self.vectors.shape[1], self.span.rank
+        size, rank = self.vectors.shape[1], self.subspace.rank
         if rank == size:
             return ()
         return (f"the vectors span {rank} of {size} dimensions; the noise stays in that subspace",)

@@ -13,7 +13,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.span import Lift, Span
-from mechdesign.noise.correlated.whitened import lattice, released
+from mechdesign.noise.correlated.whitened import lattice, outside, released
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import answers, array, generator, instance, positive, settle, whole
@@ -185,9 +185,10 @@ class CorrelatedGaussianNoise:
             raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
         step, noise = self._exact
         held = rows[:, self.span.coordinates]
-        out = released(np.asarray(self.whitening), held, step, noise) @ self._factor.T
-        if self.lift is not None:
-            out += np.array([[float(part) for part in self.span.outside(row)] for row in rows])
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = released(np.asarray(self.whitening), held, step, noise) @ self._factor.T
+            if self.lift is not None:
+                out += outside(self.lift, held, rows)
         return out[0] if np.ndim(x) == 1 else out
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:

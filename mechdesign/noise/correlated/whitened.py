@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
+from mechdesign.noise.correlated.span import Lift
 from mechdesign.noise.release import ExactNoise
 from mechdesign.typing import Array
 
-__all__ = ["column_spent", "integers", "largest_spent", "lattice", "released", "steps_of"]
+__all__ = ["column_spent", "integers", "largest_spent", "lattice", "outside", "released"]
 
 EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+_FINEST = 1126
+"""Doubles, with mantissas of 53 bits, are whole multiples of 2^-1126."""
 
 
 def lattice(budget: float, rank: int) -> tuple[float, ExactNoise]:
@@ -33,38 +35,47 @@ def lattice(budget: float, rank: int) -> tuple[float, ExactNoise]:
 
 
 def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> Array:
-    """Return R f with noise for each row f of `held`, on the lattice.
+    r"""Return R f with noise for each row f of `held`, on the lattice.
+
+    One path for every finite double: each f is a whole number of 2⁻¹¹²⁶, less than 2²¹⁵¹ of them. A public multiple of
+    the lattice, larger than any, is added, which makes all these numbers equally long, and subtracted when the noise
+    is in: integers of one length are multiplied and shifted whatever f is, and no other numbers depend on f before the noise.
 
     Parameters
     ----------
     whitening : ndarray, shape (r, k)
     held : ndarray, shape (n, k)
+    step : float
+        h, a power of two.
     """
-    with np.errstate(all="ignore"):
-        near = held @ whitening.T / step + 0.5
-    draws = noise.draw(near.size).reshape(near.shape)
-    with np.errstate(all="ignore"):
-        steps = np.floor(near)
-        # Doubles decide, unless the next whole number is within their error.
-        error = np.abs(held) @ np.abs(whitening).T / step * (held.shape[1] + 8) * 2.0**-52
-        sure = (np.abs(near - np.rint(near)) > error) & (np.abs(near) < 2.0**51)
-    noisy = np.where(sure, steps + draws, 0.0)
-    open_ = np.flatnonzero(~sure.all(axis=1))
-    if open_.size:
-        try:
-            noisy[open_] = (steps_of(whitening, held[open_], step) + draws[open_]).astype(float)
-        except OverflowError:
-            raise DesignError.of("x", held, f"must be a finite number of steps of {step:g}") from None
-    return np.asarray(noisy * step)
-
-
-def steps_of(whitening: Array, held: Array, step: float) -> Any:
-    """⌊Rf/h + ½⌋ in integers."""
     r, r_unit = integers(whitening)
-    v, v_unit = integers(held)
-    image, unit = v @ r.T, r_unit * v_unit / Fraction(step)
-    half, whole = unit.denominator, unit.numerator
-    return (2 * image * whole + half) // (2 * half)
+    unit = r_unit * Fraction(1, 2**_FINEST) / Fraction(step)
+    bits = max(1, unit.denominator.bit_length() - unit.numerator.bit_length())  # of a step, in units of R f
+    r = r * int(unit * 2**bits)
+    far = 3 << max(bits, _FINEST + 1025)
+    image = (_whole(held) + far) @ r.T + (1 << (bits - 1))
+    draws = noise.draw(image.size).reshape(image.shape).astype(object)
+    steps = (image >> bits) + draws - (far >> bits) * r.sum(axis=1)
+    return _quotients(steps, round(1 / Fraction(step)))
+
+
+def outside(lift: Lift, held: Array, rows: Array) -> Array:
+    """f − E f_P of each row f, which is the same for all neighbours, on one path for all of them as well."""
+    common = math.lcm(*(x.denominator for row in lift for x in row))
+    scaled = np.array([[int(x * common) for x in row] for row in lift], dtype=object)
+    return _quotients(common * _whole(rows) - _whole(held) @ scaled.T, common << _FINEST)
+
+
+def _whole(held: Array) -> Any:
+    """Doubles as integers, in units of 2⁻¹¹²⁶."""
+    mantissa, exponent = np.frexp(held)
+    return (mantissa * 2.0**53).astype(np.int64).astype(object) << (exponent + (_FINEST - 53)).astype(object)
+
+
+def _quotients(numbers: Any, divisor: int) -> Array:
+    """Integers over one, as the nearest doubles; beyond them, the outermost."""
+    top = int(np.finfo(float).max) * divisor
+    return np.asarray(np.clip(numbers, -top, top) / divisor, dtype=float)
 
 
 def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:

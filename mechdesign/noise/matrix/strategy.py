@@ -22,7 +22,7 @@ from mechdesign.noise.correlated.whitened import lattice, released
 from mechdesign.noise.matrix.workload import Workload
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import answers, array, generator, instance, number, positive, settle
+from mechdesign.problem.checks import answers, array, generator, instance, positive, settle
 from mechdesign.typing import Array
 
 __all__ = ["StrategyNoise"]
@@ -184,7 +184,10 @@ class StrategyNoise:
         for t, count in enumerate(counts):
             if t == size:
                 raise DesignError.of("counts", t + 1, f"are more than the {size} that the noise was made for")
-            seen[t] = number("counts", count)
+            held = answers("counts", count)
+            if held.ndim:
+                raise DesignError.of("counts", count, "must be one number at a time")
+            seen[t] = held
             noisy = float(released(lower[t : t + 1, : t + 1], seen[None, : t + 1], step, noise)[0, 0])
             estimate[t] = (noisy - lower[t, :t] @ estimate[:t]) / lower[t, t]
             if part.kind == "prefix":

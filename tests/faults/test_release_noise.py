@@ -1,0 +1,192 @@
+"""What a release betrays besides its answer: by its time, by a refusal, by a count that doubles cannot hold, by no noise at all."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
+from mechdesign.noise.correlated.whitened import released
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
+from mechdesign.noise.vector_noise import IndependentNoise
+
+PRIVACY = md.ApproximateDP(1.0, 1e-6)
+
+
+def test_a_stream_refuses_what_doubles_round_as_a_release_does() -> None:
+    """2⁶⁰ + 128 became 2⁶⁰ and its neighbour 2⁶⁰ + 256."""
+    law = md.MatrixMechanism(md.Workload.prefix_sums(3), PRIVACY).solve().mechanism
+    for count in (2**60 + 128, 2**60 + 129):
+        with pytest.raises(md.DesignError, match=r"beyond 2\^53 and would be rounded"):
+            list(law.stream([count]))
+    assert len(list(law.stream([2**60 + 256, 1, 2]))) == 3
+    with pytest.raises(md.DesignError, match="one number"):
+        list(law.stream([[1, 2]]))
+
+
+def near_a_tie(law: CorrelatedGaussianNoise) -> tuple[np.ndarray, np.ndarray]:
+    """Counts one apart, of which one makes R f come near ties that doubles do not decide, and the other nowhere."""
+    factor = float(np.asarray(law.whitening)[0, 0]) / law.step
+    close = [
+        abs(c * factor + 0.5 - np.rint(c * factor + 0.5)) < 60 * c * factor * 2.0**-52 for c in range(301)
+    ]
+    c = next(c for c in range(100, 300) if not close[c] and close[c + 1])
+    one = np.full(50, float(c))
+    other = one.copy()
+    other[7] += 1
+    return one, other
+
+
+def medians(release: Callable[[np.ndarray], object], pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Median times of calls that take turns."""
+    taken = np.empty((200, 2))
+    for row in taken:
+        for i in range(2):
+            start = time.perf_counter()
+            release(pair[i])
+            row[i] = time.perf_counter() - start
+    return np.median(taken, axis=0)
+
+
+def test_counts_near_a_tie_take_no_longer() -> None:
+    """Where doubles did not decide the rounding, integers did, in five times the time."""
+    law = md.CountsGaussian(50, 50, PRIVACY).solve().mechanism
+    first, second = medians(law.release, near_a_tie(law))
+    assert second == pytest.approx(first, rel=0.25)
+
+
+def test_independent_answers_far_out_take_no_longer() -> None:
+    """Beyond 2⁵¹ steps each answer was rounded in fractions, one by one."""
+    law = md.NoiseAllocation("gaussian", np.ones(50), PRIVACY).solve().mechanism
+    edge = 2.0**51 * float(law.scales[0]) * 2.0**-30
+    first, second = medians(law.release, (np.full(50, edge * 0.99), np.full(50, edge * 1.01)))
+    assert second == pytest.approx(first, rel=0.25)
+
+
+class NoNoise:
+    def draw(self, size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 4),
+    st.sampled_from([-300, -20, 0, 20, 90]),
+    st.sampled_from([-3, 0, 100]),
+)
+def test_whitened_answers_are_rounded_exactly(seed: int, size: int, power: int, spread: int) -> None:
+    rng = np.random.default_rng(seed)
+    whitening = rng.normal(size=(size, size)) * 10.0 ** (spread * rng.integers(-1, 2, size))
+    held = rng.normal(size=(3, size)) * 10.0 ** (power + rng.integers(-8, 9, size))
+    held[0, 0] = 0.0
+    step = 2.0**-40
+    found = released(whitening, held, step, NoNoise())
+    for row, out in zip(held.tolist(), found):
+        for line, value in zip(whitening.tolist(), out.tolist()):
+            image = sum((Fraction(a) * Fraction(b) for a, b in zip(line, row)), Fraction(0))
+            assert value == float(math.floor(image / Fraction(step) + Fraction(1, 2)) * Fraction(step))
+
+
+@given(
+    st.floats(-1e100, 1e100),
+    st.floats(0, 8),
+    st.floats(1e-60, 1e60),
+    st.integers(-(2**61), 2**61),
+    st.booleans(),
+)
+def test_answers_of_any_size_are_rounded_to_neighbouring_steps(x, share, scale, draw, power_of_two) -> None:
+    """What leaves is made of q(x) + Z alone, and q moves by at most λ/h + 2 steps, ⌈λ/h⌉ where h is a power of two."""
+    step = math.ldexp(1.0, math.frexp(scale)[1]) if power_of_two else scale
+    y = x + share * step
+    steps = []
+    for value in (x, y):
+        far, near = noisy_parts(value, step)
+        unit = round(Fraction(math.ldexp(1.0, math.frexp(step)[1] + 48)) / Fraction(step))
+        steps.append(int(far) * unit + int(near))
+    moved, apart = steps[1] - steps[0], (Fraction(y) - Fraction(x)) / Fraction(step)
+    if power_of_two:
+        assert abs(moved) <= math.ceil(abs(apart))
+        exact = (math.floor(Fraction(x) / Fraction(step) + Fraction(1, 2)) + draw) * Fraction(step)
+        assert float(noisy(np.array([x]), step, np.array([draw]))[0]) == pytest.approx(
+            float(exact), rel=1e-15
+        )
+    else:
+        assert abs(moved - apart) <= 2 + abs(apart) * Fraction(1, 2**48)
+
+
+def test_ordinary_counts_are_released_by_optimal_noise() -> None:
+    """32,768 was answered and 32,769 refused, for sure."""
+    mechanism = md.OptimalNoise(md.PureDP(1.0)).solve(gap=0.9).mechanism
+    for x in (32768, 32769, 10**6, 2.0**53, 1e100, -1e100):
+        assert mechanism.release(x) == pytest.approx(x, abs=200, rel=1e-15)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(
+    "release",
+    [
+        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1).release,
+        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1e-9).release,
+        md.OptimalNoise(md.PureDP(1.0)).solve(gap=0.9).mechanism.release,
+        lambda x: IndependentNoise("laplace", np.array([1e-9, 3.0]), np.array([1e-9, 1.0])).release([x, x])[1],
+        lambda x: md.CountsGaussian(2, 1, PRIVACY).solve().mechanism.release([x, x])[0],
+        lambda x: next(
+            md.MatrixMechanism(md.Workload.prefix_sums(2), PRIVACY).solve().mechanism.stream([x])
+        ),
+    ],
+    ids=["laplace", "narrow laplace", "optimal", "independent", "counts", "stream"],
+)  # fmt: skip
+def test_no_magnitude_of_an_answer_is_refused(release) -> None:
+    for x in (0.0, 5e-324, 1e-310, 1.5, 2.0**51, -(2.0**60), 1e17, -1e100):
+        assert release(x) == pytest.approx(x, abs=200, rel=1e-9)
+    for x in (1e300, -1.7e308):
+        assert np.sign(release(x)) == np.sign(x)
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 20.0, 25.0, 60.0, 200.0])
+def test_staircases_are_drawn_at_any_epsilon(epsilon: float) -> None:
+    """10,000 draws took 12 s at ε = 20, and did not end at 25: nearly all that was proposed lay beyond γ."""
+    law = md.calibrate("staircase", privacy=md.PureDP(epsilon), sensitivity=1.0).mechanism
+    start = time.perf_counter()
+    drawn = np.abs(law.release(np.zeros(10_000)))
+    assert time.perf_counter() - start < 2.0
+    gamma = float(law.law.ppf(0.75)) * 2
+    assert (drawn > 1.5 * gamma + law.lattice.step).mean() == pytest.approx(
+        2 * law.law.sf(1.5 * gamma), abs=0.01
+    )
+    if epsilon <= 25:
+        assert stats.kstest(drawn, lambda t: 1 - 2 * law.law.sf(t)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("law", [staircase(25.0, 3.7e-6), staircase(200.0, 3.7e-44), staircase(3.0, 0.2)])
+def test_a_hat_is_above_its_density_and_no_sure_coin_is_above_it(law) -> None:
+    noise = ExactNoise(law)
+    rng = np.random.default_rng(0)
+    for piece in [*range(50), *range(50, len(noise._hat[0]) - 1, 200)]:
+        first, size = int(noise._left[piece]), 1 << int(noise._sizes[piece])
+        for k in {first, first + size - 1, first + int(rng.integers(size))}:
+            coin = noise._exact(k, piece)
+            assert int(noise._sure[piece]) / 2**noise._spare <= coin <= 1
+
+
+def test_changes_that_leave_a_direction_out_are_refused() -> None:
+    """A person who moves the sum was not protected at all; a note said that the noise stays in a subspace."""
+    changes = np.eye(4)[:3] - np.eye(4)[1:]
+    with pytest.raises(md.DesignError, match=r"vectors = .*3 of 4 dimensions.*span=True"):
+        md.CorrelatedGaussian(changes, PRIVACY)
+    meant = md.CorrelatedGaussian(changes, PRIVACY, span=True).solve()
+    assert meant.certificate.verify()
+    assert meant.mechanism.release([1.0, 2.0, 3.0, 4.0]).sum() == pytest.approx(10.0, abs=1e-9)
+    with pytest.raises(md.DesignError, match="span"):
+        md.CorrelatedGaussian(np.eye(2), PRIVACY, span=1)
+    assert md.CorrelatedGaussian(np.eye(2), PRIVACY, span=True).solve().gap < 1e-9

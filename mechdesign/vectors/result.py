@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import RECOMPUTED, Check, close
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.checks import instance
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
 from mechdesign.vectors.sampled import SampledCoordinates
 from mechdesign.vectors.signs import SampledSigns
@@ -31,6 +33,7 @@ _INPUTS = {
     "sphere": "of Euclidean length {}",
     "box": "whose coordinates are at most {} in size",
 }
+_COLUMNS = ["mechanism", "bits", "count", "error"]
 
 
 def named(mechanism: Any) -> str:
@@ -65,6 +68,11 @@ class VectorQuantizerResult(Result):
 
     tried_words: ClassVar[str] = "Computed anew with the checks below."
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.table is not None and list(instance("table", self.table, pd.DataFrame)) != _COLUMNS:
+            raise DesignError.of("table", list(self.table), f"must have the columns {_COLUMNS}")
+
     def to_frame(self) -> pd.DataFrame:
         return self.tried()
 
@@ -72,11 +80,8 @@ class VectorQuantizerResult(Result):
         """That what was tried costs what the table says, by its closed form."""
         if self.table is None:
             return
-        names = ["mechanism", "bits", "count", "error"]
         fresh = {tuple(row.values())[:3]: row["error"] for row in map(row_of, self.design.candidates())}
-        holds = (
-            list(self.table) == names and len(self.table) > 0 and not self.table.duplicated(names[:3]).any()
-        )
+        holds = len(self.table) > 0 and not self.table.duplicated(_COLUMNS[:3]).any()
         if holds:
             rows = self.table.itertuples(index=False, name=None)
             holds = all(

@@ -129,7 +129,6 @@ def test_the_accuracy_of_a_vector_result_is_given_or_refused() -> None:
         assert md.accuracy(cheap.solved("vectors")).standard_deviation > 0
 
 
-@fault(20, "a renamed column of a saved table ends in KeyError", KeyError)
 @pytest.mark.parametrize("column", ["mechanism", "bits", "error"])
 @pytest.mark.parametrize("method", ["report", "plot"])
 def test_a_renamed_column_ends_in_the_packages_own_error(column: str, method: str, tmp_path: Path) -> None:

@@ -317,4 +317,5 @@ def float_mechanism(design: Any, floors: Array) -> Quantizer:
     knots[[0, -1]] = design.input_range
     kept = np.flatnonzero(np.diff(knots) > 0)
     knots = np.array([design.input_range[0], *knots[kept[1:]], design.input_range[1]])
-    return Quantizer(design.bins, knots, *(rows[kept] for rows in table.rows))
+    starts, ends = table.rows
+    return Quantizer(design.bins, knots, starts[kept], ends[kept])

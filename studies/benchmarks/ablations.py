@@ -289,11 +289,13 @@ def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> I
     base: dict[str, Run] = {}
     refused: dict[str, Run] = {}
     acting: dict[str, set[str]] = {}
+    late = 0
     once(next(iter(designs.values())), wing, limit)  # what the first call loads is no strategy's
     for name, make in designs.items():
         held = run(make, wing, limit)
         if held.failure:
             say(f"  no answer: {name}: {held.failure}")
+        late += held.failure == "limit"
         if held.failure != "limit":
             (refused if held.failure else base)[name] = held
             acting[name] = entered(make, wing, limit)
@@ -312,14 +314,14 @@ def table(wing: Wing, count: int, limit: float, say: Callable[[str], None]) -> I
             ]
         rows.append(row(strategy.name, found) | {"refused, answered without": sum(answers)})
         say("  " + ", ".join(f"{k} {v}" for k, v in rows[-1].items()))
-        yield pd.DataFrame(rows).assign(**{"of designs": len(base)})
+        yield pd.DataFrame(rows).assign(**{"of designs": len(base), "over the limit": late})
     short = [s for s, line in zip(wing.strategies, rows, strict=True) if line["verdict"] != "stays"]
     if len(short) > 1:
         with replaced(joined(short)):
             found = {name: compared(base[name], run(designs[name], wing, limit)) for name in base}
         rows.append(row(TOGETHER, found))
         say("  " + ", ".join(f"{k} {v}" for k, v in rows[-1].items()))
-        yield pd.DataFrame(rows).assign(**{"of designs": len(base)})
+        yield pd.DataFrame(rows).assign(**{"of designs": len(base), "over the limit": late})
 
 
 def markdown(frames: Mapping[str, pd.DataFrame]) -> str:
@@ -331,7 +333,7 @@ def markdown(frames: Mapping[str, pd.DataFrame]) -> str:
         "the processor time. Other programs ran on the machine, so that a ratio of times may be off by a third.",
     ]
     for name, frame in frames.items():
-        columns = [c for c in frame.columns if c != "of designs"]
+        columns = [c for c in frame.columns if c not in ("of designs", "over the limit")]
         lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
         for record in frame[columns].itertuples(index=False):
             cells = [
@@ -339,7 +341,8 @@ def markdown(frames: Mapping[str, pd.DataFrame]) -> str:
                 for v in record
             ]
             lines.append("| " + " | ".join(cells) + " |")
-        parts += [f"## {name}: {int(frame['of designs'].max())} designs", "\n".join(lines)]
+        solved, late = int(frame["of designs"].max()), int(frame["over the limit"].max())
+        parts += [f"## {name}: {solved} designs, and {late} over the limit, left out", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from mechdesign.choose.answers import check_answer, check_same_privacy
 from mechdesign.choose.candidates import checked_question, solved
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
-from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
@@ -29,38 +28,6 @@ __all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "error_of", "least
 MEASURES = ("standard_deviation", "absolute_error", "half_width")
 _CELLS = 2001
 _NORMAL = 1.959963984540054  # P[|Z| > this] = 5%
-
-
-@serializable("accuracy")
-@dataclass(frozen=True)
-class Accuracy:
-    """How far off an answer is, in its own units; of several coordinates, of one of them on average.
-
-    Attributes
-    ----------
-    standard_deviation : float
-        Root of the mean squared error.
-    absolute_error : float
-        Mean absolute error (mean distance, in a metric space).
-    half_width : float
-        19 answers in 20 are off by at most this.
-
-    Examples
-    --------
-    >>> import mechdesign as md
-    >>> print(md.accuracy("laplace", md.NumericQuery(), md.PureDP(1.0)))
-    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99574
-    """
-
-    standard_deviation: float
-    absolute_error: float
-    half_width: float
-
-    def __str__(self) -> str:
-        return (
-            f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
-            f"95% within ±{self.half_width:.6g}"
-        )
 
 
 def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = None) -> Accuracy:
@@ -169,6 +136,8 @@ def _privacy(question: Question, epsilon: float, delta: float) -> Any:
 @np.errstate(under="ignore")
 def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
     """Return how accurate a result's mechanism is."""
+    if hasattr(result, "proofs"):
+        return result.errors(question)
     if isinstance(result, ChannelResult):
         return _of_channel(result)
     if isinstance(result, CorrelatedGaussianResult):

@@ -29,6 +29,7 @@ from mechdesign.evidence.certificate import (
     fitting,
     unfit,
 )
+from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import dumps
 from mechdesign.typing import Status
 
@@ -54,6 +55,8 @@ def claims(result: Any) -> pd.DataFrame:
 
 
 def _claims(result: Any) -> pd.DataFrame:
+    if hasattr(result, "proofs"):
+        return _proved(result)
     certificate = result.certificate
     statement = {} if certificate is None else certificate.statement
     agreed = [*_agreements(result, statement), *result.beside()]
@@ -70,6 +73,17 @@ def _claims(result: Any) -> pd.DataFrame:
         + [False] * len(uncovered)
     )
     return table.assign(about=[ABOUT_FILE if file else ABOUT_MECHANISM for file in about_file])
+
+
+def _proved(result: Any) -> pd.DataFrame:
+    """The claims of a result's proofs, and that its status is one that its numbers allow."""
+    found = Certificate(result.design, result.mechanism, result.value, result.lower_bound, result.proofs)
+    table, bound = found.checks(), result.lower_bound
+    if result.status is Status.OPTIMAL:
+        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        claim = "optimal: with a finite value and lower bound"
+        table.loc[len(table)] = [claim, found.bound_how, math.nan, finite, ABOUT_FILE]
+    return table
 
 
 def counted(table: pd.DataFrame) -> str:

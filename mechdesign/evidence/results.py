@@ -1,24 +1,23 @@
-"""What a design returns: value, bound, evidence, and the ways out (files, tables, notebooks)."""
+"""What a design returns: value, lower bound, evidence, and the ways out (files, tables, notebooks)."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import CLAIMED, Certificate, Check, fitting
+from mechdesign.evidence.certificate import fitting
 from mechdesign.evidence.deferred import deferred, known
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.proofs import Certificate, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -99,74 +98,86 @@ class SolveReport:
         return out
 
 
+@serializable("result")
 @dataclass(frozen=True, eq=False)
 class Result(Handed):
-    """A mechanism with its evidence.
+    """A mechanism with its evidence: what every design returns.
+
+    What only a design or a mechanism knows (the question in words, the table of constraints, the picture) the result
+    asks of these two; it has no subclass for a wing.
 
     Parameters
     ----------
-    design : object
-        What was wanted.
+    design : Design
+        What was asked.
     mechanism : object
         What is deployed.
     value : float
-        Objective value of `mechanism`, computed from the mechanism.
+        An upper bound of the mechanism's cost, computed from the mechanism.
     lower_bound : float, optional
-        Proved: no mechanism the design allows does better.
+        Proved: no mechanism of the bound's class costs less.
     solver_report : SolveReport
-        The solver's account.
+        How the result was computed.
     notes : tuple of str
-        What a reader should know before trusting it.
-    certificate : Certificate, optional
-        Exact evidence.
+        What a reader should know before trusting the result.
+    proofs : tuple of Proof
+        The evidence; empty where none was asked for or found.
     duals : DataFrame, optional
         Multipliers of the model's constraints: family, index, dual.
+    table : DataFrame, optional
+        What a search tried, best first.
     """
 
     design: Any
     mechanism: Any
     value: float
-    lower_bound: float | None = deferred()
+    lower_bound: float | None = None
     solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
-    certificate: Certificate | None = None
+    proofs: tuple[Any, ...] = ()
     duals: pd.DataFrame | None = deferred()
-
-    tried_words: ClassVar[str] = "Stated by the search, not checked."
-    """What a page says of `tried`."""
-    assumed: ClassVar[Mapping[str, Any]] = {}
-    """What a design asks that has no word for it: a certificate's statement must say that too."""
+    table: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
-        for name, kind in parts:
-            if known(self, name) and (part := getattr(self, name)) is not None:
-                DesignError.unless(name, part, kind)
+        DesignError.unless("solver_report", self.solver_report, SolveReport)
+        if known(self, "duals") and self.duals is not None:
+            DesignError.unless("duals", self.duals, pd.DataFrame)
+        if self.table is not None:
+            DesignError.unless("table", self.table, pd.DataFrame)
+        for proof in DesignError.unless("proofs", self.proofs, tuple):
+            DesignError.unless("proofs", proof, Proof)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: what was left for later is computed now, since functions do not travel."""
+        """For pickle and copy: deferred fields are computed now, since functions do not travel."""
         return {**vars(self), **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     @property
+    def certificate(self) -> Any:
+        """The evidence, to be checked alone: question, law, value, lower bound and proofs; None without proofs."""
+        if not self.proofs:
+            return None
+        return Certificate(self.design, self.mechanism, self.value, self.lower_bound, self.proofs)
+
+    @property
     def gap(self) -> float | None:
-        """Relative distance between value and lower bound; None where no bound is proved."""
+        """Relative distance between value and lower bound; None where no bound is known."""
         if self.lower_bound is None:
             return None
         return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
     @property
     def bound_how(self) -> str:
-        """How the lower bound is checked: proved, recomputed, or claimed where no certificate speaks of it."""
-        if self.certificate is None or "lower_bound" not in self.certificate.statement:
-            return CLAIMED
-        return self.certificate.bound_how
+        """How the lower bound is checked: proved, recomputed, or claimed where no proof speaks of it."""
+        return Certificate(self.design, self.mechanism, self.value, None, self.proofs).bound_how
 
     @property
     def status(self) -> Status:
         """How the solve ended."""
         return self.solver_report.status
+
+    # -- what the design and the mechanism say ---------------------------------------------------------
 
     def audit(self) -> pd.DataFrame:
         """Every constraint of the definition, recomputed from the mechanism alone.
@@ -182,59 +193,65 @@ class Result(Handed):
             The parts do not fit together, as they do not in a file that was changed.
         """
         with fitting():
-            return self._audit()
-
-    def _audit(self) -> pd.DataFrame:
-        return pd.DataFrame(columns=AUDIT_COLUMNS)
+            return self.design.audit(self)
 
     def checks(self) -> pd.DataFrame:
-        """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves.
-
-        Parts that do not fit together, as those of a file that was changed, are one check that does not hold.
-        """
+        """Claim by claim: what was checked, how, with which margin, and whether it holds."""
         return claims(self)
-
-    def restated(self) -> Mapping[str, Any]:
-        """What the certificate's statement must say, key by key, taken from the design; not what a search left free."""
-        stated = {} if self.certificate is None else self.certificate.statement
-        owners = (getattr(self.design, "privacy", None), self.design)
-        held = {key: value for key, value in self.assumed.items() if key in stated}
-        held |= {key: getattr(owner, key) for owner in owners for key in stated if hasattr(owner, key)}
-        return {
-            k: v
-            for k, v in held.items()
-            if isinstance(v, (tuple, np.ndarray)) or not isinstance(stated[k], tuple)
-        }
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""
-        return pd.DataFrame(
-            {"value": [self.value], "lower_bound": [self.lower_bound], "status": [self.status]}
-        )
+        return self.design.frame(self)
 
-    def _evidence(self) -> list[str]:
-        """Lines of the summary that only this kind of result has."""
-        return []
+    def account(self) -> Account:
+        """The question in words, what the value is and what the picture shows."""
+        return self.design.account(self)
+
+    def alternatives(self) -> pd.DataFrame:
+        """What other mechanisms cost at the same privacy, where that is known and cheap."""
+        return self.design.alternatives(self)
 
     def remarks(self) -> list[str]:
-        """What a reader of the mechanism should know that its numbers do not say: outputs that never come, …"""
-        return []
+        """What a reader should know of the mechanism that its numbers do not say, outputs that never come for example."""
+        return self.design.remarks(self)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the mechanism."""
+        return self.design.plot(self, **options)
+
+    def tried(self) -> pd.DataFrame:
+        """What a search tried, best first; no rows where nothing was searched."""
+        return pd.DataFrame() if self.table is None else self.table
+
+    @property
+    def tried_words(self) -> str:
+        """What a page says of `tried`."""
+        return "Stated by the search, not checked."
+
+    def errors(self, question: Any = None) -> Accuracy:
+        """How far off an answer is: standard deviation, mean absolute error, 95% half-width.
+
+        Parameters
+        ----------
+        question : optional
+            Whose prior errors are averaged over, where they depend on the input; the design's own when not given.
+        """
+        return self.design.errors(self, question)
+
+    # -- prints and pages --------------------------------------------------------------------------------
 
     def summary(self) -> str:
         """A short, proof-like account."""
         with fitting():
-            return self._summary()
-
-    def _summary(self) -> str:
-        digits = meaningful(self.gap)
-        value = f"value: {at_most(self.value, digits)}"
-        lines = [type(self.design).__name__, *self.solver_report.lines(), value]
-        if self.lower_bound is not None:
-            bound = at_least(self.lower_bound, digits)
-            lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
-        lines += self._evidence()
-        lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
-        return "\n".join([lines[0], *("  " + line for line in lines[1:])])
+            digits = meaningful(self.gap)
+            lines = [f"value: {at_most(self.value, digits)}"]
+            if self.lower_bound is not None:
+                bound = at_least(self.lower_bound, digits)
+                lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
+            lines += self.design.lines(self)
+            lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
+            lines = [*self.solver_report.lines(), *lines]
+            return "\n".join([type(self.design).__name__, *("  " + line for line in lines)])
 
     def __str__(self) -> str:
         return self.summary()
@@ -242,36 +259,6 @@ class Result(Handed):
     def _repr_html_(self) -> str:
         head = html.escape(self.summary())
         return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
-
-    def account(self) -> Account:
-        """The question in words, what the value is and what the picture shows."""
-        return Account(
-            type(self.design).__name__,
-            "",
-            " ".join(str(self.design).split())[:2000],
-            "the design's own loss",
-            (str(getattr(self.design, "privacy", "")), ""),
-            "The least slack of each family of constraints.",
-        )
-
-    def alternatives(self) -> pd.DataFrame:
-        """What other mechanisms cost at the same privacy, where that is known and cheap; no rows where it is not."""
-        return pd.DataFrame(columns=["mechanism", "error", "relative"])
-
-    def tried(self) -> pd.DataFrame:
-        """What a search tried, best first; no rows where nothing was searched."""
-        return pd.DataFrame()
-
-    def beside(self) -> Iterable[Check]:
-        """Checks of what stands beside the evidence: a table of what was tried, where there is one that a page shows."""
-        return ()
-
-    def plot(self, **options: Any) -> Figure:
-        table = self.audit().groupby("family", sort=False)["slack"].min()
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
-        axis.set(xlabel="least slack")
-        return fig
 
     def _page(self) -> dict[str, Any]:
         with fitting():

@@ -5,7 +5,7 @@ frozen `scipy.stats` laws, other serializable values) then round-trips to the sa
 
 .. code-block:: json
 
-    {"format": "mechdesign-result", "version": 1, "sha256": "...", "payload": {}}
+    {"format": "mechdesign-result", "version": 2, "sha256": "...", "payload": {}}
 
 where ``sha256`` is taken over the canonical text of the payload, so that a damaged file is refused. The sum is no
 signature: whoever edits a file can write it anew. A file is therefore read as if its author were hostile: it chooses
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 FORMAT = "mechdesign-result"
-VERSION = 1
+VERSION = 2
 LIMIT = 2**26  # characters of a file
 DEPTH = 100
 DIGITS = 4300  # of one number: Python's own limit
@@ -375,7 +375,7 @@ def result_schema() -> dict[str, Any]:
     Examples
     --------
     >>> result_schema()["properties"]["version"]["const"]
-    1
+    2
     """
     text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
     return json.loads(text)

@@ -85,8 +85,8 @@ def read(text):
     document = json.loads(text, object_pairs_hook=once)
     compact = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
     canonical = json.dumps(document["payload"], **compact)
-    if document["format"] != "mechdesign-result" or document["version"] != 1 or len(text) > 2**26:
-        raise Refused("not a mechdesign-result file of version 1")
+    if document["format"] != "mechdesign-result" or document["version"] != 2 or len(text) > 2**26:
+        raise Refused("not a mechdesign-result file of version 2")
     if hashlib.sha256(canonical.encode()).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
     return plain(document["payload"])

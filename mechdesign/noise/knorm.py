@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm_release import KNormLattice, knorm_lattice
+from mechdesign.noise.pictures import half_width
 from mechdesign.problem.checks import UP, array, generator, non_negative, positive, settle, whole
 from mechdesign.typing import Array
 
@@ -180,6 +182,15 @@ class KNormNoise:
             return float(k * self.scale * ratio / math.sqrt(math.pi))
         return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
 
+    def errors(self) -> Accuracy:
+        """How far off one coordinate is."""
+        return Accuracy(math.sqrt(self.variance()), self.absolute_error(), half_width(self.law))
+
+    @cached_property
+    def law(self) -> Any:
+        """The law of one coordinate: its `std` and its tail `sf`."""
+        return _Marginal(self)
+
     def release(self, x: ArrayLike) -> Array:
         """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
 
@@ -196,3 +207,31 @@ class KNormNoise:
         """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s."""
         shift = non_negative("shift", shift)
         return math.nextafter(shift / self.scale, math.inf) if shift else 0.0
+
+
+class _Marginal:
+    """Tails of one coordinate: z = r u with u uniform in the ball, r Gamma(k + 1)."""
+
+    def __init__(self, noise: KNormNoise) -> None:
+        self._noise = noise
+
+    def std(self) -> float:
+        return math.sqrt(self._noise.variance())
+
+    def sf(self, t: Any) -> Any:
+        """P[z_i > t] for t ≥ 0."""
+        k, x = self._noise.dimension, np.asarray(t, dtype=float) / self._noise.scale
+        if self._noise.norm == 1 or k == 1:
+            return np.exp(-x) / 2
+        if self._noise.norm == math.inf:
+            return (stats.gamma.sf(x, k + 1) - x / k * stats.gamma.sf(x, k)) / 2
+        return np.vectorize(lambda v: self._tail(float(v)))(x)
+
+    def _tail(self, x: float) -> float:
+        k = self._noise.dimension
+        law, around = stats.gamma(k), [max(x, k - 12 * math.sqrt(k)), x + k + 12 * math.sqrt(k) + 60]
+
+        def at(r: float) -> float:
+            return float(law.pdf(r) * special.betainc((k - 1) / 2, 0.5, max(1 - (x / r) ** 2, 0.0)))
+
+        return integrate.quad(at, *around, limit=200)[0] / 2

@@ -8,30 +8,27 @@ in many dimensions), the cross-polytope, which is Laplace noise, for few changed
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from scipy import integrate, special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.checks import instance, one_of, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers import Deadline
-from mechdesign.typing import Status
+from mechdesign.problem.sensitivity import Sensitivity, sensitivity
+from mechdesign.problem.spine import Bound, Clock, Design, Law
 
-__all__ = ["KNorm", "KNormCertificate", "KNormResult"]
+__all__ = ["KNorm", "KNormProof"]
 
 _NORMS = (1.0, 2.0, math.inf)
 
@@ -66,30 +63,16 @@ class KNorm(Design):
     ((20,), True)
     """
 
-    dimension: int
-    privacy: PureDP
-    sensitivity: float | Sensitivity = 1.0
-    norm: float | None = None
-    loss: str = "squared"
-    rounds: int = 1
+    dimension: int = field(check=whole, least=1, most=10**6)
+    privacy: PureDP = field(PureDP)
+    sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
+    norm: float | None = field(check=norm_order, default=None)
+    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=whole, least=1, most=10**9, default=1)
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            dimension=whole("dimension", self.dimension, 1, 10**6),
-            rounds=whole("rounds", self.rounds, 1, 10**9),
-        )
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of(
-                "privacy", self.privacy, "K-norm noise is for PureDP; with delta, calibrate a law"
-            )
-        if isinstance(self.sensitivity, Sensitivity):
-            self.sensitivity.check(self.dimension)
-        else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
-        if self.norm is not None:
-            settle(self, norm=norm_order(self.norm))
-        one_of("loss", self.loss, ("squared", "absolute"))
+        super().__post_init__()
+        Sensitivity.of(self.sensitivity).check(self.dimension)
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""
@@ -116,164 +99,64 @@ class KNorm(Design):
         instance("noise", noise, KNormNoise)
         return noise.variance() if self.loss == "squared" else noise.absolute_error()
 
-    def model(self, **options: Any) -> NoReturn:
-        """Refuse: three numbers are compared."""
-        raise DesignError.of("model", type(self).__name__, "compares closed forms: there is no program")
-
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> KNormResult:
-        """Return the norm of least loss, with the evidence.
-
-        Parameters
-        ----------
-        solver : None
-        gap, certify, time_limit
-                As everywhere; the lower bound is over these norms alone.
-        """
-        if solver is not None:
-            raise DesignError.of("solver", solver, "must be None: closed forms are compared")
-        refuse_unknown(options, "there are none")
-        one_of("certify", certify, (True, False))
-        wanted_gap(gap, 1e-9)
-        Deadline(time_limit)
-        noise = min((self.noise(n) for n in (_NORMS if self.norm is None else (self.norm,))), key=self.cost)
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Compare the norms that are allowed: three closed forms, of which the least is also the bound."""
+        noise = min(map(self.noise, self.norms), key=self.cost)
         value = self.cost(noise)
-        return KNormResult(
-            design=self,
-            mechanism=noise,
-            value=value,
-            lower_bound=value,
-            solver_report=SolveReport("closed form", Status.OPTIMAL if certify else Status.UNCERTIFIED),
-            notes=(*_notes(noise), f"norm of the noise: {noise.norm:g}"),
-            certificate=KNormCertificate(self, noise, value, value) if certify else None,
+        notes = (
+            ()
+            if noise.deployable
+            else ("for simulation: norm 2 has no exact release; norm=inf and norm=1 have",)
+        )
+        proof = KNormProof()
+        yield Law(noise, value, (proof,), notes=(*notes, f"norm of the noise: {noise.norm:g}"))
+        yield Bound(value)
+
+    @property
+    def norms(self) -> tuple[float, ...]:
+        """The norms that are allowed."""
+        return _NORMS if self.norm is None else (self.norm,)
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        rows = [("this noise", result.value)]
+        rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
+        return pd.DataFrame(
+            [(n, e, e / result.value) for n, e in rows], columns=["mechanism", "error", "relative"]
+        )
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        epsilon = self.privacy.epsilon
+        loss = self.largest(result.mechanism.norm) * self.rounds / result.mechanism.scale
+        return pd.DataFrame(
+            [("privacy", 0, loss, epsilon, epsilon - loss, math.nan, True)], columns=AUDIT_COLUMNS
         )
 
 
-def _notes(noise: KNormNoise) -> tuple[str, ...]:
-    """Whether it can be deployed."""
-    if noise.deployable:
-        return ()
-    return ("for simulation: norm 2 has no exact release; norm=inf and norm=1 have",)
-
-
-@serializable("knorm-certificate")
+@serializable("knorm-proof")
 @dataclass(frozen=True, eq=False)
-class KNormCertificate(Certificate):
-    """Evidence that K-norm noise keeps ε, in rational numbers, and what it costs.
+class KNormProof(Proof):
+    r"""K-norm noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4).
 
-    Parameters
-    ----------
-    design : KNorm
-    law : KNormNoise
-    value, lower_bound : float
+    Privacy is checked in rational numbers; the costs of the norms are closed forms in floats.
     """
 
-    design: KNorm
-    law: KNormNoise
-    value: float
-    lower_bound: float
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
 
-    @property
-    def bound_how(self) -> str:
-        return RECOMPUTED
-
-    @property
-    def statement(self) -> Mapping[str, Any]:
-        """The question, and the two numbers claimed."""
-        names = ("dimension", "privacy", "sensitivity", "norm", "loss", "rounds")
-        return {
-            **{n: getattr(self.design, n) for n in names},
-            "value": self.value,
-            "lower_bound": self.lower_bound,
-        }
-
-    def checks(self) -> pd.DataFrame:
-        """The largest loss, and the cost."""
-        d = self.design
-        spent = Fraction(d.largest(self.law.norm)) * d.rounds / Fraction(self.law.scale)
-        left = Fraction(d.privacy.epsilon) - spent
-        fits = self.law.dimension == d.dimension and d.norm in (None, self.law.norm)
-        fits = fits and self.law.largest == d.largest(self.law.norm)
-        room = self.value * (1 + 1e-12) - d.cost(self.law)
-        least = min(d.cost(d.noise(order)) for order in (_NORMS if d.norm is None else (d.norm,)))
-        return check_table(
-            [
-                (
-                    f"no change loses more than {d.privacy.epsilon:g}",
-                    PROVED,
-                    float(left),
-                    bool(fits and left >= 0),
-                ),
-                (f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0),
-                (
-                    f"no norm of 1, 2 and inf that is allowed does better than {self.lower_bound:.9g}",
-                    RECOMPUTED,
-                    least - self.lower_bound,
-                    least * (1 + 1e-12) >= self.lower_bound,
-                ),
-            ]
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = instance("question", stated.question, KNorm), instance("law", stated.law, KNormNoise)
+        loss = Fraction(design.largest(law.norm)) * design.rounds / Fraction(law.scale)
+        left = Fraction(design.privacy.epsilon) - loss
+        fits = law.dimension == design.dimension and law.norm in design.norms
+        fits = fits and law.largest == design.largest(law.norm)
+        yield Claim(
+            f"privacy loss at most {design.privacy.epsilon:g}", PROVED, float(left), fits and left >= 0
         )
-
-
-@serializable("knorm-result")
-@dataclass(frozen=True, eq=False)
-class KNormResult(Result):
-    """K-norm noise with its cost."""
-
-    @property
-    def absolute_error(self) -> float:
-        """Mean absolute error of one coordinate."""
-        return float(self.mechanism.absolute_error())
-
-    @cached_property
-    def law(self) -> Any:
-        """The law of one coordinate."""
-        return _Marginal(self.mechanism)
-
-    def alternatives(self) -> pd.DataFrame:
-        rows = [("this noise", self.value)]
-        rows += [(f"ℓ{order:g} noise", self.design.cost(self.design.noise(order))) for order in _NORMS]
-        return pd.DataFrame(
-            [(n, e, e / self.value) for n, e in rows], columns=["mechanism", "error", "relative"]
-        )
-
-    def _audit(self) -> pd.DataFrame:
-        d = self.design
-        spent, epsilon = d.largest(self.mechanism.norm) * d.rounds / self.mechanism.scale, d.privacy.epsilon
-        rows = [("privacy", 0, spent, epsilon, epsilon - spent, float("nan"), True)]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-
-
-class _Marginal:
-    """Tails of one coordinate: z = r u with u uniform in the ball, r Gamma(k + 1)."""
-
-    def __init__(self, noise: KNormNoise) -> None:
-        self._noise = instance("noise", noise, KNormNoise)
-
-    def std(self) -> float:
-        return math.sqrt(self._noise.variance())
-
-    def sf(self, t: Any) -> Any:
-        """P[z_i > t] for t ≥ 0."""
-        k, x = self._noise.dimension, np.asarray(t, dtype=float) / self._noise.scale
-        if self._noise.norm == 1 or k == 1:
-            return np.exp(-x) / 2
-        if self._noise.norm == math.inf:
-            return (stats.gamma.sf(x, k + 1) - x / k * stats.gamma.sf(x, k)) / 2
-        return np.vectorize(lambda v: self._tail(float(v)))(x)
-
-    def _tail(self, x: float) -> float:
-        k = self._noise.dimension
-        law, around = stats.gamma(k), [max(x, k - 12 * math.sqrt(k)), x + k + 12 * math.sqrt(k) + 60]
-
-        def at(r: float) -> float:
-            return float(law.pdf(r) * special.betainc((k - 1) / 2, 0.5, max(1 - (x / r) ** 2, 0.0)))
-
-        return integrate.quad(at, *around, limit=200)[0] / 2
+        room = stated.value * (1 + 1e-12) - design.cost(law)
+        yield Claim(f"{design.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        least = min(design.cost(design.noise(order)) for order in design.norms)
+        claim = f"no K-norm noise of the norms 1, 2 and inf has an error below {stated.lower_bound:.9g}"
+        room = least * (1 + 1e-12) - stated.lower_bound
+        yield Claim(claim, RECOMPUTED, room, room >= 0)

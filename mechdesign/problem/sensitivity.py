@@ -34,7 +34,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, settle, whole
 from mechdesign.typing import Array
 
-__all__ = ["NEIGHBOURS", "Sensitivity", "Shifts"]
+__all__ = ["NEIGHBOURS", "Sensitivity", "Shifts", "sensitivity"]
 
 NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
@@ -392,3 +392,8 @@ def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[floa
         saved = (sizes[inner - 1] ** 2 - sizes[b - 1] ** 2) * (sums[inner] - sums[a])
     k = int(np.argmax(saved))
     return float(saved[k]), int(inner[k])
+
+
+def sensitivity(name: str, value: Any) -> float | Sensitivity:
+    """Return a `Sensitivity` as it is, a number as the most that every coordinate changes by, rounded up."""
+    return value if isinstance(value, Sensitivity) else positive(name, value, side=UP)

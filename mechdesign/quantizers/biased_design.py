@@ -18,7 +18,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, settle
 from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
@@ -119,7 +120,7 @@ class BiasedCertificate(Certificate):
 
 @serializable("biased-result")
 @dataclass(frozen=True, eq=False)
-class BiasedResult(QuantizerPage, Result):
+class BiasedResult(QuantizerPage, OldResult):
     """Result of a `BiasedSelection`; `table` holds the bias–privacy–error trade-off met on the way."""
 
     table: pd.DataFrame | None = None

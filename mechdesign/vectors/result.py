@@ -14,7 +14,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import RECOMPUTED, Check, close
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance
@@ -55,7 +56,7 @@ def row_of(mechanism: Any) -> dict[str, Any]:
 
 @serializable("vector-result")
 @dataclass(frozen=True, eq=False)
-class VectorQuantizerResult(Result):
+class VectorQuantizerResult(OldResult):
     """A vector mechanism with its evidence.
 
     Parameters

@@ -52,7 +52,7 @@ KINDS: dict[str, str] = {
     "calibration-result": result("@calibration","any","@calibration-certificate"),
     "cell-noise": "weights:ints, width:pos, start:num, cells_per_shift:count, spike:count, spike_width:nn, decay:frac, spans:ints",
     "cell-product": "law:@cell-noise, dimension:count, changed:count?",
-    "certificate": CERTIFICATE,
+    "certificate": "question:any, law:any, value:num, lower_bound:num?, proofs:any",
     "channel": "matrix:arr, space:@metric-space?, weights:irows|null",
     "channel-certificate": "weights:irows, distances:arr, alpha:pos, prior:arr, loss:arr, triples:arr, multipliers:arr, inputs:arr|null, reports:arr|null, free:arr|null, value:num, lower_bound:num, bias:num",
     "channel-result": result("@metric-channel","@channel","@channel-certificate"),
@@ -78,9 +78,9 @@ KINDS: dict[str, str] = {
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:any, accounting:any, channel:any",
     "knorm": "dimension:count, privacy:@pure-dp, sensitivity:pos|@sensitivity, norm:num?, loss:'squared'|'absolute', rounds:count",
-    "knorm-certificate": "design:@knorm, law:@knorm-noise, value:num, lower_bound:num",
     "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?",
-    "knorm-result": result("@knorm","@knorm-noise","@knorm-certificate"),
+    "knorm-proof": "",
+    "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null",
     "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
     "least-divergence": "privacy:@approximate-dp, sensitivity:pos, dimension:count, order:num?, loss:any",
@@ -107,10 +107,10 @@ KINDS: dict[str, str] = {
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:any, changed:count?",
     "optimal-noise-result": result("@optimal-noise","@cell-noise","@noise-certificate"),
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
-    "optimal-quantizer-result": result("@optimal-quantizer","@quantizer","@certificate","model_audit:table|null, rise:num, floors:arr|null, cuts:any, search:table|null, any_outputs_bound:num?"),
+    "optimal-quantizer-result": result("@optimal-quantizer","@quantizer","@quantizer-certificate","model_audit:table|null, rise:num, floors:arr|null, cuts:any, search:table|null, any_outputs_bound:num?"),
     "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:any, families:any, input_range:pair",
     "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:any, families:any, judge:any",
-    "optm-search-result": result("@optm-search","@quantizer","@certificate","model_audit:table|null, rise:num, table:table|null, best:any"),
+    "optm-search-result": result("@optm-search","@quantizer","@quantizer-certificate","model_audit:table|null, rise:num, table:table|null, best:any"),
     "pairwise-privacy": "privacy:@notion, continuum:flag",
     "priv-unit": "dimension:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos",
     "prior-clipped": "law:law, lower:num, upper:num",
@@ -121,7 +121,8 @@ KINDS: dict[str, str] = {
     "pure-dp": "epsilon:pos",
     "queries": "kind:'identity'|'total'|'prefix'|'ranges'|'matrix', size:count, matrix:arr|null",
     "quantizer": "bins:arr, knots:arr, starts:arr, ends:arr, selection:@selection?, law:@exact?",
-    "quantizer-result": result("@optm|@rqm|@erm|@mvu","@quantizer","@certificate","model_audit:table|null, rise:num"),
+    "quantizer-certificate": CERTIFICATE,
+    "quantizer-result": result("@optm|@rqm|@erm|@mvu","@quantizer","@quantizer-certificate","model_audit:table|null, rise:num"),
     "rational-table": "bins:fracs, knots:fracs, starts:rows, ends:rows",
     "reduced-release": "mechanism:@itemwise-release, radius:num, failure:num, samples:any",
     "rqm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
@@ -254,7 +255,7 @@ def schema_text() -> str:
     """The file, a line for each definition."""
     kinds = {}
     for kind, line in KINDS.items():
-        members = dict(part.split(":", 1) for part in line.split(", "))
+        members = dict(part.split(":", 1) for part in line.split(", ") if part)
         fields = {name: member(what) for name, what in members.items()}
         kinds[kind] = {
             "type": "object",
@@ -277,7 +278,7 @@ def schema_text() -> str:
     ]
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "mechdesign result file, version 1",
+        "title": "mechdesign result file, version 2",
         "description": "In prose: docs/format.md. Beyond this schema, readers refuse more than 2^26 characters, 100 levels or "
         "4300 digits a number, a checksum that does not match, and a key that stands twice.",
         "type": "object",
@@ -285,7 +286,7 @@ def schema_text() -> str:
         "additionalProperties": False,
         "properties": {
             "format": {"const": "mechdesign-result"},
-            "version": {"type": "integer", "const": 1},
+            "version": {"type": "integer", "const": 2},
             "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
             "payload": ref("kind"),
         },

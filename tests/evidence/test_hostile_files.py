@@ -22,7 +22,7 @@ from mechdesign.evidence.serialize import FORMAT, dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.shell.cli import main
 
-ENVELOPE = '{"format": "%s", "version": 1, "sha256": "x", "payload": %s}'
+ENVELOPE = '{"format": "%s", "version": 2, "sha256": "x", "payload": %s}'
 
 
 @pytest.mark.parametrize("name", ["test", "rv_continuous", "make_distribution", "bootstrap", "__name__"])

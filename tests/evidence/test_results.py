@@ -83,8 +83,8 @@ def test_refusals(results: dict[str, md.Result], tmp_path: Path) -> None:
     cases = {
         "truncated": (text[: len(text) // 2], "not valid JSON"),
         "version": (
-            text.replace('"version": 1', '"version": 2', 1),
-            "version 2 is not supported, this mechdesign reads version 1",
+            text.replace('"version": 2', '"version": 1', 1),
+            "version 1 is not supported, this mechdesign reads version 2",
         ),
         "edited": (text.replace("0.5", "0.25", 1), "edited"),
         "foreign": ('{"a": 1}', "not a mechdesign-result file"),

@@ -13,7 +13,8 @@ from mechdesign.channels.optimal.account import channel_account, channel_alterna
 from mechdesign.channels.optimal.certificate import ChannelCertificate
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, settle
 from mechdesign.problem.words import never_sent
@@ -27,7 +28,7 @@ __all__ = ["ChannelResult", "pair_duals"]
 
 @serializable("channel-result")
 @dataclass(frozen=True, eq=False)
-class ChannelResult(Result):
+class ChannelResult(OldResult):
     """A certified channel; see `MetricChannel.solve`."""
 
     certificate: ChannelCertificate | None = None

@@ -14,7 +14,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixed import composed
 from mechdesign.noise.allocation.question import AllocationQuestion
@@ -86,7 +87,7 @@ class MixedCertificate(Certificate):
 
 @serializable("mixed-allocation-result")
 @dataclass(frozen=True, eq=False)
-class MixedAllocationResult(Result):
+class MixedAllocationResult(OldResult):
     """A type and a scale for each coordinate."""
 
     @property

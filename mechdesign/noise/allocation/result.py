@@ -13,7 +13,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.account import allocation_account, allocation_alternatives, draw_allocation
 from mechdesign.noise.allocation.certificate import AllocationCertificate
@@ -32,7 +33,7 @@ __all__ = ["AllocationResult"]
 
 @serializable("allocation-result")
 @dataclass(frozen=True, eq=False)
-class AllocationResult(Result):
+class AllocationResult(OldResult):
     """Scales per coordinate with their cost, and how the privacy budget is split."""
 
     certificate: AllocationCertificate | None = None

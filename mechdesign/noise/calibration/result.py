@@ -17,7 +17,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.account import (
@@ -37,7 +38,7 @@ __all__ = ["CalibrationResult"]
 
 @serializable("calibration-result")
 @dataclass(frozen=True, eq=False)
-class CalibrationResult(Result):
+class CalibrationResult(OldResult):
     """A calibrated law with its privacy; `mechanism` is the `AdditiveNoise` to deploy."""
 
     certificate: CalibrationCertificate | None = None

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.account import correlated_account, correlated_alternatives, draw_covariance
 from mechdesign.typing import Array
@@ -22,7 +23,7 @@ __all__ = ["CorrelatedGaussianResult"]
 
 @serializable("correlated-gaussian-result")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussianResult(Result):
+class CorrelatedGaussianResult(OldResult):
     """A covariance with its cost and a proved lower bound."""
 
     @property

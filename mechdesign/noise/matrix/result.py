@@ -10,7 +10,8 @@ import pandas as pd
 
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.published import published, svd_bound
 from mechdesign.noise.pictures import relative_table
@@ -26,7 +27,7 @@ __all__ = ["MatrixResult"]
 
 @serializable("matrix-result")
 @dataclass(frozen=True, eq=False)
-class MatrixResult(Result):
+class MatrixResult(OldResult):
     """A strategy with the error of its answers and a proved lower bound."""
 
     @property

@@ -11,7 +11,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.account import (
@@ -29,7 +30,7 @@ __all__ = ["OptimalNoiseResult"]
 
 @serializable("optimal-noise-result")
 @dataclass(frozen=True, eq=False)
-class OptimalNoiseResult(Result):
+class OptimalNoiseResult(OldResult):
     """A noise law with its exact privacy and the proof of how good it can be.
 
     `mechanism` (also `law`) is a `CellNoise`; `value` rounds up, `lower_bound` rounds down.

@@ -61,7 +61,7 @@ _FLOATS = 1e-9
 _APART = 2.0**-101
 
 
-@serializable("certificate")
+@serializable("quantizer-certificate")
 @dataclass(frozen=True, eq=False)
 class QuantizerCertificate(Certificate):
     """Exact proof that a rational quantizer is ε-LDP and unbiased, and of its value and a lower bound where stated.

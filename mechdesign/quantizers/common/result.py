@@ -12,7 +12,7 @@ import pandas as pd
 
 from mechdesign.evidence.certificate import Check
 from mechdesign.evidence.deferred import deferred
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.old_results import OldResult
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
@@ -25,7 +25,7 @@ __all__ = ["QuantizerResult"]
 
 @serializable("quantizer-result")
 @dataclass(frozen=True, eq=False)
-class QuantizerResult(QuantizerPage, Result):
+class QuantizerResult(QuantizerPage, OldResult):
     """Result of OPTM, RQM, ERM, MVU and the other quantizer designs.
 
     Parameters

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, positive, whole
 from mechdesign.problem.privacy import MetricDP
@@ -26,7 +27,7 @@ __all__ = ["MetricQuantizerResult"]
 
 @serializable("metric-quantizer-result")
 @dataclass(frozen=True, eq=False)
-class MetricQuantizerResult(QuantizerPage, Result):
+class MetricQuantizerResult(QuantizerPage, OldResult):
     """Result of `MetricQuantizer`."""
 
     @property

@@ -15,7 +15,8 @@ from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.old_results import OldResult
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.laws.families import FAMILIES
@@ -40,7 +41,7 @@ _PUBLISHED = re.compile(r"cactus|Rényi, order [0-9.e+]+")
 
 @serializable("many-noise-result")
 @dataclass(frozen=True, eq=False)
-class ManyNoiseResult(Result):
+class ManyNoiseResult(OldResult):
     """Independent noise of one law for K coordinates; `value` is the expected loss of one of them.
 
     `mechanism` is a `CellProduct`, or the `AdditiveNoise` of a named family where none of the free laws is cheaper.

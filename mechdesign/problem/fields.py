@@ -1,0 +1,57 @@
+"""Fields that declare their check, so that a constructor writes only what relates two of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mechdesign.problem.checks import instance, settle
+
+__all__ = ["Checked", "field"]
+
+
+def field(
+    *kinds: type, check: Callable[..., Any] | None = None, default: Any = dataclasses.MISSING, **options: Any
+) -> Any:
+    """Declare a dataclass field with the check that its value passes.
+
+    Parameters
+    ----------
+    *kinds : type
+        The value is an instance of one of these classes; instead of `check`.
+    check : callable
+        ``check(name, value, **options)`` returns the value in its proper type, or raises DesignError; the functions of
+        `mechdesign.problem.checks` are such checks.
+    default : optional
+        Checked as well, unless it is None: a field whose default is None may be left out.
+    **options
+        For the check.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.checks import DOWN, positive
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Budget(Checked):
+    ...     epsilon: float = field(check=positive, side=DOWN)
+    >>> Budget(1)
+    Budget(epsilon=1.0)
+    >>> Budget(-1)
+    Traceback (most recent call last):
+    mechdesign.errors.DesignError: epsilon = -1: must be a positive, finite number
+    """
+    passed = (
+        partial(check, **options) if check is not None else lambda name, value: instance(name, value, *kinds)
+    )
+    return dataclasses.field(default=default, metadata={"check": passed})
+
+
+class Checked:
+    """Base of dataclasses whose fields declare their checks."""
+
+    def __post_init__(self) -> None:
+        for declared in dataclasses.fields(self):  # type: ignore[arg-type]
+            check, value = declared.metadata.get("check"), getattr(self, declared.name)
+            if check is not None and not (value is None and declared.default is None):
+                settle(self, **{declared.name: check(declared.name, value)})

@@ -1,0 +1,302 @@
+"""The spine: how a question becomes a result, once for every design.
+
+A wing writes what its paper says, in `Design.improve`: a generator of laws and lower bounds, each better than the last
+where the wing can tell. Everything else is here: options, the clock, the gap, the best law and bound so far,
+certification, the status, interruption.
+
+>>> import mechdesign as md
+>>> result = md.noise.KNorm(3, md.PureDP(1.0)).solve()
+>>> result.status, round(result.value, 2)
+(<Status.OPTIMAL: 'optimal'>, 6.67)
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.proofs import Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.problem.checks import one_of, positive
+from mechdesign.problem.fields import Checked
+from mechdesign.solvers.base import Model
+from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.typing import Status
+
+__all__ = ["Bound", "Clock", "Design", "Incumbent", "Law", "ModelledDesign"]
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A mechanism that meets the requirement, and its cost.
+
+    Parameters
+    ----------
+    mechanism : object
+    value : float
+        Its cost, rounded up.
+    proofs : tuple of Proof
+        Of privacy, bias and value; a law that is only certified when it is the best one gets them in `Design.certified`.
+    report : SolveReport
+        How it was found; seconds and status are the spine's.
+    notes : tuple of str
+    duals, table : optional
+        As in `Result`.
+    """
+
+    mechanism: Any
+    value: float
+    proofs: tuple[Proof, ...] = ()
+    report: SolveReport = field(default_factory=lambda: SolveReport("closed form"))
+    notes: tuple[str, ...] = ()
+    duals: Any = None
+    table: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A lower bound of the cost of every mechanism of a class.
+
+    Parameters
+    ----------
+    value : float
+        Rounded down.
+    proof : Proof, optional
+        None where the bound is only claimed.
+    """
+
+    value: float
+    proof: Proof | None = None
+
+
+class Clock(Deadline):
+    """The time that is left, and the gap that is enough.
+
+    Parameters
+    ----------
+    seconds : float, optional
+    gap : float
+    certify : bool
+        Whether the result is to be certified.
+    """
+
+    def __init__(self, seconds: float | None = None, *, gap: float = 0.0, certify: bool = True) -> None:
+        super().__init__(seconds)
+        self.gap, self.certify = gap, certify
+
+
+class Incumbent:
+    """The best law and the best bound so far."""
+
+    def __init__(self) -> None:
+        self.laws: list[Law] = []
+        self.bound: Bound | None = None
+
+    def take(self, found: Law | Bound) -> None:
+        """Keep a law in the order of value, a bound if it is higher."""
+        if isinstance(found, Law):
+            self.laws = sorted([*self.laws, found], key=lambda law: law.value)
+        elif self.bound is None or found.value > self.bound.value:
+            self.bound = found
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between the least value and the highest bound; infinite while one is missing."""
+        if not self.laws or self.bound is None:
+            return math.inf
+        value = self.laws[0].value
+        return max(0.0, value - self.bound.value) / max(abs(value), 1e-300)
+
+
+class Design(Checked):
+    """What is wanted: a frozen dataclass that validates when made, and is solved by `solve`."""
+
+    default_gap: ClassVar[float] = 1e-9
+    """The gap asked for where none is given."""
+    proves_optimality: ClassVar[bool] = True
+    """False for a search over one family: its result is "feasible", however close its bound is."""
+
+    @abstractmethod
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield laws and lower bounds until nothing improves; the spine stops at the gap or at the clock.
+
+        A solver called inside gets ``clock.limit()``. Options of `solve` are this generator's keyword arguments.
+        """
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        """Return the law with its proofs, exact where it was floats.
+
+        Raises
+        ------
+        MechdesignError
+            The law does not pass; the spine tries the next one.
+        """
+        return law
+
+    def solve(
+        self,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        progress: Callable[[Incumbent], None] | None = None,
+        **options: Any,
+    ) -> Result:
+        """Search, certify, and return the mechanism with its evidence.
+
+        Parameters
+        ----------
+        gap : float, optional
+            Relative gap between value and lower bound to stop at; `default_gap` when not given.
+        certify : bool
+            Whether the mechanism is made exact and proved inside the requirement.
+        time_limit : float, optional
+            Seconds, after which the best law and bound so far are returned. Certification may add to them.
+        progress : callable, optional
+            Called with the `Incumbent` at every improvement.
+        **options
+            Those of this design's `improve`.
+
+        Raises
+        ------
+        DesignError
+            An option that the design does not know, or a value it does not take.
+        InfeasibleError
+            No mechanism meets the requirement.
+        SolverError
+            Nothing feasible was found, or not within the time limit.
+        """
+        clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
+        self._check_options(options)
+        incumbent = Incumbent()
+        try:
+            for found in self.improve(clock, **options):
+                incumbent.take(found)
+                if progress is not None:
+                    progress(incumbent)
+                if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
+                    break
+        except KeyboardInterrupt:
+            if not incumbent.laws:
+                raise
+        if not incumbent.laws:
+            raise too_late(type(self).__name__)
+        return self._result(incumbent, clock)
+
+    def _wanted(self, gap: float | None) -> float:
+        found = self.default_gap if gap is None else positive("gap", gap)
+        if found >= 1:
+            raise DesignError.of("gap", gap, "must be a number in (0, 1): a relative distance")
+        return found
+
+    def _check_options(self, options: dict[str, Any]) -> None:
+        known = [*inspect.signature(self.improve).parameters][1:]
+        if unknown := sorted(set(options) - set(known)):
+            listed = ", ".join(known) or "none besides gap, certify, time_limit and progress"
+            raise DesignError.of("options", unknown, f"are unknown to {type(self).__name__}; it has {listed}")
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        law, bound = incumbent.laws[0], incumbent.bound
+        if clock.certify:
+            law = self._first_certified(incumbent.laws, clock)
+        lower = None if bound is None else min(bound.value, law.value)
+        proof = () if not clock.certify or bound is None or bound.proof is None else (bound.proof,)
+        proofs = (*law.proofs, *proof) if clock.certify else ()
+        found = Result(
+            design=self,
+            mechanism=law.mechanism,
+            value=law.value,
+            lower_bound=lower,
+            notes=law.notes,
+            proofs=proofs,
+            duals=law.duals,
+            table=law.table,
+        )
+        status = self._status(found, clock)
+        return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
+
+    def _first_certified(self, laws: list[Law], clock: Clock) -> Law:
+        """The cheapest law that passes its proofs; what the cheapest one fails by where none passes."""
+        reason: MechdesignError | None = None
+        for law in laws:
+            try:
+                return self.certified(law, clock)
+            except MechdesignError as error:
+                reason = reason or error
+        assert reason is not None
+        raise reason
+
+    def _status(self, found: Result, clock: Clock) -> Status:
+        if not found.proofs:
+            return Status.UNCERTIFIED
+        if found.gap is not None and found.gap <= clock.gap and self.proves_optimality:
+            return Status.OPTIMAL
+        if clock.passed:
+            return Status.LIMIT
+        return Status.GAP if found.gap is not None and self.proves_optimality else Status.FEASIBLE
+
+    # -- what a result asks of its design: prints, pages, tables -----------------------------------------
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Every constraint of the definition at the result's mechanism: family, index, lhs, rhs, slack, dual, active."""
+        return pd.DataFrame(columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """The result's main table."""
+        row = {"value": [result.value], "lower_bound": [result.lower_bound], "status": [result.status]}
+        return pd.DataFrame(row)
+
+    def account(self, result: Result) -> Account:
+        """The question in words, what the value is and what the picture shows."""
+        return Account(
+            type(self).__name__,
+            "",
+            " ".join(str(self).split())[:2000],
+            "the design's own loss",
+            (str(getattr(self, "privacy", "")), ""),
+            "The least slack of each family of constraints.",
+        )
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """What other mechanisms cost at the same privacy: mechanism, error, relative."""
+        return pd.DataFrame(columns=["mechanism", "error", "relative"])
+
+    def errors(self, result: Result, question: Any = None) -> Accuracy:
+        """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
+        return result.mechanism.errors()
+
+    def lines(self, result: Result) -> list[str]:
+        """Lines of the summary that only this design's results have."""
+        return []
+
+    def remarks(self, result: Result) -> list[str]:
+        """What a reader should know of the mechanism that its numbers do not say."""
+        return []
+
+    def plot(self, result: Result, **options: Any) -> Any:
+        """Draw the mechanism: a matplotlib Figure."""
+        return result.mechanism.plot(**options)
+
+
+class ModelledDesign(Design):
+    """A design whose mathematics is an optimization model that any registered solver takes."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """Return the optimization model of the paper, a name for each constraint family."""
+
+    def solve(self, solver: str | None = None, **options: Any) -> Result:
+        """Solve with a registered backend (`mechdesign.solvers.available`), the fitting one when not named.
+
+        The other parameters are those of `Design.solve`; `improve` receives ``solver``.
+        """
+        return super().solve(solver=solver, **options)

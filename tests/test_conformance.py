@@ -21,10 +21,12 @@ import pytest
 from cheap import PURE, UNIFORM
 
 import mechdesign as md
+from mechdesign.evidence.certificate import OldCertificate
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import dumps, loads, result_schema
 from mechdesign.files import KINDS
-from mechdesign.problem.design import Design
+from mechdesign.problem.design import OldDesign
+from mechdesign.problem.spine import Design, ModelledDesign
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
@@ -81,8 +83,11 @@ class TestDesign:
         assert type(made).__name__ in repr(made)
 
     def test_signature(self, name: str) -> None:
+        if not isinstance(design(name), OldDesign):
+            assert type(design(name)).solve in (Design.solve, ModelledDesign.solve)
+            return
         own = list(inspect.signature(type(design(name)).solve).parameters.values())
-        stated = list(inspect.signature(Design.solve).parameters.values())
+        stated = list(inspect.signature(OldDesign.solve).parameters.values())
         assert [(p.name, p.kind, p.default) for p in own[:5]] == [
             (p.name, p.kind, p.default) for p in stated[:5]
         ]
@@ -90,6 +95,9 @@ class TestDesign:
         assert own[-1].kind is inspect.Parameter.VAR_KEYWORD
 
     def test_model(self, name: str) -> None:
+        if not isinstance(design(name), OldDesign | ModelledDesign):
+            assert not hasattr(design(name), "model")
+            return
         try:
             model = design(name).model()
         except md.DesignError as error:
@@ -100,6 +108,10 @@ class TestDesign:
 
     @pytest.mark.slow
     def test_solver_is_the_first_argument(self, name: str) -> None:
+        if not isinstance(design(name), OldDesign | ModelledDesign):
+            with pytest.raises(md.DesignError, match="solver"):
+                solve(name, solver="highs")
+            return
         assert isinstance(solve(name, None), md.Result)
         with pytest.raises(md.DesignError, match="solver"):
             solve(name, "nonesuch")
@@ -196,10 +208,10 @@ class TestResult:
 
     def test_certificate(self, name: str) -> None:
         certificate = cheap.solved(name).certificate
-        assert isinstance(certificate, md.Certificate)
+        assert isinstance(certificate, md.Certificate | OldCertificate)
         checks = certificate.checks()
-        assert list(checks.columns) == CHECKS and len(checks) and set(checks["how"]) <= HOW
-        assert dict(certificate.statement) and certificate.verify()
+        assert list(checks.columns)[:4] == CHECKS and len(checks) and set(checks["how"]) <= HOW
+        assert certificate.verify()
 
     def test_audit(self, name: str) -> None:
         table = cheap.solved(name).audit()

@@ -1,6 +1,6 @@
 """What may be called proved: results, certificates, exact arithmetic, and the files that carry them.
 
-`Result` is what every design returns, `Certificate` what it proves: a statement in exact numbers, a law and multipliers,
+`Result` is what every design returns, `OldCertificate` what it proves: a statement in exact numbers, a law and multipliers,
 checked without the solver. ``exact`` and ``rounding`` enclose what doubles cannot hold, ``sampling`` draws integers from
 the operating system's randomness, ``serialize`` reads and writes result files as data.
 

@@ -23,8 +23,8 @@ __all__ = [
     "OWN_WORDS",
     "PROVED",
     "RECOMPUTED",
-    "Certificate",
     "Check",
+    "OldCertificate",
     "check_table",
     "checked_anyhow",
     "close",
@@ -61,7 +61,7 @@ Check = tuple[str, str, float, bool]
 
 
 def check_table(checks: Sequence[Check]) -> pd.DataFrame:
-    """Return checks as the table that `Certificate.checks` promises.
+    """Return checks as the table that `OldCertificate.checks` promises.
 
     An infinite margin is one of absurd numbers that overflow: it proves nothing, and its claim does not hold.
     """
@@ -132,7 +132,7 @@ def close(stated: Any, fresh: Any) -> bool:
     return abs(stated - fresh) <= 1e-9 * abs(fresh)
 
 
-class Certificate(ABC):
+class OldCertificate(ABC):
     """Evidence that anyone can check: a statement in exact numbers, a law, and multipliers.
 
     Verification recomputes every claim from these three, in exact or outward-rounded arithmetic, and takes nothing

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import Certificate
+from mechdesign.evidence.certificate import OldCertificate
 
 __all__ = ["check_members"]
 
@@ -59,7 +59,7 @@ def check_members(made: Any) -> None:
         kinds, wanted = found
         good = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
         if good and isinstance(value, (int, float, np.ndarray)) and not isinstance(value, bool):
-            good = _numeric(value, "iu" if "Indices" in declared else "iuf", isinstance(made, Certificate))
+            good = _numeric(value, "iu" if "Indices" in declared else "iuf", isinstance(made, OldCertificate))
         if good and isinstance(value, tuple):
             good = _held(value, declared)
         if not good:

@@ -13,7 +13,7 @@ import pandas as pd
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
 from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import CLAIMED, Certificate, Check, fitting
+from mechdesign.evidence.certificate import CLAIMED, Check, OldCertificate, fitting
 from mechdesign.evidence.deferred import deferred, known
 from mechdesign.evidence.digits import at_least, at_most, meaningful
 from mechdesign.evidence.handed import Handed
@@ -45,7 +45,7 @@ class OldResult(Handed):
         The solver's account.
     notes : tuple of str
         What a reader should know before trusting it.
-    certificate : Certificate, optional
+    certificate : OldCertificate, optional
         Exact evidence.
     duals : DataFrame, optional
         Multipliers of the model's constraints: family, index, dual.
@@ -57,7 +57,7 @@ class OldResult(Handed):
     lower_bound: float | None = deferred()
     solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
-    certificate: Certificate | None = None
+    certificate: OldCertificate | None = None
     duals: pd.DataFrame | None = deferred()
 
     tried_words: ClassVar[str] = "Stated by the search, not checked."
@@ -66,7 +66,7 @@ class OldResult(Handed):
     """What a design asks that has no word for it: a certificate's statement must say that too."""
 
     def __post_init__(self) -> None:
-        parts = (("solver_report", SolveReport), ("certificate", Certificate), ("duals", pd.DataFrame))
+        parts = (("solver_report", SolveReport), ("certificate", OldCertificate), ("duals", pd.DataFrame))
         for name, kind in parts:
             if known(self, name) and (part := getattr(self, name)) is not None:
                 DesignError.unless(name, part, kind)

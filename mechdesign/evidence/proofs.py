@@ -10,6 +10,7 @@ them there: there is no second copy that a file could change on its own.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -108,6 +109,12 @@ class Certificate:
     def __post_init__(self) -> None:
         for proof in self.proofs:
             DesignError.unless("proofs", proof, Proof)
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What is claimed: the fields of the question, the value and the lower bound."""
+        asked = {f.name: getattr(self.question, f.name) for f in dataclasses.fields(self.question) if f.init}
+        return {**asked, "value": self.value, "lower_bound": self.lower_bound}
 
     @property
     def subjects(self) -> set[str]:

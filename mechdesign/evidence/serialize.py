@@ -10,7 +10,7 @@ frozen `scipy.stats` laws, other serializable values) then round-trips to the sa
 where ``sha256`` is taken over the canonical text of the payload, so that a damaged file is refused. The sum is no
 signature: whoever edits a file can write it anew. A file is therefore read as if its author were hostile: it chooses
 among the kinds of one table, the laws that `scipy.stats` and `register_law` name and a few types of array, its size,
-depth and numbers are limited, and nothing that it says is called. What it *claims* is for `Certificate.verify`.
+depth and numbers are limited, and nothing that it says is called. What it *claims* is for `OldCertificate.verify`.
 """
 
 from __future__ import annotations

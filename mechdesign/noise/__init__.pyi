@@ -21,8 +21,7 @@ from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated.result import CorrelatedGaussianResult as CorrelatedGaussianResult
 from .knorm import KNormNoise as KNormNoise
 from .knorm_design import KNorm as KNorm
-from .knorm_design import KNormCertificate as KNormCertificate
-from .knorm_design import KNormResult as KNormResult
+from .knorm_design import KNormProof as KNormProof
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_sample as opendp_sample

@@ -34,14 +34,14 @@ _LARGEST = 1e150
 """Noise whose square is a double."""
 
 
-def norm_order(value: Any) -> float:
+def norm_order(name: str, value: Any) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
     if order not in (1.0, 2.0, math.inf):
-        raise DesignError.of("norm", value, "must be 1, 2 or inf")
+        raise DesignError.of(name, value, "must be 1, 2 or inf")
     return order
 
 
@@ -58,7 +58,7 @@ def ball(dimension: int, norm: float, size: int, rng: Any = None) -> Array:
     True
     """
     draws = generator(rng)
-    order = norm_order(norm)
+    order = norm_order("norm", norm)
     size, dimension = whole("size", size, 0, 2**40), whole("dimension", dimension, 1)
     shape = (size, dimension)
     if order == math.inf:
@@ -111,7 +111,7 @@ class KNormNoise:
             raise DesignError.of(
                 "scale", scale, f"must be at most {_LARGEST:g} over the dimension: choose another unit"
             )
-        settle(self, dimension=dimension, scale=scale, norm=norm_order(self.norm))
+        settle(self, dimension=dimension, scale=scale, norm=norm_order("norm", self.norm))
         if self.largest is not None:
             settle(self, largest=positive("largest", self.largest, side=UP))
 

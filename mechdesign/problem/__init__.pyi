@@ -1,5 +1,4 @@
 from .densities import density as density
-from .design import Design as Design
 from .losses import Loss as Loss
 from .priors import Prior as Prior
 from .priors import clipped as clipped
@@ -9,3 +8,4 @@ from .privacy import MetricDP as MetricDP
 from .privacy import PureDP as PureDP
 from .privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .sensitivity import Sensitivity as Sensitivity
+from .spine import Design as Design

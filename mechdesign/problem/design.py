@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import positive
+from mechdesign.problem.spine import Bound, Clock, Design, Law
 
 if TYPE_CHECKING:
     from mechdesign.evidence.results import Result
     from mechdesign.solvers.base import Model
 
-__all__ = ["Design", "refuse_unknown", "wanted_gap"]
+__all__ = ["OldDesign", "refuse_unknown", "wanted_gap"]
 
 
-class Design(ABC):
+class OldDesign(Design):
     """What is wanted. A design is a frozen dataclass that validates when made.
 
     `solve` begins with the same arguments in every design, and options of its own follow by keyword; an option that
     nobody knows is refused by name.
     """
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        raise NotImplementedError
 
     @abstractmethod
     def model(self, **options: Any) -> Model:

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.old_results import OldResult
 from mechdesign.evidence.results import AUDIT_COLUMNS, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, number, one_of, settle
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.dual_pieces import DualPieces
@@ -43,7 +43,7 @@ SEARCH = "grid search"
 
 @serializable("biased-certificate")
 @dataclass(frozen=True, eq=False)
-class BiasedCertificate(Certificate):
+class BiasedCertificate(OldCertificate):
     """Evidence for a `BiasedQuantizer`: its loss is enclosed in integers, bias and value are computed again in floats.
 
     Parameters
@@ -159,7 +159,7 @@ class BiasedResult(QuantizerPage, OldResult):
 
 @serializable("biased-selection")
 @dataclass(frozen=True)
-class BiasedSelection(Design):
+class BiasedSelection(OldDesign):
     """The least-loss biased selection mechanism within a privacy and a bias budget.
 
     Parameters

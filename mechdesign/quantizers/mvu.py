@@ -29,7 +29,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, non_negative, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -65,7 +65,7 @@ class _Table:
 
 @serializable("mvu")
 @dataclass(frozen=True)
-class MVU(Design):
+class MVU(OldDesign):
     """The minimum-variance unbiased mechanism.
 
     Parameters

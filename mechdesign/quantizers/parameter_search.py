@@ -21,7 +21,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.problem.checks import interval, number, one_of, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -70,7 +70,7 @@ def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace 
 
 
 @dataclass(frozen=True)
-class ParameterSearch(Design):
+class ParameterSearch(OldDesign):
     """What RQM and ERM share: the fields, and the search. A member of the family is `mechanism` of its parameters."""
 
     m: int

@@ -156,6 +156,6 @@ class LinearQuery:
 
     def _largest(self, norm: Any, changes: Iterable[tuple[Array, Any]]) -> float:
         """Largest ratio of the norm of a change to its distance, rounded up."""
-        order = norm_order(norm)
+        order = norm_order("norm", norm)
         ratios = ((np.linalg.norm(change, ord=order, axis=1) / d).max(initial=0.0) for change, d in changes)
         return float(max(ratios, default=0.0)) * (1 + (self.dimension + 8) * 2.0**-52)

@@ -96,7 +96,7 @@ class LinearRelease:
         settle(self, alpha=privacy.alpha, delta=privacy.delta)
         settle_users(self)
         one_of("gaussian", self.gaussian, (True, False))
-        settle(self, norm=2.0 if self.gaussian else norm_order(self.norm))
+        settle(self, norm=2.0 if self.gaussian else norm_order("norm", self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
         if not self.gaussian and self.delta > 0:

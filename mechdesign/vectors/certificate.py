@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
 from mechdesign.vectors.ball import LARGEST_EPSILON
@@ -40,7 +40,7 @@ def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> f
 
 @serializable("vector-certificate")
 @dataclass(frozen=True, eq=False)
-class VectorCertificate(Certificate):
+class VectorCertificate(OldCertificate):
     """Exact evidence of a vector mechanism.
 
     Parameters

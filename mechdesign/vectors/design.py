@@ -20,7 +20,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, one_of, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Status
@@ -39,7 +39,7 @@ Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 
 @serializable("vector-design")
 @dataclass(frozen=True)
-class VectorQuantizer(Design):
+class VectorQuantizer(OldDesign):
     """The best mechanism for a whole vector under one budget.
 
     Parameters

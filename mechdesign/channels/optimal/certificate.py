@@ -33,7 +33,7 @@ import pandas as pd
 from mechdesign.channels.optimal.repair import Growth
 from mechdesign.channels.weights import integer_weights
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, OldCertificate, check_table
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, indices, non_negative, positive, settle
@@ -54,7 +54,7 @@ def _scaled(values: Iterable[float]) -> tuple[list[int], int]:
 
 @serializable("channel-certificate")
 @dataclass(frozen=True, eq=False)
-class ChannelCertificate(Certificate):
+class ChannelCertificate(OldCertificate):
     """Exact evidence for one channel.
 
     Parameters

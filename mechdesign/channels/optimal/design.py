@@ -44,7 +44,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, instance, one_of, positive, settle
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model, Status
 from mechdesign.solvers.deadline import too_late
 from mechdesign.spaces.space import MetricSpace
@@ -59,7 +59,7 @@ _CERTIFY = 5e-7  # seconds of repair and verification per (item, item, report), 
 
 @serializable("metric-channel")
 @dataclass(frozen=True, eq=False)
-class MetricChannel(Design):
+class MetricChannel(OldDesign):
     r"""The α-d-private channel of least expected loss on a finite metric space.
 
     Parameters

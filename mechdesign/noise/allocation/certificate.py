@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_room
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
@@ -29,7 +29,7 @@ _ROUNDING = 1e-12
 
 @serializable("allocation-certificate")
 @dataclass(frozen=True, eq=False)
-class AllocationCertificate(Certificate):
+class AllocationCertificate(OldCertificate):
     """Exact evidence of an allocation.
 
     Parameters

@@ -39,7 +39,7 @@ from mechdesign.noise.allocation.separable import Allocated, overflowing
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
@@ -56,7 +56,7 @@ _LEAST = 1e-140
 
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)
-class NoiseAllocation(AllocationQuestion, Design):
+class NoiseAllocation(AllocationQuestion, OldDesign):
     r"""Scales of independent, non-identical noise for a vector query.
 
     Parameters

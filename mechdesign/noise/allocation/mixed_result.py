@@ -12,7 +12,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.old_results import OldResult
 from mechdesign.evidence.results import AUDIT_COLUMNS
@@ -43,7 +43,7 @@ def mixed_cost(question: AllocationQuestion, law: MixedNoise) -> float:
 
 @serializable("mixed-certificate")
 @dataclass(frozen=True, eq=False)
-class MixedCertificate(Certificate):
+class MixedCertificate(OldCertificate):
     """Evidence that a mix of Laplace and Gaussian noise keeps (ε, δ), and what it costs.
 
     Parameters

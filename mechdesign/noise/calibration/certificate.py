@@ -14,7 +14,7 @@ from mechdesign.accounting.interval import DeltaInterval, upper_delta
 from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.profile import integrated_profile
 from mechdesign.errors import SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.lower import least_cost, spends_more, too_small
@@ -34,7 +34,7 @@ _STRIDE = 1e-4
 
 @serializable("calibration-certificate")
 @dataclass(frozen=True)
-class CalibrationCertificate(Certificate):
+class CalibrationCertificate(OldCertificate):
     """What a law spends, enclosed apart from the search that found it.
 
     Parameters

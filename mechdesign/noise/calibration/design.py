@@ -29,7 +29,7 @@ from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.calibration.search import cost_of, least_noise
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.problem.checks import UP, one_of, settle, share, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
@@ -42,7 +42,7 @@ _LARGEST = 1e100
 
 @serializable("calibration")
 @dataclass(frozen=True)
-class Calibration(Design):
+class Calibration(OldDesign):
     r"""The least noise of one family that meets `privacy`.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_room
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.fixed_point import balance
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows
@@ -44,7 +44,7 @@ def trace_loss(noise: CorrelatedGaussianNoise, root: Array) -> float:
 
 @serializable("correlated-gaussian-certificate")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussianCertificate(Certificate):
+class CorrelatedGaussianCertificate(OldCertificate):
     """Exact evidence of a covariance.
 
     Parameters

@@ -27,7 +27,7 @@ from scipy import optimize
 
 from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
@@ -35,7 +35,7 @@ from mechdesign.noise.correlated.budget import gaussian_budget
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline
@@ -50,7 +50,7 @@ _LEAST = 1e-100
 
 @serializable("counts-gaussian")
 @dataclass(frozen=True)
-class CountsGaussian(Design):
+class CountsGaussian(OldDesign):
     r"""The best Gaussian covariance for n counts of which one person changes at most c.
 
     Parameters
@@ -259,7 +259,7 @@ def _largest_spent(design: CountsGaussian, whitening: Array) -> float:
 
 @serializable("counts-certificate")
 @dataclass(frozen=True, eq=False)
-class CountsCertificate(Certificate):
+class CountsCertificate(OldCertificate):
     """Evidence that a covariance of this symmetry keeps the budget for every set of counts, and costs the least.
 
     Parameters

@@ -37,7 +37,7 @@ from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.correlated.span import Span, span_of
 from mechdesign.noise.correlated.whitened import largest_spent
 from mechdesign.problem.checks import array, instance, one_of, settle
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
@@ -48,7 +48,7 @@ __all__ = ["CorrelatedGaussian"]
 
 @serializable("correlated-gaussian")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussian(Design):
+class CorrelatedGaussian(OldDesign):
     r"""The best Gaussian covariance for a finite set of sensitivity vectors.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_room
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.matrix.question import MatrixQuestion
 from mechdesign.noise.matrix.solving import Multipliers, proved_bound
@@ -27,7 +27,7 @@ _UNBIASED = 1e-7
 
 @serializable("matrix-certificate")
 @dataclass(frozen=True, eq=False)
-class MatrixCertificate(Certificate):
+class MatrixCertificate(OldCertificate):
     """Exact evidence of a strategy.
 
     Parameters

@@ -30,7 +30,7 @@ from mechdesign.noise.matrix.result import MatrixResult
 from mechdesign.noise.matrix.solving import solve_strategy, triangular
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import instance, one_of
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.solvers import Deadline, Model
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array, Status
@@ -40,7 +40,7 @@ __all__ = ["MatrixMechanism"]
 
 @serializable("matrix-mechanism")
 @dataclass(frozen=True, eq=False)
-class MatrixMechanism(MatrixQuestion, Design):
+class MatrixMechanism(MatrixQuestion, OldDesign):
     r"""The least Gaussian noise for the answers to linear queries on counts.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Certificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.climb import MOST_PERIODS, Climb
@@ -29,7 +29,7 @@ __all__ = ["NoiseCertificate"]
 
 @serializable("noise-certificate")
 @dataclass(frozen=True, eq=False)
-class NoiseCertificate(Certificate):
+class NoiseCertificate(OldCertificate):
     """Exact evidence of an optimal-noise result.
 
     Parameters

@@ -38,7 +38,7 @@ from mechdesign.noise.optimal.question import Question
 from mechdesign.noise.optimal.refine import refine
 from mechdesign.noise.optimal.result import OptimalNoiseResult
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -55,7 +55,7 @@ _LEAST_GAP = 1e-8  # HiGHS leaves rows open by 2e-9
 
 @serializable("optimal-noise")
 @dataclass(frozen=True)
-class OptimalNoise(Design):
+class OptimalNoise(OldDesign):
     r"""The optimal additive noise for a real query, or the best independent noise of one law for several.
 
     Parameters

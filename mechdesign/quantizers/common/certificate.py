@@ -29,8 +29,8 @@ from mechdesign.evidence.certificate import (
     CLAIMED,
     PROVED,
     RECOMPUTED,
-    Certificate,
     Check,
+    OldCertificate,
     check_table,
     fitting,
 )
@@ -63,7 +63,7 @@ _APART = 2.0**-101
 
 @serializable("quantizer-certificate")
 @dataclass(frozen=True, eq=False)
-class QuantizerCertificate(Certificate):
+class QuantizerCertificate(OldCertificate):
     """Exact proof that a rational quantizer is ε-LDP and unbiased, and of its value and a lower bound where stated.
 
     Parameters

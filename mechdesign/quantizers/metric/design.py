@@ -28,7 +28,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import increasing, interval, one_of, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
@@ -49,7 +49,7 @@ __all__ = ["MetricQuantizer"]
 
 @serializable("metric-quantizer")
 @dataclass(frozen=True)
-class MetricQuantizer(Design):
+class MetricQuantizer(OldDesign):
     r"""The best unbiased quantizer under metric, or approximate, local privacy.
 
     Parameters

@@ -23,7 +23,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -54,7 +54,7 @@ __all__ = ["OptimalQuantizer"]
 
 @serializable("optimal-quantizer")
 @dataclass(frozen=True)
-class OptimalQuantizer(Design):
+class OptimalQuantizer(OldDesign):
     r"""The best ε-LDP unbiased quantizer there is, with a proof.
 
     Parameters

@@ -26,7 +26,7 @@ from mechdesign.evidence.page import Section
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
-from mechdesign.problem.design import Design, wanted_gap
+from mechdesign.problem.design import OldDesign, wanted_gap
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -55,7 +55,7 @@ class Frontier(Handed):
 
     Parameters
     ----------
-    design : Design
+    design : OldDesign
         What is common to all points.
     over : str
         What varies.
@@ -201,7 +201,7 @@ class Frontier(Handed):
 
 
 def frontier(
-    design: Design,
+    design: OldDesign,
     over: str = "epsilon",
     values: Sequence[float] | None = None,
     *,
@@ -213,7 +213,7 @@ def frontier(
 
     Parameters
     ----------
-    design : Design
+    design : OldDesign
         Any. Of an `OptimalQuantizer`, for "bits", its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs
         (whose largest absolute value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
     over : str
@@ -238,7 +238,7 @@ def frontier(
     [1.7005, 1.0329]
     """
     if not isinstance(design, OptimalQuantizer):
-        return _any_design(instance("design", design, Design), over, values, gap, Deadline(time_limit))
+        return _any_design(instance("design", design, OldDesign), over, values, gap, Deadline(time_limit))
     one_of("verify", verify, (True, False))
     over, gap, deadline = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6), Deadline(time_limit)
     points = _default(design, over, gap, deadline) if values is None else array("values", values).tolist()
@@ -263,7 +263,7 @@ def _drawn(design: Any, over: str, points: list[float], solved: Solved, deadline
     return Frontier(design, over, pd.DataFrame(rows), tuple(results))
 
 
-def _any_design(design: Design, over: Any, values: Any, gap: float | None, deadline: Deadline) -> Frontier:
+def _any_design(design: OldDesign, over: Any, values: Any, gap: float | None, deadline: Deadline) -> Frontier:
     """One number of a design, or of its privacy, varied."""
     held = getattr(design, "privacy", None)
     own, inner = _numbers(design), _numbers(held)
@@ -298,7 +298,7 @@ def _unsolved(error: MechdesignError, share: Deadline) -> str:
     raise error
 
 
-def _any_point(design: Design, gap: float | None, share: Deadline) -> tuple[dict[str, Any], Result | None]:
+def _any_point(design: OldDesign, gap: float | None, share: Deadline) -> tuple[dict[str, Any], Result | None]:
     try:
         result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
     except MechdesignError as error:

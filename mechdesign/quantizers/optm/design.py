@@ -22,7 +22,7 @@ from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -52,7 +52,7 @@ CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
 
 @serializable("optm")
 @dataclass(frozen=True)
-class OPTM(Design):
+class OPTM(OldDesign):
     r"""The best selection mechanism that the OPTM linear programs find for fixed bins.
 
     Parameters

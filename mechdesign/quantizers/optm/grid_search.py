@@ -19,7 +19,7 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.problem.checks import one_of, settle
-from mechdesign.problem.design import Design
+from mechdesign.problem.design import OldDesign
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -80,7 +80,7 @@ class OPTMSearchResult(QuantizerResult):
 
 @serializable("optm-search")
 @dataclass(frozen=True)
-class OPTMSearch(Design):
+class OPTMSearch(OldDesign):
     """Search bins and bounds of OPTM.
 
     Parameters

@@ -11,7 +11,15 @@ import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import CLAIMED, FORM, PROVED, RECOMPUTED, Certificate, Check, check_table
+from mechdesign.evidence.certificate import (
+    CLAIMED,
+    FORM,
+    PROVED,
+    RECOMPUTED,
+    Check,
+    OldCertificate,
+    check_table,
+)
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
@@ -69,7 +77,7 @@ def enclosed_spent(noise: CellProduct | AdditiveNoise, privacy: PureDP | Approxi
 
 @serializable("many-noise-certificate")
 @dataclass(frozen=True)
-class ManyNoiseCertificate(Certificate):
+class ManyNoiseCertificate(OldCertificate):
     """What the noise of K coordinates spends and costs, enclosed apart from the search that found it.
 
     Parameters

@@ -36,7 +36,7 @@ from mechdesign.noise.optimal.many.search import BITS, Candidate
 from mechdesign.noise.optimal.many.solve import finished
 from mechdesign.noise.optimal.repair import round_width
 from mechdesign.problem.checks import UP, instance, number, one_of, positive, settle, whole
-from mechdesign.problem.design import Design, refuse_unknown, wanted_gap
+from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers.deadline import Deadline, too_late
@@ -51,7 +51,7 @@ _ORDERS = (1.0, 3.0, 10.0, 30.0)
 
 @serializable("least-divergence")
 @dataclass(frozen=True)
-class LeastDivergence(Design):
+class LeastDivergence(OldDesign):
     r"""Noise of the least Rényi divergence at its cost, for K coordinates.
 
     Parameters

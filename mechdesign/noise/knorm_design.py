@@ -157,6 +157,6 @@ class KNormProof(Proof):
         if stated.lower_bound is None:
             return
         least = min(design.cost(design.noise(order)) for order in design.norms)
-        claim = f"no K-norm noise of the norms 1, 2 and inf has an error below {stated.lower_bound:.9g}"
+        claim = f"lower bound {stated.lower_bound:.9g} of K-norm noise with norm 1, 2 or inf"
         room = least * (1 + 1e-12) - stated.lower_bound
         yield Claim(claim, RECOMPUTED, room, room >= 0)

@@ -331,7 +331,8 @@ def test_the_summary_says_how_the_bound_is_checked(name: str) -> None:
         assert f"({how}), gap" in str(result)
     if "channel" in name:  # refused without one
         return
-    result = dataclasses.replace(result, certificate=None)
+    gone = {"proofs": ()} if hasattr(result, "proofs") else {"certificate": None}
+    result = dataclasses.replace(result, **gone)
     assert result.lower_bound is None or "(claimed), gap" in result.summary()
 
 
@@ -394,6 +395,20 @@ def test_no_other_part_stands_in_the_place_of_the_mechanism(name: str) -> None:
         assert not dataclasses.replace(result, mechanism=part).checks()["holds"].all()
 
 
+def weaker(text: str, honest: Any) -> bool:
+    """Whether a file says less than the honest one, and so is true: a higher value, a lower bound, or a question with the
+    same answer.
+    """
+    found = loads(text, kinds=KINDS)
+    if not hasattr(found, "proofs") or dumps(found.mechanism) != dumps(honest.mechanism):
+        return False
+    if found.value < honest.value or found.lower_bound > honest.lower_bound:
+        return False
+    return dumps(found.design) == dumps(honest.design) or dumps(found.design.solve().mechanism) == dumps(
+        honest.mechanism
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_every_number_that_is_forged_is_seen(name: str) -> None:
@@ -412,8 +427,9 @@ def test_every_number_that_is_forged_is_seen(name: str) -> None:
             if forged == number:
                 continue
             tried += 1
-            found = mutations.outcome(cheap.sealed(mutations.put(payload, path, forged)), original)
-            if found not in ("refused", "failed", "same"):
+            text = cheap.sealed(mutations.put(payload, path, forged))
+            found = mutations.outcome(text, original)
+            if found not in ("refused", "failed", "same") and not weaker(text, solved(name)):
                 accepted.append((path, forged, found))
     assert tried > 60
     assert accepted == []

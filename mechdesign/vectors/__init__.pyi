@@ -1,8 +1,3 @@
-from .baselines.discrete_gaussian import DistributedDiscreteGaussian as DistributedDiscreteGaussian
-from .baselines.interpolated_mvu import InterpolatedMVU as InterpolatedMVU
-from .baselines.poisson_binomial import PoissonBinomial as PoissonBinomial
-from .baselines.skellam import Skellam as Skellam
-from .baselines.sqkr import SQKR as SQKR
 from .cap import PrivUnit as PrivUnit
 from .certificate import VectorCertificate as VectorCertificate
 from .design import VectorQuantizer as VectorQuantizer

@@ -17,6 +17,8 @@ import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
+from .baselines import SQKR, DistributedDiscreteGaussian, InterpolatedMVU, PoissonBinomial, Skellam
+
 DELTA = 1e-6
 PRINTED = {
     (500, 2.0): (807.033, 1351.72, 933.82, 857.36, 818.58, 809.61),
@@ -69,7 +71,7 @@ def over_everything(report: Report) -> pd.DataFrame:
 
 def everything_published(report: Report, d: int, epsilon: float, clients: int) -> pd.DataFrame:
     """n times the squared error of the mean of unit vectors, each mechanism at the same (ε, δ)."""
-    v, pure, approximate = md.vectors, md.PureDP(epsilon), md.ApproximateDP(epsilon, DELTA)
+    pure, approximate = md.PureDP(epsilon), md.ApproximateDP(epsilon, DELTA)
     byte = min(8, (d + 1).bit_length() - 1)
     local = [
         ("cap, simulation only", md.PrivUnit(d, pure, inputs="sphere").error, None, 0.0),
@@ -79,23 +81,23 @@ def everything_published(report: Report, d: int, epsilon: float, clients: int) -
     coordinates = md.SampledCoordinates(d, 16, pure, "ball")
     local.append(("sampled coordinates", coordinates.error, coordinates.slots * coordinates.code_bits, 0.0))
     for name, kind in (("SQKR", "kashin"), ("SQKR with signs after a rotation", "rotation")):
-        sqkr = v.SQKR(d, pure, bits=8, representation=kind)
+        sqkr = SQKR(d, pure, bits=8, representation=kind)
         local.append((name, sqkr.error, sqkr.message_bits, 0.0))
     rows = [("local", 1, *row) for row in local]
     for n, trials in ((1, 16), (clients, 16)):
         model = "local" if n == 1 else "secure aggregation"
         made: list[tuple[str, Any]] = []
         if n == 1:
-            made.append(("I-MVU, 1 bit a coordinate", v.InterpolatedMVU(d, approximate)))
+            made.append(("I-MVU, 1 bit a coordinate", InterpolatedMVU(d, approximate)))
         made += [
             (
                 f"Poisson binomial, {trials} trials",
-                v.PoissonBinomial(d, approximate, trials=trials, clients=n),
+                PoissonBinomial(d, approximate, trials=trials, clients=n),
             ),
-            ("Skellam, 16 bits a coordinate", v.Skellam(d, approximate, bits=16, clients=n)),
+            ("Skellam, 16 bits a coordinate", Skellam(d, approximate, bits=16, clients=n)),
             (
                 "distributed discrete Gaussian, 16 bits",
-                v.DistributedDiscreteGaussian(d, approximate, bits=16, clients=n),
+                DistributedDiscreteGaussian(d, approximate, bits=16, clients=n),
             ),
         ]
         rows += [(model, n, name, b.error * n, b.message_bits, DELTA) for name, b in made]

@@ -10,28 +10,35 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.vectors.baselines import (
+    SQKR,
+    DistributedDiscreteGaussian,
+    InterpolatedMVU,
+    PoissonBinomial,
+    Skellam,
+)
+from mechdesign_studies.vectors.baselines.common import ORDERS, spent
 from scipy import special, stats
 
 import mechdesign as md
-from mechdesign.vectors.baselines.common import ORDERS, spent
 from mechdesign.vectors.rotation import FastRotation
 
 V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
 MADE: dict[str, Any] = {
-    "sqkr": (lambda: V.SQKR(64, PURE, bits=8), 400),
-    "sqkr, many": (lambda: V.SQKR(16, PURE, bits=3, clients=400, radius=2.0), 20),
-    "sqkr, signs": (lambda: V.SQKR(64, PURE, bits=8, representation="rotation"), 400),
+    "sqkr": (lambda: SQKR(64, PURE, bits=8), 400),
+    "sqkr, many": (lambda: SQKR(16, PURE, bits=3, clients=400, radius=2.0), 20),
+    "sqkr, signs": (lambda: SQKR(64, PURE, bits=8, representation="rotation"), 400),
     "sqkr, signs, many": (
-        lambda: V.SQKR(16, PURE, bits=3, clients=400, radius=2.0, representation="rotation"),
+        lambda: SQKR(16, PURE, bits=3, clients=400, radius=2.0, representation="rotation"),
         20,
     ),
-    "skellam": (lambda: V.Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 150),
-    "skellam, local": (lambda: V.Skellam(32, APPROX, bits=12), 150),
-    "gaussian": (lambda: V.DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 150),
-    "binomial": (lambda: V.PoissonBinomial(32, APPROX, trials=8, clients=20), 150),
-    "binomial, local": (lambda: V.PoissonBinomial(32, APPROX, trials=1), 150),
-    "i-mvu": (lambda: V.InterpolatedMVU(64, APPROX), 400),
+    "skellam": (lambda: Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 150),
+    "skellam, local": (lambda: Skellam(32, APPROX, bits=12), 150),
+    "gaussian": (lambda: DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 150),
+    "binomial": (lambda: PoissonBinomial(32, APPROX, trials=8, clients=20), 150),
+    "binomial, local": (lambda: PoissonBinomial(32, APPROX, trials=1), 150),
+    "i-mvu": (lambda: InterpolatedMVU(64, APPROX), 400),
 }
 
 
@@ -56,7 +63,7 @@ def test_noise_is_no_wider_than_needed() -> None:
         for s2 in np.geomspace(0.1, 10, 4000)
         if spent(ORDERS * 4 / (2 * s2), APPROX.delta) <= APPROX.epsilon
     )
-    for kind in (V.Skellam, V.DistributedDiscreteGaussian):
+    for kind in (Skellam, DistributedDiscreteGaussian):
         found = kind(64, APPROX, bits=24, clients=10).error * 100
         assert ideal * 0.99 <= found <= ideal * 1.05
 
@@ -70,7 +77,7 @@ def test_rényi_budgets_against_a_closed_form() -> None:
 
 def test_one_bit_of_the_binomial_mechanism_is_randomized_response() -> None:
     """For one client and one trial the divergences are those of two Bernoulli laws."""
-    baseline = V.PoissonBinomial(4, APPROX, trials=1)
+    baseline = PoissonBinomial(4, APPROX, trials=1)
     p = 0.5 + baseline.theta
     logs = np.log([[p], [1 - p]]), np.log([[1 - p], [p]])
     wanted = 4 * special.logsumexp(ORDERS * logs[0] - (ORDERS - 1) * logs[1], axis=0) / (ORDERS - 1)
@@ -80,7 +87,7 @@ def test_one_bit_of_the_binomial_mechanism_is_randomized_response() -> None:
 
 def test_bernoulli_divergences_are_within_the_curvature_bound() -> None:
     """I-MVU's bound α ω² Δ²/8 against the divergence of two of its laws."""
-    omega = V.InterpolatedMVU(1000, APPROX).omega
+    omega = InterpolatedMVU(1000, APPROX).omega
 
     def law(t: float) -> np.ndarray:
         return np.array([special.expit(omega * (t - 0.5)), special.expit(-omega * (t - 0.5))])
@@ -94,7 +101,7 @@ def test_bernoulli_divergences_are_within_the_curvature_bound() -> None:
 @pytest.mark.parametrize("d", [5, 100, 600])
 def test_kashins_representation(d: int) -> None:
     """It represents every vector, what lies above its level is little, and it beats cutting off where few are cut."""
-    rng, made = np.random.default_rng(d), V.SQKR(d, PURE)
+    rng, made = np.random.default_rng(d), SQKR(d, PURE)
     x = np.vstack([np.eye(d)[:3], np.full((1, d), d**-0.5), rng.normal(size=(20, d))])
     x /= np.sqrt((x**2).sum(axis=1, keepdims=True))
     keys = [(3, i) for i in range(len(x))]
@@ -109,7 +116,7 @@ def test_kashins_representation(d: int) -> None:
 
 
 def test_signs_after_a_rotation_are_unbiased() -> None:
-    made = V.SQKR(24, md.PureDP(8.0), bits=4, clients=20_000, representation="rotation")
+    made = SQKR(24, md.PureDP(8.0), bits=4, clients=20_000, representation="rotation")
     x = np.tile(np.linspace(-1, 1, 24) / 3.1, (20_000, 1))
     found = made.sample(x, rng=5)
     assert ((found - x[0]) ** 2).sum() < 2 * made.error
@@ -117,15 +124,15 @@ def test_signs_after_a_rotation_are_unbiased() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [V.SQKR, V.Skellam, V.DistributedDiscreteGaussian, V.PoissonBinomial, V.InterpolatedMVU]
+    "kind", [SQKR, Skellam, DistributedDiscreteGaussian, PoissonBinomial, InterpolatedMVU]
 )
 def test_bad_arguments(kind: Any) -> None:
-    privacy = PURE if kind is V.SQKR else APPROX
+    privacy = PURE if kind is SQKR else APPROX
     for changes in (
         {"dimension": 1},
         {"radius": 0},
         {"clients": 0},
-        {"privacy": APPROX if kind is V.SQKR else PURE},
+        {"privacy": APPROX if kind is SQKR else PURE},
         {"privacy": md.ApproximateDP(1.0, 0.0)},
     ):
         with pytest.raises(md.DesignError):
@@ -140,12 +147,12 @@ def test_bad_arguments(kind: Any) -> None:
 
 def test_few_bits_are_refused() -> None:
     with pytest.raises(md.InfeasibleError):
-        V.Skellam(5000, md.ApproximateDP(0.1, 1e-6), bits=4)
+        Skellam(5000, md.ApproximateDP(0.1, 1e-6), bits=4)
 
 
 def test_a_secure_aggregation_of_skellam_noise() -> None:
     """Clients' integers under masks, the sum modulo 2^bits, the mean."""
-    baseline = V.Skellam(16, APPROX, bits=16, clients=30)
+    baseline = Skellam(16, APPROX, bits=16, clients=30)
     sums = V.ModularSum(16, 16)
     x = np.full((30, 16), 0.2)
     integers = baseline.contributions(x, seed=9, rng=1)
@@ -245,7 +252,7 @@ def test_the_old_meaning_of_the_name_is_explained() -> None:
 @pytest.mark.parametrize("variance", [0.8, 3.0, 40.0])
 def test_skellam_bound_is_above_the_law(variance: float) -> None:
     """Divergences of Skellam laws one apart, from their probabilities, and the published bound to its digits."""
-    baseline = V.Skellam(9, APPROX, bits=16)
+    baseline = Skellam(9, APPROX, bits=16)
     found = baseline._divergences(variance, 1.0)
     orders = ORDERS[ORDERS < 30]
     support = np.arange(-150, 151)
@@ -266,9 +273,9 @@ def test_skellam_bound_is_above_the_law(variance: float) -> None:
 
 def test_discrete_gaussian_bound() -> None:
     """One client: the discrete Gaussian's own divergence α Δ²/2σ²; many at a coarse lattice: more than that."""
-    one = V.DistributedDiscreteGaussian(9, APPROX, bits=16)
+    one = DistributedDiscreteGaussian(9, APPROX, bits=16)
     assert one._divergences(5.0, 3.0) == pytest.approx(ORDERS * 3.0 / 10.0)
-    many = V.DistributedDiscreteGaussian(9, APPROX, bits=16, clients=3)
+    many = DistributedDiscreteGaussian(9, APPROX, bits=16, clients=3)
     each = 0.4
     tau = 10 * sum(math.exp(-2 * math.pi**2 * each * k / (k + 1)) for k in (1, 2))
     root = math.sqrt(3.0 / (3 * each))

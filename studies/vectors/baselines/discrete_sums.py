@@ -19,10 +19,11 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.problem.checks import generator, whole
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.baselines.common import Baseline, calibrated
 from mechdesign.vectors.modular import ModularSum
 from mechdesign.vectors.randomness import checked_seed
 from mechdesign.vectors.rotation import FastRotation
+
+from .common import Baseline, calibrated
 
 __all__ = ["DiscreteSum"]
 

@@ -19,8 +19,9 @@ from scipy import special, stats
 from mechdesign.problem.checks import whole
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
-from mechdesign.vectors.baselines.common import ORDERS, Baseline, calibrated
 from mechdesign.vectors.rotation import FastRotation
+
+from .common import ORDERS, Baseline, calibrated
 
 __all__ = ["PoissonBinomial"]
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
-from mechdesign.vectors.baselines.common import ORDERS, Baseline, calibrated
+
+from .common import ORDERS, Baseline, calibrated
 
 __all__ = ["InterpolatedMVU"]
 

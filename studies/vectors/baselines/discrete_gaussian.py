@@ -13,8 +13,9 @@ import numpy as np
 
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.baselines.common import ORDERS
-from mechdesign.vectors.baselines.discrete_sums import DiscreteSum
+
+from .common import ORDERS
+from .discrete_sums import DiscreteSum
 
 __all__ = ["DistributedDiscreteGaussian"]
 

@@ -12,7 +12,7 @@ from mechdesign.choose.answers import check_answer, check_same_privacy
 from mechdesign.choose.candidates import checked_question, solved
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
@@ -26,7 +26,6 @@ from mechdesign.typing import Array
 __all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "error_of", "least_epsilon"]
 
 MEASURES = ("standard_deviation", "absolute_error", "half_width")
-_CELLS = 2001
 _NORMAL = 1.959963984540054  # P[|Z| > this] = 5%
 
 
@@ -153,7 +152,7 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
         return _of_mix(result)
     asked = question if isinstance(question, LocalReport) else result.design
     if hasattr(result.mechanism, "probabilities") and (prior := getattr(asked, "prior", None)) is not None:
-        return _of_quantizer(result.mechanism, prior)
+        return result.mechanism.errors(prior)
     law = getattr(result, "law", None)
     if law is None or not hasattr(law, "sf"):
         raise DesignError.of("mechanism", type(result).__name__, "has no errors in the units of an answer")
@@ -185,30 +184,11 @@ def _of_mix(result: MixedAllocationResult) -> Accuracy:
     )
 
 
-def _of_quantizer(mechanism: Any, prior: Any) -> Accuracy:
-    low, high = mechanism.input_range
-    edges = np.linspace(low, high, _CELLS)
-    middle = (edges[:-1] + edges[1:]) / 2
-    weights = prior.moments(edges)[:, :1] * mechanism.probabilities(middle)
-    return Accuracy(
-        math.sqrt(mechanism.expected_loss(prior, "squared")),
-        mechanism.expected_loss(prior, "absolute"),
-        _quantile(np.abs(mechanism.bins - middle[:, None]), weights) + (edges[1] - edges[0]) / 2,
-    )
-
-
 def _of_channel(result: ChannelResult) -> Accuracy:
     distances = result.design.space.distances
     weights = result.design.weights[:, None] * result.channel.matrix
     return Accuracy(
         math.sqrt(float((weights * distances**2).sum())),
         float((weights * distances).sum()),
-        _quantile(distances, weights),
+        quantile(distances, weights),
     )
-
-
-def _quantile(errors: Array, weights: Array) -> float:
-    """The least of `errors` that 95% of the weight does not exceed."""
-    order = np.argsort(errors, axis=None)
-    below = np.cumsum(weights.ravel()[order])
-    return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])

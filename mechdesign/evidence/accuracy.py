@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mechdesign.evidence.serialize import serializable
+import numpy as np
 
-__all__ = ["Accuracy"]
+from mechdesign.evidence.serialize import serializable
+from mechdesign.typing import Array
+
+__all__ = ["Accuracy", "quantile"]
 
 
 @serializable("accuracy")
@@ -39,3 +42,10 @@ class Accuracy:
             f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
             f"95% within ±{self.half_width:.6g}"
         )
+
+
+def quantile(errors: Array, weights: Array) -> float:
+    """Return the least of `errors` that 95% of the weight does not exceed."""
+    order = np.argsort(errors, axis=None)
+    below = np.cumsum(weights.ravel()[order])
+    return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])

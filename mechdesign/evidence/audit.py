@@ -81,6 +81,7 @@ def _proved(result: Any) -> pd.DataFrame:
     table, bound = found.checks(), result.lower_bound
     if result.status is Status.OPTIMAL:
         finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        finite = finite and result.design.proves_optimality
         claim = "optimal: with a finite value and lower bound"
         table.loc[len(table)] = [claim, found.bound_how, math.nan, finite, ABOUT_FILE]
     return table

@@ -82,7 +82,8 @@ def quantizer_account(result: Any, *, among: str) -> Account:
         + (f", with a mean squared error of at most {shown(cap)}" if cap else "")
         + f", among {among}. Privacy holds for every input, whatever law inputs follow.",
     ]
-    spent = f"exact loss at most {at_most(result.epsilon)}"
+    loss = result.epsilon if hasattr(result, "epsilon") else mechanism.privacy_loss()
+    spent = f"exact loss at most {at_most(loss)}"
     return Account(
         f"{len(outputs)}-output quantizer at {guarantee(design.privacy)}",
         f"{type(design).__name__}: inputs in [{low}, {high}], {value}.",
@@ -140,7 +141,7 @@ def quantizer_alternatives(result: Any) -> pd.DataFrame:
         scale = (high - low if pure else 1.0) / design.privacy.epsilon
         rows.append(("Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2))
     if result.lower_bound is not None:
-        words = bound_words(getattr(result.certificate, "duals", None))
+        words = bound_words(_duals(result))
         if result.certificate is None and getattr(design, "output_space", None) is not None:
             words = "with any outputs that were searched"
         rows.append((f"{result.bound_how} least {words}", result.lower_bound))
@@ -148,6 +149,12 @@ def quantizer_alternatives(result: Any) -> pd.DataFrame:
         return pd.DataFrame(columns=["mechanism", "error", "relative"])
     return pd.DataFrame([(name, e, e / result.value if result.value else math.nan) for name, e in rows],
                         columns=["mechanism", "error", "relative"])  # fmt: skip
+
+
+def _duals(result: Any) -> Any:
+    """The multipliers that prove a result's lower bound; None where nothing does."""
+    found = [proof.duals for proof in getattr(result, "proofs", ()) if hasattr(proof, "duals")]
+    return found[0] if found else getattr(result.certificate, "duals", None)
 
 
 def draw_quantizer(result: Any, **options: Any) -> Figure:

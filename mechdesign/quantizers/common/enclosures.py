@@ -194,7 +194,9 @@ class PriorMoments:
             return tuple(n for cell in cells for bounds in cell for n in bounds)
 
         masses = tuple(n for _, bounds in moments.atoms for n in bounds)
-        return cls(flat(moments.density(edges)), flat(moments.over(spans, origin).values()), masses)
+        return cls(
+            flat(moments.density(edges) if edges else ()), flat(moments.over(spans, origin).values()), masses
+        )
 
     def apart(self, other: PriorMoments) -> float:
         """Largest difference of two bounds, as a mass; infinite where they speak of different cells."""

@@ -25,12 +25,14 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, non_negative, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.error_curve import accuracy
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
 from mechdesign.quantizers.mechanism.table import cell_edges, inside
 from mechdesign.typing import Array
@@ -43,20 +45,21 @@ __all__ = ["BiasedQuantizer"]
 class BiasedQuantizer:
     """A selection mechanism that rounds by the exponential mechanism.
 
-    Parameters
-    ----------
-    selection : Selection
-    beta : float
-        Sharpness of the choice, per unit of distance, at least 0.
-    input_range : (float, float)
+        Parameters
+        ----------
+        selection : Selection
+        beta : float
+            Sharpness of the choice, per unit of distance, at least 0.
+        input_range : (float, float)
 
-    Examples
-    --------
-    >>> from mechdesign.quantizers.mechanism.selection import rqm_family
-    >>> family = rqm_family(4, 0.3)
-    >>> mechanism = BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
-    >>> mechanism.bias([-1.0, 0.0, 1.0]).round(3)
-    array([ 0.272,  0.   , -0.272])
+        Examples
+        --------
+        >>> from mechdesign.quantizers.mechanism.error_curve import accuracy
+    from mechdesign.quantizers.mechanism.selection import rqm_family
+        >>> family = rqm_family(4, 0.3)
+        >>> mechanism = BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
+        >>> mechanism.bias([-1.0, 0.0, 1.0]).round(3)
+        array([ 0.272,  0.   , -0.272])
     """
 
     selection: Selection
@@ -178,6 +181,10 @@ class BiasedQuantizer:
             return np.sum(self.probabilities(x) * chosen(self.bins - x[:, None]), axis=1)[:, None]
 
         return float(law.integrals(integrand, self._knots).sum())
+
+    def errors(self, prior: Any) -> Accuracy:
+        """Standard deviation, mean absolute error and 95% half-width under a prior."""
+        return accuracy(self, prior)
 
     def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
         """Draw one output for every input, for simulation."""

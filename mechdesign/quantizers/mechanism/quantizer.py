@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, generator, instance, whole
@@ -255,6 +256,10 @@ class Quantizer(PiecewiseTable):
         table, centre = self._about_zero
         law = Prior.of(prior, self.input_range)
         return error_curve.mean(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
+
+    def errors(self, prior: Any) -> Accuracy:
+        """Standard deviation, mean absolute error and 95% half-width under a prior."""
+        return error_curve.accuracy(self, prior)
 
     def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""

@@ -1,0 +1,322 @@
+r"""Proofs about a rational quantizer, checked with integers and fractions alone.
+
+Three theorems, each applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
+
+- `LawProof`: since p is affine between knots, the ends of the segments are all there is to check of rows, bias and privacy;
+- `ValueProof`: the expected (or worst-case) loss is a sum (or a maximum) of quadratics between knots and outputs;
+- `DualBound`: multipliers bound the loss of every mechanism from below (`dual_pieces`).
+
+Masses and moments of a prior that is not rational are stored with the proof that integrates over them, and recomputed
+(`enclosures`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.problem.checks import instance
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.spine import Bound, Law
+from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.enclosures import Moments, PriorMoments, StatedMoments
+from mechdesign.quantizers.common.exact_loss import cell_edges, expected_upper, worst_upper
+from mechdesign.quantizers.common.output_space import bound_words
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+
+__all__ = [
+    "DualBound",
+    "LawProof",
+    "ValueProof",
+    "certified_value",
+    "law_claims",
+    "proved_bound",
+    "proved_law",
+]
+
+# Agreement asked of what is computed again in floats.
+_FLOATS = 1e-9
+# Of bounds computed again with 60 digits: half of what they are widened by.
+_APART = 2.0**-101
+# What the floats of a value may have lost.
+_MARGIN = 5e-13
+# Entries of a law whose loss is computed exactly before it is stated: of more, that takes longer than the design.
+_MANY = 10_000
+
+
+def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
+    """Return question and exact law of a certificate about a quantizer.
+
+    Raises
+    ------
+    DesignError
+        They are of other classes, or do not fit together: another input range, or outputs that were not asked for.
+    """
+    design = instance("question", stated.question, QuantizerDesign)
+    law = instance("law", instance("law", stated.law, Quantizer).law, ExactLaw)
+    if (law.knots[0], law.knots[-1]) != tuple(map(Fraction, design.input_range)):
+        raise DesignError.of("law", law.knots, f"must be on the question's inputs {design.input_range}")
+    if not design.takes(stated.law.bins):
+        raise DesignError.of("law", stated.law.bins, "must have outputs that the question allows")
+    return design, law
+
+
+def law_claims(law: ExactLaw, max_bias: float) -> Iterator[Claim]:
+    """Whether an exact law is one, and its bias within what is allowed."""
+    unit = math.lcm(*(b.denominator for b in law.bins))
+    bins = [int(b * unit) for b in law.bins]
+    least = total = bias = Fraction(0)
+    for x, weights, common in law.limits():
+        # in integers first: of a sound law nothing is left to divide
+        over, low = sum(weights) - common, min(weights)
+        scale = common * unit * x.denominator
+        off = sum(map(mul, bins, weights)) * x.denominator - common * unit * x.numerator
+        total = max(total, Fraction(abs(over), common)) if over else total
+        least = min(least, Fraction(low, common)) if low < 0 else least
+        bias = max(bias, Fraction(abs(off), scale)) if off else bias
+    ordered = all(a < b for values in (law.knots, law.bins) for a, b in pairwise(values))
+    slack = Fraction(max_bias) - bias
+    yield Claim("knots and outputs increase", PROVED, 0.0, ordered, ABOUT_FILE)
+    yield Claim("rows sum to 1", PROVED, round_down(-total), total == 0, ABOUT_FILE)
+    yield Claim("no probability is negative", PROVED, round_down(least), least == 0, ABOUT_FILE)
+    yield Claim(f"bias at most {max_bias!r}", PROVED, round_down(slack), slack >= 0)
+
+
+@serializable("quantizer-law-proof")
+@dataclass(frozen=True, eq=False)
+class LawProof(Proof):
+    r"""An affine law is ε-LDP and has bias at most b if its rows at the ends of every segment do.
+
+    There, for every output i, :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` with a proved rational
+    :math:`\rho \le e^{\varepsilon}`, and :math:`|\sum_i B_i p(x, i) - x| \le b`.
+    """
+
+    speaks_of = ("privacy", "bias")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = _parts(stated)
+        privacy = instance("privacy", design.privacy, PureDP)
+        yield from law_claims(law, design.max_bias)
+        rho = exp_lower(min(privacy.epsilon, 700.0))
+        slack = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
+        yield Claim(f"privacy loss at most {privacy.epsilon!r}", PROVED, round_down(slack), slack >= 0)
+
+
+def _moments_claim(
+    design: QuantizerDesign, stated: PriorMoments | None, needed: PriorMoments | None
+) -> Claim | None:
+    """Whether stored moments are those of the question's prior; None where none are stored, nor needed."""
+    if stated is None and needed is None:
+        return None
+    apart = math.inf if stated is None or needed is None else stated.apart(needed)
+    how, near = (PROVED, _APART) if Moments(design.prior).proved else (RECOMPUTED, _FLOATS)
+    return Claim("the prior's masses and moments are those stated", how, near - apart, apart <= near)
+
+
+def _integrals(design: QuantizerDesign, stated: PriorMoments | None) -> Moments | StatedMoments:
+    moments = Moments(design.prior)
+    return moments if stated is None else stated.on(moments)
+
+
+def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
+    """Whether a proof integrates over the prior: the mean of a polynomial loss."""
+    return loss.polynomial and design.objective != "worst"
+
+
+@serializable("quantizer-value-proof")
+@dataclass(frozen=True, eq=False)
+class ValueProof(Proof):
+    """The loss of an affine law is a quadratic in the input between neighbouring knots and outputs (`exact_loss`).
+
+    Its expectation is a combination of the prior's masses and moments on these cells, its supremum the largest end or peak.
+    A loss given as a callable is recomputed in floats.
+
+    Parameters
+    ----------
+    moments : PriorMoments, optional
+        Of a prior that is not rational, on the cells of the law.
+    """
+
+    moments: PriorMoments | None = None
+
+    speaks_of = ("value",)
+
+    @classmethod
+    def of(cls, design: QuantizerDesign, law: ExactLaw) -> ValueProof:
+        """Store the moments that this question and law need."""
+        return cls(cls._needed(design, law))
+
+    @staticmethod
+    def _needed(design: QuantizerDesign, law: ExactLaw) -> PriorMoments | None:
+        moments = Moments(design.prior)
+        used = _integrated(design, design.loss) or design.max_mse is not None
+        return (
+            PriorMoments.of(moments, cell_edges(law), (), Fraction(0))
+            if used and not moments.rational
+            else None
+        )
+
+    def exactly(self, design: QuantizerDesign, law: ExactLaw, loss: Loss, objective: str) -> Fraction:
+        """The loss of the law, rounded up by the width of the prior's enclosures only."""
+        if objective == "worst":
+            return worst_upper(law, loss)
+        return expected_upper(law, _integrals(design, self.moments), loss)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = _parts(stated)
+        fits = _moments_claim(design, self.moments, self._needed(design, law))
+        if fits is not None:
+            yield fits
+            if not math.isfinite(fits.margin):  # nothing can be integrated
+                return
+        worst, value = design.objective == "worst", stated.value
+        claim = f"{'worst-case' if worst else 'expected'} loss at most {value!r}"
+        if isinstance(design.loss.function, UnavailableCallable):
+            yield Claim(claim, CLAIMED, math.nan, math.isfinite(value))
+        elif design.loss.polynomial:
+            yield self._at_most(claim, design, law, design.loss, value, design.objective)
+        else:
+            found = _float_loss(design, stated.law)
+            # of a loss that cancels, the rounding is that of its size
+            apart = stated.law.bins[:, None] - stated.law.input_range
+            room = _FLOATS * abs(found) + 1e-14 * float(abs(design.loss(apart)).max())
+            yield Claim(claim, RECOMPUTED, value - found, abs(value - found) <= room)
+        if design.max_mse is not None:
+            claim = f"mean squared error at most {design.max_mse!r}"
+            yield self._at_most(claim, design, law, Loss(squared=1.0), design.max_mse, "mean")
+
+    def _at_most(
+        self, claim: str, design: QuantizerDesign, law: ExactLaw, loss: Loss, most: float, objective: str
+    ) -> Claim:
+        margin = Fraction(most) - self.exactly(design, law, loss, objective)
+        exact = objective == "worst" or Moments(design.prior).proved
+        tolerance = 0.0 if exact else _FLOATS * abs(most)
+        return Claim(claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance)
+
+
+def _float_loss(design: QuantizerDesign, mechanism: Quantizer) -> float:
+    if design.objective == "worst":
+        return mechanism.worst_case_loss(design.loss)[0]
+    return mechanism.expected_loss(design.prior, design.loss)
+
+
+def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, ValueProof]:
+    """Return the loss of a mechanism with an exact law, rounded up, and its proof.
+
+    Exact where that takes no longer than a design; else the floats' loss and what their sums may have lost.
+    """
+    law = instance("law", mechanism.law, ExactLaw)
+    proof = ValueProof.of(design, law)
+    if design.loss.polynomial and len(law.knots) * len(law.bins) <= _MANY:
+        return round_up(proof.exactly(design, law, design.loss, design.objective)), proof
+    value = _float_loss(design, mechanism)
+    return (value + _MARGIN * abs(value) if design.loss.polynomial else value), proof
+
+
+@serializable("quantizer-dual-bound")
+@dataclass(frozen=True, eq=False)
+class DualBound(Proof):
+    """Lines below the loss, averaged over the inputs, bound the loss of every mechanism (`dual_pieces`).
+
+    Parameters
+    ----------
+    duals : DualPieces
+    moments : PriorMoments, optional
+        Of a prior that is not rational, on the stretches of inputs that the multipliers speak of.
+    """
+
+    duals: DualPieces
+    moments: PriorMoments | None = None
+
+    speaks_of = ("lower bound",)
+
+    def __post_init__(self) -> None:
+        instance("duals", self.duals, DualPieces)
+
+    @classmethod
+    def of(cls, design: QuantizerDesign, duals: DualPieces) -> DualBound:
+        """Store the moments that these multipliers need."""
+        return cls(duals, cls._needed(design, duals))
+
+    @staticmethod
+    def _needed(design: QuantizerDesign, duals: DualPieces) -> PriorMoments | None:
+        moments = Moments(design.prior)
+        used = _integrated(design, design.loss) and not moments.rational
+        return PriorMoments.of(moments, (), *duals.spans()) if used else None
+
+    def way(self, stated: Certificate) -> str:
+        design = instance("question", stated.question, QuantizerDesign)
+        return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
+
+    def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
+        """The bound that the multipliers prove, in exact arithmetic; `outputs` are the law's."""
+        low, high = map(Fraction, design.input_range)
+        return self.duals.lower_bound(
+            outputs,
+            (low, high),
+            design.privacy.epsilon,
+            design.loss,
+            max_bias=design.max_bias,
+            moments=None if design.objective == "worst" else _integrals(design, self.moments),
+            max_mse=design.max_mse,
+        )
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = _parts(stated)
+        privacy = instance("privacy", design.privacy, PureDP)
+        if stated.lower_bound is None or not design.loss.polynomial:
+            raise DesignError(
+                "proofs: multipliers prove a lower bound of a polynomial loss, and none is stated"
+            )
+        fits = _moments_claim(design, self.moments, self._needed(design, self.duals))
+        if fits is not None:
+            yield fits
+            if not math.isfinite(fits.margin):
+                return
+        space = design.output_space
+        if space is not None:
+            held = space.bounded_by(self.duals)
+            yield Claim(
+                "the lower bound speaks of all outputs that are searched", PROVED, math.nan, held, ABOUT_FILE
+            )
+        among = "" if self.duals.outputs is None else f" {bound_words(self.duals)}"
+        claim, how = f"every mechanism{among} loses at least {stated.lower_bound!r}", self.way(stated)
+        if not self.duals.sound(law.bins, worst=design.objective == "worst"):
+            yield Claim(claim, PROVED, -math.inf, False)
+            return
+        margin = self.proved(design, law.bins) - Fraction(stated.lower_bound)
+        # The floats of a prior's moments come with a factor ρ into the bound.
+        loose = _FLOATS + 1e-3 * _FLOATS * float(
+            min(exp_lower(min(privacy.epsilon, 700.0)), Fraction(10**300))
+        )
+        tolerance = 0.0 if how == PROVED else loose * abs(stated.lower_bound)
+        yield Claim(claim, how, round_down(margin), margin >= -tolerance)
+
+
+def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
+    """Return a law with the exact mechanism in its place, its loss rounded up, and the proofs of both."""
+    value, proof = certified_value(design, mechanism)
+    return replace(law, mechanism=mechanism, value=value, proofs=(LawProof(), proof))
+
+
+def proved_bound(design: QuantizerDesign, duals: DualPieces, outputs: Any) -> Bound:
+    """Return the lower bound that multipliers prove for mechanisms with these outputs, rounded down."""
+    proof = DualBound.of(design, duals)
+    exact = tuple(map(Fraction, np.asarray(outputs, dtype=float).tolist()))
+    return Bound(round_down(proof.proved(design, exact)), proof)

@@ -90,9 +90,7 @@ def discretise(
     GridLoss
     """
     if isinstance(loss, AtomicLoss):
-        return discretise_atoms(
-            loss.upper if pessimistic else loss, step, pessimistic=pessimistic, theta=theta
-        )
+        return discretise_atoms(loss, step, pessimistic=pessimistic, theta=theta)
     half = loss.sensitivity / 2
     x_high = min(float(loss.isf(upper_tail)) + half, loss.edge)
     x_low = max(-float(loss.isf(lower_tail)) + half, -loss.edge)

@@ -84,12 +84,12 @@ class DeltaInterval:
         return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)
 
 
-def _check(epsilon: float, width: float, rounds: int, sampling: float) -> None:
+def _check(epsilon: float, width: float, rounds: int, sampling_rate: float) -> None:
     non_negative("epsilon", epsilon)
     inside("width", width, 1e-9, 1)
     whole("rounds", rounds, 1)
-    if probability("sampling", sampling) == 0:
-        raise DesignError.of("sampling", sampling, "must be a probability in (0, 1]")
+    if probability("sampling_rate", sampling_rate) == 0:
+        raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
 
 
 def delta_interval(
@@ -98,7 +98,7 @@ def delta_interval(
     *,
     width: float = 0.01,
     rounds: int = 1,
-    sampling: float = 1.0,
+    sampling_rate: float = 1.0,
     closed_form: bool = True,
     points: int = 2**20,
     time_limit: float | None = None,
@@ -116,7 +116,7 @@ def delta_interval(
         Relative width (upper − lower)/upper to refine to.
     rounds : int
         The whole release is repeated (adaptively) this many times.
-    sampling : float
+    sampling_rate : float
         Each round sees a Poisson sample of the records with this rate; neighbours then differ by adding
         or removing one record, and the worse of the two directions is returned.
     closed_form : bool
@@ -152,11 +152,11 @@ def delta_interval(
     >>> 3.0293e-6 in interval, interval.width < 0.01
     (True, True)
     """
-    _check(epsilon, width, rounds, sampling)
+    _check(epsilon, width, rounds, sampling_rate)
     deadline = Deadline.of(deadline, time_limit)
     terms = as_terms(terms)
     epsilon = float(epsilon)
-    if sampling == 1.0:
+    if sampling_rate == 1.0:
         terms = tuple(NoiseTerm(t.law, t.sensitivity, t.count * rounds) for t in terms)
         if closed_form and all(is_gaussian(t.law) for t in terms):
             return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
@@ -172,8 +172,8 @@ def delta_interval(
         return _refine(plan, epsilon, width, rounds, None, points, deadline)
     if apart(terms):
         return DeltaInterval(0.0, 1.0)
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
-    return _refine(plan, epsilon, width, rounds, sampling, points, deadline)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
+    return _refine(plan, epsilon, width, rounds, sampling_rate, points, deadline)
 
 
 def _refine(
@@ -181,7 +181,7 @@ def _refine(
     epsilon: float,
     width: float,
     rounds: int,
-    sampling: float | None,
+    sampling_rate: float | None,
     points: int,
     deadline: Deadline,
 ) -> DeltaInterval:
@@ -193,14 +193,14 @@ def _refine(
             if deadline.passed and (bounds or best.upper < 1):  # the first upper bound is waited for
                 return DeltaInterval(best.lower, min([best.upper, *bounds]))
             parts = plan.parts(step, pessimistic=pessimistic)
-            if sampling is None:
+            if sampling_rate is None:
                 bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
                 if not pessimistic and _near_atoms(plan, epsilon):
                     parts = plan.parts(step, pessimistic=False, exact=True)
                     bounds[1] = max(bounds[1], composed_delta(parts, epsilon, guess=plan.theta)[0])
             else:
                 both = subsampled_parts(
-                    parts, sampling, rounds, epsilon, width=width * (step / plan.step) ** 2
+                    parts, sampling_rate, rounds, epsilon, width=width * (step / plan.step) ** 2
                 )
                 bounds.append(max(composed_delta(direction, epsilon)[0] for direction in both))
         before = best.upper
@@ -209,7 +209,7 @@ def _refine(
         if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
             break
         # The lower end of sampled rounds is of first order in the step: where the upper no longer moves, it is left wide.
-        if sampling is not None and before - best.upper <= 0.3 * width * best.upper:
+        if sampling_rate is not None and before - best.upper <= 0.3 * width * best.upper:
             break
         count = sum(c for _, c in plan.losses)
         if plan.upper_tail * count > 0.01 * gap:  # Chernoff was far off: δ is smaller than the plan thought
@@ -241,24 +241,24 @@ def upper_delta(
     *,
     width: float = 1e-3,
     rounds: int = 1,
-    sampling: float = 1.0,
+    sampling_rate: float = 1.0,
     deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`; past the deadline on the coarse one of the plan."""
     terms, deadline = as_terms(terms), Deadline.of(deadline)
     if apart(terms):
         return 1.0
-    if sampling == 1.0:
+    if sampling_rate == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
         fine = plan.align(plan.step / 2)
         parts = [*plan.coarse] if deadline.passed else plan.parts(fine, pessimistic=True)
         return composed_delta(parts, epsilon, guess=plan.theta)[0]
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
     least = 1.0
     for _ in range(4):
         parts = plan.parts(plan.step, pessimistic=True)
-        both = subsampled_parts(parts, sampling, rounds, epsilon, width=width)
+        both = subsampled_parts(parts, sampling_rate, rounds, epsilon, width=width)
         least = min(least, max(composed_delta(direction, epsilon)[0] for direction in both))
         cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
         if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
@@ -268,19 +268,21 @@ def upper_delta(
 
 
 def lower_delta(
-    terms: Any, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling: float = 1.0
+    terms: Any, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:
     """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
     terms = as_terms(terms)
     lone = len(terms) == 1 and terms[0].count == rounds == 1
-    if sampling == 1.0 and (lone or all(is_gaussian(t.law) for t in terms)):
+    if sampling_rate == 1.0 and (lone or all(is_gaussian(t.law) for t in terms)):
         return delta_interval(terms, epsilon, rounds=rounds).lower
     if apart(terms):
-        return 0.0 if sampling < 1 else 1.0
-    if sampling == 1.0:
+        return 0.0 if sampling_rate < 1 else 1.0
+    if sampling_rate == 1.0:
         terms = tuple(replace(t, count=t.count * rounds) for t in terms)
         plan = plan_grid(terms, epsilon, width)
         return composed_delta(plan.parts(plan.step, pessimistic=False), epsilon, guess=plan.theta)[0]
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling)
-    both = subsampled_parts(plan.parts(plan.step, pessimistic=False), sampling, rounds, epsilon, width=width)
+    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
+    both = subsampled_parts(
+        plan.parts(plan.step, pessimistic=False), sampling_rate, rounds, epsilon, width=width
+    )
     return max(composed_delta(direction, epsilon)[0] for direction in both)

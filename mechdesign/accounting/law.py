@@ -57,29 +57,19 @@ class AtomicLoss:
         Loss values and their probabilities.
     infinity : float
         Probability of an infinite loss.
-    above : AtomicLoss, optional
-        Where the true values are too many to be listed: a loss that is no smaller, this one then being no larger.
     """
 
     values: Array
     mass: Array
     infinity: float = 0.0
-    above: AtomicLoss | None = None
 
     @property
     def atoms(self) -> tuple[float, ...]:
         """Positive values, when they are few enough to align a grid with."""
         return (float(self.values.max()),) if self.values.size <= 3 else ()
 
-    @property
-    def upper(self) -> AtomicLoss:
-        """A loss with few values that is no smaller: this one, where it is exact."""
-        return self if self.above is None else self.above
-
-    def delta(self, epsilon: Any, *, below: bool = False) -> Any:
-        """δ(ε) by summation, from above unless asked for from below."""
-        if not below and self.above is not None:
-            return self.above.delta(epsilon)
+    def delta(self, epsilon: Any) -> Any:
+        """δ(ε) by summation."""
         gap = np.maximum(self.values - np.asarray(epsilon, dtype=float)[..., None], 0.0)
         return self.infinity + -np.expm1(-gap) @ self.mass
 

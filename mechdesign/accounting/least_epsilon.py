@@ -21,14 +21,14 @@ def epsilon_bound(
     *,
     width: float = 0.01,
     rounds: int = 1,
-    sampling: float = 1.0,
+    sampling_rate: float = 1.0,
     time_limit: float | None = None,
 ) -> float:
     r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
 
     Parameters
     ----------
-    terms, width, rounds, sampling
+    terms, width, rounds, sampling_rate
         As in `delta_interval`.
     delta : float
         δ in (0, 1).
@@ -65,7 +65,7 @@ def epsilon_bound(
         nonlocal least
         if deadline.passed:
             raise too_late("accounting")
-        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling": sampling}
+        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling_rate": sampling_rate}
         found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
         least = min(least, epsilon) if found <= 0 else least
         return found

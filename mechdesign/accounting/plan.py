@@ -117,24 +117,24 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
 
 
 def sampled_plan(
-    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling: float
+    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling_rate: float
 ) -> GridPlan:
     """The grid of one round, before it is sampled."""
     terms, lowered = _rotated(terms)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
-    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling) / 2, reachable), width)
+    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling_rate) / 2, reachable), width)
     # A million points of the composed round, 37 standard deviations either way, are as many as tell.
     count = sum(n for _, n in plan.losses)
     spread = math.sqrt(max(cumulants(plan.coarse, 0.0).variance, 0.0))
     least = 74 * spread / 2**21 if count > 1 else 0.0
     plan = replace(plan, step=plan.align(max(plan.step, least)))
     base = compose_grid(plan.parts(plan.step, pessimistic=True))
-    sampled = sampled_parts(base, sampling, rounds, epsilon, width=width)
+    sampled = sampled_parts(base, sampling_rate, rounds, epsilon, width=width)
     # Sampling shrinks distances between losses, to q of them where losses are small: the grid before it may be so much wider,
     # but from below, where the step counts once and not twice.
     after = sampled[0][0][0].step
-    shrunk = float(expit(float(base.points[-1]) + logit(sampling)))
+    shrunk = float(expit(float(base.points[-1]) + logit(sampling_rate)))
     step = min(plan.step, max(after / shrunk, plan.step / 200, least))
     finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10), least)) / step
     tail = plan.upper_tail * 1e-3

@@ -84,7 +84,7 @@ def profile_interval(law: Any, sensitivity: float, epsilon: float) -> tuple[floa
         off += 8 * _UNIT * (1 + float(np.sum(np.abs(depth[np.isfinite(depth)]))))
     around = np.array([epsilon + off, max(epsilon - off, 0.0)])
     if isinstance(loss, AtomicLoss):
-        lower, upper = float(loss.delta(around[0], below=True)), float(loss.delta(around[1]))
+        lower, upper = float(loss.delta(around[0])), float(loss.delta(around[1]))
     else:
         lower, upper = _log_concave(loss, around, cancelled=1e-3).tolist()
     error = _RELATIVE + (loss.end_error if isinstance(loss, CentredLoss) else 0.0)
@@ -269,7 +269,7 @@ def _largest_loss(law: Any, sensitivity: float) -> float:
     if (known := largest_loss(law, sensitivity)) is not None:
         return known
     if isinstance(loss, AtomicLoss):
-        return math.inf if loss.infinity > 0 else float(loss.upper.values.max())
+        return math.inf if loss.infinity > 0 else float(loss.values.max())
     if math.isfinite(loss.edge):
         return math.inf
     far, further = float(loss.loss(loss.reach / 10)), float(loss.loss(loss.reach))

@@ -149,17 +149,17 @@ def _sampled(loss: Array, rate: float) -> Array:
 
 
 def subsampled_parts(
-    parts: Sequence[Part], sampling: float, rounds: int, epsilon: float, *, width: float
+    parts: Sequence[Part], sampling_rate: float, rounds: int, epsilon: float, *, width: float
 ) -> tuple[list[Part], list[Part]]:
     """Return the composition of `rounds` sampled rounds, for removing and for adding a record.
 
     `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
     """
-    return sampled_parts(compose_grid(parts), sampling, rounds, epsilon, width=width)
+    return sampled_parts(compose_grid(parts), sampling_rate, rounds, epsilon, width=width)
 
 
 def sampled_parts(
-    base: GridLoss, sampling: float, rounds: int, epsilon: float, *, width: float
+    base: GridLoss, sampling_rate: float, rounds: int, epsilon: float, *, width: float
 ) -> tuple[list[Part], list[Part]]:
     """The same, of a round that is on one grid."""
     if (
@@ -176,14 +176,14 @@ def sampled_parts(
     # tells nothing of a removed record, once both are divided by the mass of Q'.
     missing = max(1.0 - float(other.sum()), 0.0)
     law = 1.0 if base.pessimistic else 1.0 / max(float(other.sum()), 1.0)
-    least = math.log1p(-sampling) if sampling < 1 else -math.inf
+    least = math.log1p(-sampling_rate) if sampling_rate < 1 else -math.inf
     remove = AtomicLoss(
-        np.append(_sampled(points, sampling), least),
-        np.append((sampling * mass + (1 - sampling) * other) * law, (1 - sampling) * missing),
-        sampling * base.infinity,
+        np.append(_sampled(points, sampling_rate), least),
+        np.append((sampling_rate * mass + (1 - sampling_rate) * other) * law, (1 - sampling_rate) * missing),
+        sampling_rate * base.infinity,
     )
     # Laws are symmetric: (Q, sP + (1 − s)Q) has the losses of (P, sQ + (1 − s)P), which rise with those of (P, Q).
-    add = AtomicLoss(np.append(-_sampled(-points, sampling), -least), np.append(mass, base.infinity))
+    add = AtomicLoss(np.append(-_sampled(-points, sampling_rate), -least), np.append(mass, base.infinity))
     out = []
     for loss in (remove, add):
         alive = loss.mass > 0

@@ -220,7 +220,7 @@ class AdditiveNoise:
         return float(out) if out.ndim == 0 else out
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Interval for δ(ε), and whether it is proved; options as in `mechdesign.accounting.delta_interval` (width, rounds, sampling)."""
+        """Interval for δ(ε), and whether it is proved; options as in `mechdesign.accounting.delta_interval` (width, rounds, sampling_rate)."""
         return self.worst_cases.delta_interval(epsilon, **options)
 
     def epsilon(self, delta: float, **options: Any) -> float:

@@ -149,16 +149,16 @@ def _whole(law: Any, s: Sensitivity, dimension: int) -> WorstCases:
     return WorstCases(law, (found[0],) if exact else tuple(found), exact, (found[0],) if exact else ())
 
 
-def amplified(loss: float, *, rounds: int = 1, sampling: float = 1.0, **options: Any) -> float:
+def amplified(loss: float, *, rounds: int = 1, sampling_rate: float = 1.0, **options: Any) -> float:
     r"""The largest privacy loss of sampled rounds: :math:`r\log(1 + q(e^{\varepsilon} - 1))`, rounded up.
 
     Examples
     --------
-    >>> amplified(1.0, rounds=3), round(amplified(1.0, sampling=0.01), 6)
+    >>> amplified(1.0, rounds=3), round(amplified(1.0, sampling_rate=0.01), 6)
     (3.0, 0.017037)
     """
     if math.isinf(loss):
         return loss
-    if sampling == 1.0 or loss > 700:
+    if sampling_rate == 1.0 or loss > 700:
         return round_up(rounds * Fraction(loss))
-    return rounds * math.log1p(sampling * math.expm1(loss)) * (1 + 1e-15)
+    return rounds * math.log1p(sampling_rate * math.expm1(loss)) * (1 + 1e-15)

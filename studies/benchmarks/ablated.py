@@ -617,21 +617,6 @@ MATRICES = (
 )
 
 
-def discrete(count: int) -> dict[str, Make]:
-    def make(k: int, sensitivity: int, epsilon: float, delta: float) -> Make:
-        return lambda: md.Calibration("discrete_gaussian", md.ApproximateDP(epsilon, delta), sensitivity, k)
-
-    return drawn(count, {"K": (1, 5, 20, 200, 1000), "Δ": (1, 100), "ε": EPSILONS, "δ": DELTAS[1:]}, make)
-
-
-DISCRETE = (
-    Strategy(
-        "wide_gaussian",
-        {"noise.laws.discrete:WIDE": constant(math.inf)},
-        {"noise.laws.wide_gaussian:wide_loss": lambda _: True},
-    ),
-)
-
 WINGS: dict[str, Wing] = {
     "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
     "optimal-quantizer": Wing(optimal_quantizer, QUANTIZERS),
@@ -642,7 +627,6 @@ WINGS: dict[str, Wing] = {
     "metric-quantizer": Wing(metric_quantizers, METRICS),
     "correlated": Wing(correlated, CORRELATEDS),
     "matrix": Wing(matrices, MATRICES),
-    "discrete-gaussian": Wing(discrete, DISCRETE),
     "optimal-noise-many": Wing(many_coordinates, MANY_COORDINATES),
     "searched-quantizer": Wing(searched_quantizer, QUANTIZERS),
     "large-delta": Wing(large_delta, OPTIMAL_NOISE),

@@ -83,7 +83,7 @@ def budgets(report: Report) -> None:
     )
     if not report.quick:
         term = md.accounting.NoiseTerm(stats.laplace(scale=0.2346), 1 / 20, 20)
-        interval = md.accounting.delta_interval([term], 8.0, rounds=STEPS, sampling=RATE, width=0.05)
+        interval = md.accounting.delta_interval([term], 8.0, rounds=STEPS, sampling_rate=RATE, width=0.05)
         norm = 0.2346 * math.sqrt(2 * size) / batch
         text += (
             f" With δ the same noise is far smaller: flat layers of scale 0.2346 C₀ have δ(8) ≤ {interval.upper:.2e} when each layer is accounted "

@@ -145,40 +145,42 @@ def test_grids_bound_the_single_profile_from_both_sides():
                     assert delta >= truth - 1e-15 if pessimistic else delta <= truth + 1e-15
 
 
-@pytest.mark.parametrize(("sampling", "epsilon"), [(0.5, 0.3), (0.1, 0.05), (0.01, 0.02)])
-def test_one_sampled_round_in_closed_form(sampling, epsilon):
+@pytest.mark.parametrize(("sampling_rate", "epsilon"), [(0.5, 0.3), (0.1, 0.05), (0.01, 0.02)])
+def test_one_sampled_round_in_closed_form(sampling_rate, epsilon):
     law = flipped_huber(0.8, scale=1.0)
     # removing: s δ(log(1 + (e^ε − 1)/s)); adding is the smaller for ε > 0
-    remove = sampling * privacy_profile(law, 1.0, math.log1p(math.expm1(epsilon) / sampling))
-    interval = delta_interval(NoiseTerm(law, 1.0), epsilon, sampling=sampling)
+    remove = sampling_rate * privacy_profile(law, 1.0, math.log1p(math.expm1(epsilon) / sampling_rate))
+    interval = delta_interval(NoiseTerm(law, 1.0), epsilon, sampling_rate=sampling_rate)
     assert interval.lower <= remove * (1 + 1e-9) and remove * (1 - 1e-9) <= interval.upper
     assert interval.width <= 0.02
 
 
 @pytest.mark.parametrize("width", [0.03, 5e-3])
-@pytest.mark.parametrize(("scale", "sampling", "rounds"), [(0.404, 1e-3, 10_000), (2.0, 0.1, 30)])
-def test_sampled_bounds_of_a_search_agree_with_the_interval(scale, sampling, rounds, width):
+@pytest.mark.parametrize(("scale", "sampling_rate", "rounds"), [(0.404, 1e-3, 10_000), (2.0, 0.1, 30)])
+def test_sampled_bounds_of_a_search_agree_with_the_interval(scale, sampling_rate, rounds, width):
     # Laplace losses have atoms, which from below cost their distance to the grid, times the rounds
     term = NoiseTerm(stats.laplace(scale=scale), 1.0)
-    interval = delta_interval(term, 1.0, rounds=rounds, sampling=sampling, width=0.02)
+    interval = delta_interval(term, 1.0, rounds=rounds, sampling_rate=sampling_rate, width=0.02)
     assert interval.width <= 0.02
-    upper = upper_delta(term, 1.0, rounds=rounds, sampling=sampling, width=width)
+    upper = upper_delta(term, 1.0, rounds=rounds, sampling_rate=sampling_rate, width=width)
     assert interval.lower <= upper <= interval.upper * (1 + width)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sampling", "rounds", "epsilon"), [(0.2, 10, 1.0), (0.05, 40, 0.5)])
-def test_sampled_rounds_against_the_library(sampling, rounds, epsilon):
+@pytest.mark.parametrize(("sampling_rate", "rounds", "epsilon"), [(0.2, 10, 1.0), (0.05, 40, 0.5)])
+def test_sampled_rounds_against_the_library(sampling_rate, rounds, epsilon):
     for law, make in (
         (stats.norm(scale=1.0), library.from_gaussian_mechanism),
         (stats.laplace(scale=1.0), library.from_laplace_mechanism),
     ):
         upper = (
-            make(1.0, sampling_prob=sampling, value_discretization_interval=1e-4)
+            make(1.0, sampling_prob=sampling_rate, value_discretization_interval=1e-4)
             .self_compose(rounds)
             .get_delta_for_epsilon(epsilon)
         )
-        interval = delta_interval(NoiseTerm(law, 1.0), epsilon, rounds=rounds, sampling=sampling, width=0.02)
+        interval = delta_interval(
+            NoiseTerm(law, 1.0), epsilon, rounds=rounds, sampling_rate=sampling_rate, width=0.02
+        )
         assert interval.lower <= upper <= interval.upper * 1.01
         assert interval.width <= 0.03
 
@@ -214,8 +216,8 @@ def test_interval_is_a_value():
         ({"epsilon": math.nan}, "epsilon"),
         ({"width": 0.0}, "width"),
         ({"rounds": 0}, "rounds"),
-        ({"sampling": 0.0}, "sampling"),
-        ({"sampling": 1.5}, "sampling"),
+        ({"sampling_rate": 0.0}, "sampling_rate"),
+        ({"sampling_rate": 1.5}, "sampling_rate"),
     ],
 )
 def test_bad_input_is_named(options, word):
@@ -246,7 +248,7 @@ def test_sampled_rounds_of_several_terms_are_enclosed(rounds: int, epsilon: floa
         [NoiseTerm(law, s, c) for s, c in zip(shifts, counts)],
         epsilon,
         rounds=rounds,
-        sampling=rate,
+        sampling_rate=rate,
         width=0.2,
     )
     # Masses of the loss under P, on a grid fine enough, convolved; then sampled and convolved again, in doubles.
@@ -285,5 +287,5 @@ def test_an_atom_near_zero_does_not_refine_the_grid_without_end(near: float) -> 
     loss = AtomicLoss(np.array([-1.0, near, 2.0]), np.array([0.1, 0.8, 0.1]))
     assert _on_atoms(loss, 0.01, 0.0) >= 0.008
     term = NoiseTerm(stats.laplace(scale=3.129365124040165 / 2**0.5), 1.0, 2)
-    found = delta_interval(term, 3.2602667291772267, rounds=60, sampling=0.0657076031544819)
+    found = delta_interval(term, 3.2602667291772267, rounds=60, sampling_rate=0.0657076031544819)
     assert found.lower <= 2.47327e-20 <= found.upper <= 2.5e-20

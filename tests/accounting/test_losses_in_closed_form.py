@@ -91,8 +91,8 @@ def test_noise_far_too_small_for_its_rounds_is_not_composed(monkeypatch: pytest.
     convolve = composition.convolve
     monkeypatch.setattr(composition, "convolve", lambda *a: composed.append(1) or convolve(*a))
     terms = NoiseTerm(osgt(3000.0, scale=1 / 690), 1.0)
-    assert upper_delta(terms, 1.0, rounds=10**5, sampling=0.01) == 1.0
-    assert delta_interval(terms, 1.0, rounds=10**5, sampling=0.01).upper == 1.0
+    assert upper_delta(terms, 1.0, rounds=10**5, sampling_rate=0.01) == 1.0
+    assert delta_interval(terms, 1.0, rounds=10**5, sampling_rate=0.01).upper == 1.0
     assert not composed
 
 
@@ -102,7 +102,7 @@ def test_what_is_infinite_hides_the_rest(monkeypatch: pytest.MonkeyPatch) -> Non
     convolve = composition.convolve
     monkeypatch.setattr(composition, "convolve", lambda *a: composed.append(1) or convolve(*a))
     terms = NoiseTerm(stats.truncnorm(-3, 3, scale=44493.0), 1.0)
-    found = delta_interval(terms, 1.0, rounds=10**4, sampling=1e-3)
+    found = delta_interval(terms, 1.0, rounds=10**4, sampling_rate=1e-3)
     beyond = float(loss_of(terms.law, 1.0).sf(3 * 44493.0 - 1.0))
     assert -math.expm1(1e4 * math.log1p(-1e-3 * beyond)) in found and found.width < 1e-8
     assert not composed
@@ -124,7 +124,7 @@ def test_a_certain_loss_agrees_with_its_composition(share: float, rounds: int, e
 def test_sampled_losses_that_differ_in_their_tenth_digit() -> None:
     """From below nine gigabytes of steps were tried, to put two values a hair apart on one grid."""
     terms = NoiseTerm(stats.norm(scale=0.04261), 1.0)
-    found = delta_interval(terms, 5.0, sampling=0.01, width=0.01)
+    found = delta_interval(terms, 5.0, sampling_rate=0.01, width=0.01)
     assert 0.009 < found.lower <= found.upper < 0.0101
 
 

@@ -71,8 +71,8 @@ def test_normal_noise_on_many_numbers_is_that_on_one(count: int, family: Any) ->
     """A rotation makes one coordinate of them, which changes by √K."""
     law = stats.norm(scale=2.0 * math.sqrt(count))
     alike = family(scale=2.0 * math.sqrt(count))
-    one = delta_interval(NoiseTerm(law, math.sqrt(count)), 0.5, rounds=100, sampling=0.01, width=2e-3)
-    many = delta_interval(NoiseTerm(alike, 1.0, count), 0.5, rounds=100, sampling=0.01, width=2e-3)
+    one = delta_interval(NoiseTerm(law, math.sqrt(count)), 0.5, rounds=100, sampling_rate=0.01, width=2e-3)
+    many = delta_interval(NoiseTerm(alike, 1.0, count), 0.5, rounds=100, sampling_rate=0.01, width=2e-3)
     assert many.lower <= one.upper and one.lower <= many.upper
     assert many.width < 0.02
 
@@ -95,7 +95,7 @@ def test_a_thousand_numbers_lose_less_than_their_normal_limit_and_hardly_less(
 def test_tiny_losses_of_many_sampled_rounds_are_seen() -> None:
     """K rounds of errors of the whole round, 8e-8 of them, once hid every smaller δ."""
     law = stats.laplace(scale=20 * 205.0)
-    one = upper_delta(NoiseTerm(law, 1.0, 1000), 0.01, rounds=100, sampling=0.01)
+    one = upper_delta(NoiseTerm(law, 1.0, 1000), 0.01, rounds=100, sampling_rate=0.01)
     assert one < 1e-20
 
 
@@ -148,12 +148,12 @@ def test_rare_samples_near_the_largest_loss_are_enclosed(
         loss = max(count - 2 * which, 1) * mpmath.mpf(scale)
         seen = float(mpmath.log(1 - mpmath.mpf(rate) + rate * mpmath.exp(loss)))
     epsilon = seen * (1 - 10**log_below)
-    found = delta_interval(NoiseTerm(stats.dlaplace(scale), 1.0, count), epsilon, sampling=rate)
+    found = delta_interval(NoiseTerm(stats.dlaplace(scale), 1.0, count), epsilon, sampling_rate=rate)
     assert found.lower <= _enumerated(scale, count, rate, epsilon) <= found.upper
 
 
 @pytest.mark.slow
 def test_what_no_double_holds_is_not_nothing() -> None:
     term = NoiseTerm(stats.dlaplace(0.0005692803059431021), 1.0, 10**6)
-    found = delta_interval(term, 34.61395533424619, sampling=0.9)
+    found = delta_interval(term, 34.61395533424619, sampling_rate=0.9)
     assert found.lower == 0 < found.upper < 1e-280

@@ -166,7 +166,7 @@ def binned(design: Any) -> tuple[Any, Any, Any]:
 
 def sampled_rounds(design: Any, result: Any) -> Faults:
     """Sampled rounds from below by what cells tell, from above by the largest loss of each."""
-    rate, rounds, epsilon = design.sampling, design.rounds, design.epsilon
+    rate, rounds, epsilon = design.sampling_rate, design.rounds, design.epsilon
     p, q, top = binned(design)
     mix, seen = (1 - rate) * q + rate * p, (p > 1e-290) & (q > 1e-290)
     ratio = np.log(np.where(seen, p, 1)) - np.log(np.where(seen, q, 1))

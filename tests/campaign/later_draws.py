@@ -20,11 +20,11 @@ class Rounds:
     terms: tuple[Any, ...]
     epsilon: float
     rounds: int
-    sampling: float
+    sampling_rate: float
 
     def solve(self, *, time_limit: float | None = None) -> Any:
         return md.accounting.delta_interval(
-            self.terms, self.epsilon, rounds=self.rounds, sampling=self.sampling
+            self.terms, self.epsilon, rounds=self.rounds, sampling_rate=self.sampling_rate
         )
 
 

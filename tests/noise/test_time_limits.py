@@ -93,7 +93,7 @@ def test_a_late_scale_is_one_that_was_seen_to_be_private(monkeypatch: pytest.Mon
 
 def test_an_interval_that_is_not_refined_still_encloses(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = NoiseTerm(stats.laplace(scale=20.0), 1.0, 20)
-    for options in ({}, {"sampling": 0.1, "rounds": 50}):
+    for options in ({}, {"sampling_rate": 0.1, "rounds": 50}):
         tight = delta_interval(terms, 0.4, width=1e-3, **options)
         for questions in (0, 1, 2, 3, 5):
             with monkeypatch.context() as patch:
@@ -225,7 +225,7 @@ def test_a_descent_ends_inside_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "law", [stats.laplace(scale=20.0), stats.hypsecant(scale=15.0), stats.gennorm(1.5, scale=20.0)]
 )
-@pytest.mark.parametrize("options", [{}, {"rounds": 30, "sampling": 0.1}], ids=["once", "sampled"])
+@pytest.mark.parametrize("options", [{}, {"rounds": 30, "sampling_rate": 0.1}], ids=["once", "sampled"])
 def test_a_late_upper_bound_is_one(law: Any, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = NoiseTerm(law, 1.0, 20)
     tight = delta_interval(terms, 0.5, width=1e-3, **options)

@@ -147,7 +147,7 @@ class CalibrationCertificate(OldCertificate):
     @property
     def in_rounds(self) -> dict[str, Any]:
         """Rounds and sampling, by the names that accounting has for them."""
-        return {"rounds": self.rounds, "sampling": self.sampling_rate}
+        return {"rounds": self.rounds, "sampling_rate": self.sampling_rate}
 
     @property
     def bound_how(self) -> str:
@@ -230,11 +230,11 @@ def _spent(c: CalibrationCertificate, deadline: Deadline) -> DeltaInterval:
         return DeltaInterval(rho * (1 - 3e-9), rho)
     delta = getattr(privacy, "delta", 0.0)
     if delta == 0:
-        loss = amplified(cases.largest_loss(), rounds=c.rounds, sampling=c.sampling_rate)
+        loss = amplified(cases.largest_loss(), rounds=c.rounds, sampling_rate=c.sampling_rate)
         closed = c.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
     if c.sampling_rate < 1:
-        sampled: dict[str, Any] = {"rounds": c.rounds, "sampling": c.sampling_rate, "deadline": deadline}
+        sampled: dict[str, Any] = {"rounds": c.rounds, "sampling_rate": c.sampling_rate, "deadline": deadline}
         found = cases.delta_interval(privacy.epsilon, width=1.7e-2, **sampled)
         if found.upper > delta:
             tight = cases.delta_interval(privacy.epsilon, width=1.3e-3, **sampled)

@@ -42,7 +42,7 @@ _HALVINGS = 4
 
 
 def least_cost(
-    noise: AdditiveNoise, privacy: Privacy, loss: str, *, rounds: int = 1, sampling: float = 1.0
+    noise: AdditiveNoise, privacy: Privacy, loss: str, *, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:
     """What any symmetric law costs at least that is as private; log-concave, where `noise` is. 0 for discrete laws.
 
@@ -61,11 +61,13 @@ def least_cost(
         known = loss == "squared" and exponent < 700
         return rounds * square / math.expm1(exponent) * (1 - _OFF) if known else 0.0
     epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
-    if sampling < 1:
+    if sampling_rate < 1:
         epsilon = (
-            epsilon - math.log(sampling) if epsilon > 700 else math.log1p(math.expm1(epsilon) / sampling)
+            epsilon - math.log(sampling_rate)
+            if epsilon > 700
+            else math.log1p(math.expm1(epsilon) / sampling_rate)
         )
-        delta, rounds = delta / sampling, 1
+        delta, rounds = delta / sampling_rate, 1
     steps = isinstance(loss_of(noise.law, top), AtomicLoss)
     least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
     return least * (rounds * square if loss == "squared" else top) * (1 - _OFF)
@@ -113,14 +115,14 @@ def too_small(
     privacy: Privacy,
     *,
     rounds: int = 1,
-    sampling: float = 1.0,
+    sampling_rate: float = 1.0,
     deadline: Deadline | None = None,
 ) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
     deadline = Deadline.of(deadline)
 
     def over(share: float) -> bool:
-        return spends_more(noise, privacy, share, rounds=rounds, sampling=sampling)
+        return spends_more(noise, privacy, share, rounds=rounds, sampling_rate=sampling_rate)
 
     for share in _NEAR:
         if not deadline.passed and over(share):
@@ -138,7 +140,7 @@ def too_small(
 
 
 def spends_more(
-    noise: AdditiveNoise, privacy: Privacy, share: float, *, rounds: int = 1, sampling: float = 1.0
+    noise: AdditiveNoise, privacy: Privacy, share: float, *, rounds: int = 1, sampling_rate: float = 1.0
 ) -> bool:
     """Whether a continuous law at this share of its scale is over the budget, from below."""
     if not noise.continuous:
@@ -151,8 +153,8 @@ def spends_more(
         rho = rounds * worst_rho(cases.law, noise.sensitivity, noise.dimension, privacy.xi / rounds)
         return rho * (1 - 1e-8) > privacy.rho
     if not (delta := getattr(privacy, "delta", 0.0)):
-        loss = amplified(cases.largest_loss(), rounds=rounds, sampling=sampling)
+        loss = amplified(cases.largest_loss(), rounds=rounds, sampling_rate=sampling_rate)
         return loss * (1 - 1e-9) > privacy.epsilon
     changes: Any = cases.attained or (cases.alternatives[:1] if cases.exact else ())
-    options: dict[str, Any] = {"rounds": rounds, "sampling": sampling}
+    options: dict[str, Any] = {"rounds": rounds, "sampling_rate": sampling_rate}
     return any(lower_delta(terms, privacy.epsilon, **options) > delta for terms in changes)

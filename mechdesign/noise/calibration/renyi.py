@@ -131,7 +131,7 @@ def _losses(loss: CentredLoss | AtomicLoss, slope: float, last: float) -> tuple[
     """Values of the loss with the logarithm of their mass: exact, or nodes of a quadrature between the kinks."""
     if isinstance(loss, AtomicLoss):
         with np.errstate(divide="ignore"):
-            return loss.upper.values, np.log(loss.upper.mass)
+            return loss.values, np.log(loss.mass)
     half = loss.sensitivity / 2
     core = float(loss.isf(1e-40)) + half
     edges = np.concatenate([np.arange(0.0, core, float(loss.law.std()) / 2), [core]])

@@ -39,13 +39,13 @@ class Query:
     sensitivity : float or Sensitivity
     dimension : int
     rounds : int
-    sampling : float
+    sampling_rate : float
     """
 
     sensitivity: float | Sensitivity
     dimension: int
     rounds: int = 1
-    sampling: float = 1.0
+    sampling_rate: float = 1.0
 
     def worst(self, law: Any) -> WorstCases:
         """What the law must be private for, in one round."""
@@ -71,7 +71,7 @@ class Query:
     @property
     def plain(self) -> bool:
         """One round, not sampled."""
-        return self.rounds == 1 and self.sampling == 1.0
+        return self.rounds == 1 and self.sampling_rate == 1.0
 
     def in_rounds(self, terms: Terms) -> Terms:
         """Terms of all rounds, which are not sampled."""
@@ -147,7 +147,7 @@ class Requirement:
             raise DesignError.of(
                 "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
             )
-        if query.sampling < 1:
+        if query.sampling_rate < 1:
             return _sampled(privacy.epsilon, delta, query, deadline)
         return _approximate(privacy.epsilon, delta, query, accounting, deadline)
 
@@ -156,7 +156,9 @@ def _pure(epsilon: float, query: Query) -> Requirement:
     """The largest privacy loss: rounds add, sampling amplifies."""
 
     def largest(law: Any) -> float:
-        return amplified(query.worst(law).largest_loss(), rounds=query.rounds, sampling=query.sampling)
+        return amplified(
+            query.worst(law).largest_loss(), rounds=query.rounds, sampling_rate=query.sampling_rate
+        )
 
     guess = query.dimension * query.top * query.rounds / epsilon
     return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
@@ -220,7 +222,11 @@ def _sampled(epsilon: float, delta: float, query: Query, deadline: Deadline) -> 
     """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
 
     def meter(width: float) -> Meter:
-        options: dict[str, Any] = {"rounds": query.rounds, "sampling": query.sampling, "width": width}
+        options: dict[str, Any] = {
+            "rounds": query.rounds,
+            "sampling_rate": query.sampling_rate,
+            "width": width,
+        }
         return lambda law: _least(
             lambda terms: upper_delta(terms, epsilon, deadline=deadline, **options),
             query.worst(law).alternatives,
@@ -230,7 +236,7 @@ def _sampled(epsilon: float, delta: float, query: Query, deadline: Deadline) -> 
 
     # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
     mu = float(gaussian_mu(epsilon, delta))
-    worth = math.log1p(mu**2 / (query.sampling**2 * query.rounds))
+    worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
     sigma = query.norm / math.sqrt(query.rounds * worth)
     fine = meter(5e-3)
 

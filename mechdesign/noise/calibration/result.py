@@ -131,8 +131,8 @@ class CalibrationResult(OldResult):
     @property
     def _repeated(self) -> dict[str, Any]:
         """Rounds and sampling, where there are any."""
-        given = {"rounds": self.design.rounds, "sampling": self.design.sampling_rate}
-        return given if given != {"rounds": 1, "sampling": 1.0} else {}
+        given = {"rounds": self.design.rounds, "sampling_rate": self.design.sampling_rate}
+        return given if given != {"rounds": 1, "sampling_rate": 1.0} else {}
 
     @property
     def noise_multiplier(self) -> float:

@@ -99,9 +99,9 @@ def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: 
     """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
     q = r.query
     epsilon = r.epsilon / q.rounds
-    if q.sampling < 1:
-        epsilon = math.log1p(math.expm1(epsilon) / q.sampling)
-    if q.sampling < 1 or q.rounds > 1:
+    if q.sampling_rate < 1:
+        epsilon = math.log1p(math.expm1(epsilon) / q.sampling_rate)
+    if q.sampling_rate < 1 or q.rounds > 1:
         epsilon *= 1 - 1e-14
     cases = q.worst(closed(1.0, q.top, loss)).alternatives
     terms = min(cases, key=lambda terms: sum(t.sensitivity * t.count for t in terms))

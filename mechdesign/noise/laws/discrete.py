@@ -20,7 +20,6 @@ from mechdesign.accounting.law import AtomicLoss, PreciseLoss
 from mechdesign.accounting.loss import frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
-from mechdesign.noise.laws.wide_gaussian import WIDE, mean_absolute, quantile, upper_tail, wide_loss
 from mechdesign.problem.checks import positive, whole
 
 __all__ = ["DiscreteGaussian", "discrete_gaussian", "discrete_laplace_law", "opendp_sample"]
@@ -30,9 +29,16 @@ _LARGE = 100
 """Up to this σ the profile is summed in high precision: about 15 σ terms."""
 
 
-@functools.lru_cache(maxsize=64)
+LARGEST_SIGMA = 5e4
+"""The table of probabilities has 77 σ entries."""
+
+
+@functools.lru_cache(maxsize=8)
 def _table(sigma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Integers as far as their probability is representable, that probability, and P(K ≥ k) (one entry more)."""
+    if sigma > LARGEST_SIGMA:
+        allowed = f"must be at most {LARGEST_SIGMA:g}: its table has 77 sigma entries; use the Gaussian"
+        raise DesignError.of("sigma", sigma, allowed)
     reach = int(math.ceil(38.5 * sigma)) + 2
     k = np.arange(-reach, reach + 1)
     weights = np.exp(-((k / sigma) ** 2) / 2)
@@ -51,16 +57,12 @@ def _per_sigma(function: Any, sigma: Any, values: Any) -> np.ndarray:
 
 
 def _upper(sigma: float, k: np.ndarray) -> np.ndarray:
-    if sigma >= WIDE:
-        return upper_tail(sigma, k)
     support, _, tail = _table(sigma)
     return tail[np.clip(np.floor(k) + 1 - support[0], 0, support.size).astype(np.int64)]
 
 
 def _quantile(sigma: float, s: np.ndarray) -> np.ndarray:
     """The least k with P(K > k) ≤ s."""
-    if sigma >= WIDE:
-        return quantile(sigma, s)
     support, _, tail = _table(sigma)
     return (support[0] - 1 + np.searchsorted(-tail, -s)).astype(float)
 
@@ -76,8 +78,7 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def _logpmf(self, k: Any, sigma: Any) -> Any:
         def log_mass(s: float, k: np.ndarray) -> np.ndarray:
-            top = 1 / (s * math.sqrt(2 * math.pi)) if s >= WIDE else _table(s)[1].max()
-            return math.log(top) - (k / s) ** 2 / 2
+            return math.log(_table(s)[1].max()) - (k / s) ** 2 / 2
 
         return _per_sigma(log_mass, sigma, k)
 
@@ -98,8 +99,6 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def _stats(self, sigma: Any) -> Any:
         def moment(s: float, p: int) -> float:
-            if s >= WIDE:
-                return s**2 if p == 2 else 3 * s**4
             k, mass, _ = _table(s)
             return float(np.sum(k.astype(float) ** p * mass))
 
@@ -111,8 +110,6 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def mean_absolute(self, sigma: float) -> float:
         """E|K|."""
-        if sigma >= WIDE:
-            return mean_absolute(float(sigma))
         k, mass, _ = _table(float(sigma))
         return float(np.sum(np.abs(k) * mass))
 
@@ -142,8 +139,6 @@ class DiscreteGaussian(stats.rv_discrete):
 
     def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
         shift = _whole(ratio)
-        if sigma >= WIDE:
-            return wide_loss(float(sigma), shift)
         k, mass, _ = _table(sigma)
         return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 

@@ -5,7 +5,7 @@ number of dimensions (Balle and Wang 2018), `delta_interval` an interval for man
 (Doroshenko et al. 2022, with its counterpart from below), `flipped_huber_sufficient` and `flipped_huber_zcdp` the closed
 forms of the flipped Huber paper (Muthukrishnan and Kalyani), `amplification` and `shuffled_alpha` what shuffling gives
 under metric privacy (Imola, Roy Chowdhury and Chaudhuri 2024), `to_pld` the bridge to dp-accounting (extra ``pld``).
-What a law may offer to make these exact is `mechdesign.accounting.law.NoiseLaw`.
+What a law may offer to make these exact is `mechdesign.accounting.losses.NoiseLaw`.
 
 Imports `problem`, `evidence` and what lies below them; the wings import it.
 """

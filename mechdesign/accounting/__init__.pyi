@@ -2,8 +2,8 @@ from .gaussian import gaussian_mu as gaussian_mu
 from .gaussian import gaussian_profile as gaussian_profile
 from .interval import DeltaInterval as DeltaInterval
 from .interval import delta_interval as delta_interval
-from .least_epsilon import epsilon_bound as epsilon_bound
-from .loss import centred_loss as centred_loss
+from .interval import epsilon_bound as epsilon_bound
+from .losses import centred_loss as centred_loss
 from .pld import LawPrivacyLoss as LawPrivacyLoss
 from .pld import to_pld as to_pld
 from .profile import privacy_profile as privacy_profile

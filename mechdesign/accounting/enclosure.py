@@ -22,11 +22,19 @@ from typing import Any
 
 from mpmath import MPContext
 
-from mechdesign.accounting.law import NoiseLaw, PreciseLoss, TailForm
-from mechdesign.accounting.loss import CentredLoss, Loss, frozen_parts, of_scipy
+from mechdesign.accounting.losses import (
+    CentredLoss,
+    Loss,
+    NoiseLaw,
+    PreciseLoss,
+    TailForm,
+    frozen_parts,
+    of_scipy,
+)
+from mechdesign.accounting.terms import Coordinates
 from mechdesign.evidence.rounding import round_up
 
-__all__ = ["Coordinates", "enclosed_delta", "enclosed_gaussian", "largest_loss"]
+__all__ = ["enclosed_delta", "enclosed_gaussian", "largest_loss"]
 
 _GUARD = 15  # digits that mpmath's functions and our sums may lose
 _KEPT = 20  # digits of δ that must be left
@@ -100,10 +108,6 @@ def _form_of(dist: Any, shapes: tuple[float, ...]) -> Callable[[Any], Form]:
     return lambda c: make(c, *map(c.mpf, shapes))
 
 
-Coordinates = tuple[int, float, float, int]
-"""(n, Δ, s, h): n coordinates that change by Δ, with normal noise of variance s²/h."""
-
-
 def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[float, float]:
     """Enclose δ(ε) of Gaussian noise.
 
@@ -132,7 +136,7 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
     Examples
     --------
     >>> from scipy import stats
-    >>> from mechdesign.accounting.loss import loss_of
+    >>> from mechdesign.accounting.losses import loss_of
     >>> law = stats.laplace(scale=1.0)
     >>> lower, upper = enclosed_delta(law, 1.0, 0.5, loss_of(law, 1.0))
     >>> lower <= -math.expm1(-0.25) <= upper, (upper - lower) / upper < 1e-15

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.arguments import levels
 from mechdesign.errors import DesignError
+from mechdesign.problem.checks import levels
 from mechdesign.typing import Array
 
 __all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]

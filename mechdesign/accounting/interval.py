@@ -1,7 +1,7 @@
 r"""Certified intervals for δ(ε) in any number of dimensions.
 
-The privacy loss of each coordinate is put on a common grid from above and from below (`grid`), composed with
-relative accuracy (`composition`), and the step is refined until the interval is as narrow as asked. All of it
+The privacy loss of each coordinate is put on a common grid from above and from below, composed with
+relative accuracy (`mechdesign.accounting.composition`), and the step is refined until the interval is as narrow as asked. All of it
 costs milliseconds, and as much for a thousand coordinates as for twenty: the step follows the spread of the
 composed loss.
 """
@@ -10,32 +10,175 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import stats
+from scipy.special import expit, logit
 
-from mechdesign.accounting.arguments import inside
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import Part, composed_delta, cumulants, discretise, find_tilt
 from mechdesign.accounting.enclosure import enclosed_delta, enclosed_gaussian
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import CentredLoss, Loss, loss_of
-from mechdesign.accounting.plan import FLOOR, GridPlan, apart, in_sigmas, is_gaussian, plan_grid, sampled_plan
+from mechdesign.accounting.losses import (
+    AtomicLoss,
+    CentredLoss,
+    Loss,
+    loss_of,
+)
 from mechdesign.accounting.profile import profile_interval
-from mechdesign.accounting.sampling import subsampled_parts
-from mechdesign.accounting.terms import NoiseTerm, as_terms
-from mechdesign.errors import DesignError
+from mechdesign.accounting.sampling import compose_grid, sampled_parts, subsampled_parts
+from mechdesign.accounting.terms import NoiseTerm, as_terms, in_sigmas, is_gaussian
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.rounding import excess, round_down, round_up, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import instance, non_negative, number, one_of, probability, whole
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.problem.checks import inside, instance, non_negative, number, one_of, probability, whole
+from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = [
+    "FLOOR",
     "SMALLEST_DELTA",
     "DeltaInterval",
+    "GridPlan",
+    "apart",
     "delta_interval",
+    "epsilon_bound",
     "lower_delta",
+    "plan_grid",
+    "sampled_plan",
     "upper_delta",
 ]
+
+
+FLOOR = 1e-300
+"""The smallest tail that is cut off: doubles hold hardly less."""
+_EXTREME = 1e100
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """Tails, step and tilt that a first coarse pass suggests, and that pass itself: from above, for want of better."""
+
+    losses: tuple[tuple[Loss, int], ...]
+    step: float
+    theta: float
+    upper_tail: float
+    lower_tail: float
+    coarse: tuple[Part, ...] = ()
+    lowered: tuple[tuple[Loss, int], ...] = ()
+    """The losses from below, where those above are only rounded up."""
+    finer: float = 1.0
+    """What the step is multiplied by from below."""
+
+    def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
+        losses = self.losses if pessimistic or not self.lowered else self.lowered
+        step = step if pessimistic else self.align(step * self.finer)
+        return [
+            (
+                discretise(
+                    loss,
+                    step,
+                    pessimistic=pessimistic,
+                    upper_tail=self.upper_tail,
+                    lower_tail=self.lower_tail,
+                    theta=self.theta,
+                    exact=exact,
+                ),
+                count,
+            )
+            for loss, count in losses
+        ]
+
+    def align(self, step: float) -> float:
+        """Shrink the step so that the atoms of the first loss that has any are on the grid; not below such an atom."""
+        for loss, _ in self.losses:
+            if loss.atoms and loss.atoms[0] >= step:
+                return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
+        return step
+
+
+def _spread(loss: Loss) -> tuple[float, float]:
+    """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
+    if isinstance(loss, AtomicLoss):
+        return float(np.abs(loss.values).max()), float(loss.values.max())
+    if loss.edge <= 0:  # the two laws share no point: all of it is infinite, on any grid
+        return 1.0, 1.0
+    half = loss.sensitivity / 2
+    typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
+    largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
+    return max(typical, largest * 1e-6), largest
+
+
+def apart(terms: tuple[NoiseTerm, ...]) -> bool:
+    """Whether a coordinate changes by more than its noise reaches, so that neighbours share no answer."""
+    losses = (loss_of(t.law, t.sensitivity) for t in terms)
+    return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
+
+
+def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
+    losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
+    count = sum(c for _, c in losses)
+    sizes = [_spread(loss) for loss, _ in losses]
+    step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
+    if not step > 1e-150:
+        least = min(t.sensitivity / float(t.law.std()) for t in terms)
+        raise DesignError.of(
+            "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"
+        )
+    plan = GridPlan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
+    step = plan.align(step)
+    coarse = plan.parts(step, pessimistic=True)
+    tilt = find_tilt(coarse, epsilon)
+    log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else -650.0
+    upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-10 * width / count, FLOOR)
+    # Second-order effects of the step on log δ: θ(θ+1)·count·step²/8 in all.
+    theta = tilt.theta
+    wanted = math.sqrt(4 * width / (max(theta * (theta + 1), 1e-12) * count))
+    fine = min(wanted, step * 1.5, math.sqrt(max(tilt.variance, 1e-300)) / 8)
+    # Close to the largest possible loss θ diverges; there the atoms decide, and they are on the grid.
+    fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
+    if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
+        fine = step
+    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse))
+
+
+def sampled_plan(
+    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling_rate: float
+) -> GridPlan:
+    """The grid of one round, before it is sampled."""
+    terms, lowered = _rotated(terms)
+    # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
+    reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
+    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling_rate) / 2, reachable), width)
+    # A million points of the composed round, 37 standard deviations either way, are as many as tell.
+    count = sum(n for _, n in plan.losses)
+    spread = math.sqrt(max(cumulants(plan.coarse, 0.0).variance, 0.0))
+    least = 74 * spread / 2**21 if count > 1 else 0.0
+    plan = replace(plan, step=plan.align(max(plan.step, least)))
+    base = compose_grid(plan.parts(plan.step, pessimistic=True))
+    sampled = sampled_parts(base, sampling_rate, rounds, epsilon, width=width)
+    # Sampling shrinks distances between losses, to q of them where losses are small: the grid before it may be so much wider,
+    # but from below, where the step counts once and not twice.
+    after = sampled[0][0][0].step
+    shrunk = float(expit(float(base.points[-1]) + logit(sampling_rate)))
+    step = min(plan.step, max(after / shrunk, plan.step / 200, least))
+    finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10), least)) / step
+    tail = plan.upper_tail * 1e-3
+    return replace(plan, step=plan.align(step), upper_tail=tail, lowered=lowered, finer=finer)
+
+
+def _rotated(terms: tuple[NoiseTerm, ...]) -> tuple[tuple[NoiseTerm, ...], tuple[tuple[Loss, int], ...]]:
+    """One coordinate for all normal ones, of μ² = ΣΔ²/σ² rounded up, and its loss with μ rounded down."""
+    if sum(t.count for t in terms) == 1 or not all(is_gaussian(t.law) for t in terms):
+        return terms, ()
+    square = sum(n * Fraction(d) ** 2 * h / Fraction(s) ** 2 for n, d, s, h in map(in_sigmas, terms))
+    if not _EXTREME**-2 < square < _EXTREME**2:
+        return terms, ()
+    unit = stats.norm()
+    above = math.nextafter(math.sqrt(round_up(square)), math.inf)
+    below = math.nextafter(math.sqrt(round_down(square)), 0.0)
+    return (NoiseTerm(unit, above),), ((loss_of(unit, below), 1),)
+
 
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
@@ -286,3 +429,73 @@ def lower_delta(
         plan.parts(plan.step, pessimistic=False), sampling_rate, rounds, epsilon, width=width
     )
     return max(composed_delta(direction, epsilon)[0] for direction in both)
+
+
+def epsilon_bound(
+    terms: Any,
+    delta: float,
+    *,
+    width: float = 0.01,
+    rounds: int = 1,
+    sampling_rate: float = 1.0,
+    time_limit: float | None = None,
+) -> float:
+    r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
+
+    Parameters
+    ----------
+    terms, width, rounds, sampling_rate
+        As in `delta_interval`.
+    delta : float
+        δ in (0, 1).
+    time_limit : float, optional
+        Seconds after which the least ε seen to do is returned.
+
+    Returns
+    -------
+    float
+        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` when δ(ε) never
+        falls that far.
+
+    Raises
+    ------
+    DesignError
+        δ outside (0, 1), or below what double precision can certify.
+    SolverError
+        No ε was seen to do within the time limit.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from mechdesign.accounting.terms import NoiseTerm
+    >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
+    0.3
+    """
+    delta = inside("delta", delta, 0, 1)
+    if delta < SMALLEST_DELTA:
+        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
+    terms, deadline = as_terms(terms), Deadline(time_limit)
+    least = math.inf
+
+    def over(epsilon: float) -> float:
+        nonlocal least
+        if deadline.passed:
+            raise too_late("accounting")
+        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling_rate": sampling_rate}
+        found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
+        least = min(least, epsilon) if found <= 0 else least
+        return found
+
+    low, high = 0.0, 1.0
+    try:
+        if over(0.0) <= 0:
+            return 0.0
+        while over(high) > 0:
+            low, high = high, 2 * high
+            if high > 1e6:
+                return math.inf
+        return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
+    except SolverError:
+        if not deadline.passed or math.isinf(least):
+            raise
+        return least

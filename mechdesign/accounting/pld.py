@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.accounting.grid import discretise
-from mechdesign.accounting.loss import centred_loss, loss_of
-from mechdesign.accounting.plan import plan_grid
+from mechdesign.accounting.composition import discretise
+from mechdesign.accounting.interval import plan_grid
+from mechdesign.accounting.losses import centred_loss, loss_of
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share

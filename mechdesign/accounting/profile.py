@@ -18,14 +18,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from mechdesign.accounting.arguments import excess, levels
 from mechdesign.accounting.enclosure import enclosed_delta, largest_loss
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import CentredLoss, Loss, loss_of
-from mechdesign.accounting.tail import panel_integrals
-from mechdesign.evidence.rounding import safe_root
-from mechdesign.problem.checks import probability
+from mechdesign.accounting.log_concave import panel_integrals
+from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, loss_of
+from mechdesign.evidence.rounding import excess, safe_root
+from mechdesign.problem.checks import levels, probability
 from mechdesign.typing import Array
 
 __all__ = ["fast_profile", "integrated_profile", "privacy_profile", "profile_epsilon", "profile_interval"]

@@ -17,9 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechdesign.accounting.composition import Part, Tilt, convolve, cumulants, find_tilt
-from mechdesign.accounting.grid import GridLoss, discretise_atoms
-from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.composition import (
+    GridLoss,
+    Part,
+    Tilt,
+    convolve,
+    cumulants,
+    discretise_atoms,
+    find_tilt,
+)
+from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.typing import Array
 
 __all__ = ["compose_grid", "sampled_parts", "subsampled_parts"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, non_negative, positive, whole
 from mechdesign.problem.privacy import ZeroConcentratedDP

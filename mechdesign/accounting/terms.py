@@ -11,10 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from mechdesign.accounting.losses import NoiseLaw, frozen_parts, of_scipy
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive, settle, whole
 
-__all__ = ["NoiseTerm", "as_terms"]
+__all__ = ["Coordinates", "NoiseTerm", "as_terms", "in_sigmas", "is_gaussian"]
+
+_NORMAL = {"norm": (), "gennorm": (2.0,)}
+"""Shapes at which SciPy's families are normal."""
+
+Coordinates = tuple[int, float, float, int]
+"""(n, Δ, s, h): n coordinates that change by Δ, with normal noise of variance s²/h."""
 
 
 @dataclass(frozen=True)
@@ -59,3 +66,17 @@ def as_terms(terms: Any) -> tuple[NoiseTerm, ...]:
         if out:
             return out
     raise DesignError.of("terms", terms, "must be NoiseTerm values or additive mechanisms, at least one")
+
+
+def is_gaussian(law: Any) -> bool:
+    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
+    dist, shapes, loc, _ = frozen_parts(law)
+    ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")
+    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
+
+
+def in_sigmas(term: NoiseTerm) -> Coordinates:
+    """(n, Δ, s, h) of n coordinates with normal noise of variance s²/h."""
+    dist, _, _, scale = frozen_parts(term.law)
+    # gennorm(2) is exp(-t²), of variance 1/2
+    return term.count, float(term.sensitivity), scale, 2 if dist.name == "gennorm" else 1

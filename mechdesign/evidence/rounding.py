@@ -11,7 +11,7 @@ from scipy import optimize
 
 from mechdesign.errors import SolverError
 
-__all__ = ["round_down", "round_up", "safe_root"]
+__all__ = ["excess", "round_down", "round_up", "safe_root"]
 
 
 def round_down(value: Fraction | float | int) -> float:
@@ -73,3 +73,15 @@ def safe_root(
             return safe
         step *= 2
     raise SolverError("no point beside the root is within the budget", solver="root", status="rounding")
+
+
+def excess(value: float, budget: float) -> float:
+    """How far `value` is over `budget`: the log of their ratio above it, a relative difference below; its sign is exact.
+
+    Examples
+    --------
+    >>> excess(math.nextafter(0.1, 1), 0.1) > 0, excess(0.0, 0.1)
+    (True, -1.0)
+    """
+    over = (min(value, 1e300) - budget) / budget
+    return math.log1p(over) if over > 0 else over

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import integrate, special
 
-from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.least_epsilon import epsilon_bound
-from mechdesign.accounting.loss import frozen_parts, of_scipy
+from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
+from mechdesign.accounting.losses import frozen_parts, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError

@@ -23,7 +23,7 @@ import mpmath as mp
 import numpy as np
 from scipy import stats
 
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words

@@ -19,11 +19,9 @@ from typing import Any
 
 from mechdesign.accounting.enclosure import largest_loss
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import loss_of
-from mechdesign.accounting.plan import is_gaussian
+from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.profile import profile_epsilon
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.terms import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.problem.sensitivity import Sensitivity, Shifts

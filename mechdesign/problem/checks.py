@@ -23,8 +23,10 @@ __all__ = [
     "generator",
     "increasing",
     "indices",
+    "inside",
     "instance",
     "interval",
+    "levels",
     "non_negative",
     "number",
     "one_of",
@@ -317,3 +319,20 @@ def settle(self: Any, **values: Any) -> None:
     """Put parsed values in the place of a frozen dataclass's fields, in ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(self, name, value)
+
+
+def levels(name: str, value: Any, *, above_zero: bool = False) -> Array:
+    """Return `value` as an array of any shape of numbers of at least 0, infinity allowed, or raise DesignError."""
+    allowed = f"must be {'positive' if above_zero else 'non-negative'} numbers"
+    found = doubles(name, value, allowed)
+    if not np.all(found > 0 if above_zero else found >= 0):
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def inside(name: str, value: Any, low: float, high: float, remedy: str = "") -> float:
+    """Return `value` as a float strictly between two numbers, or raise DesignError."""
+    found = number(name, value, allowed := f"must be in ({low:g}, {high:g}){remedy}")
+    if not low < found < high:
+        raise DesignError.of(name, value, allowed)
+    return found

@@ -9,13 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import composed_delta, discretise
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
-from mechdesign.accounting.grid import discretise
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.least_epsilon import epsilon_bound
-from mechdesign.accounting.loss import centred_loss
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
+from mechdesign.accounting.losses import AtomicLoss, centred_loss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import _on_atoms
 from mechdesign.accounting.terms import NoiseTerm

@@ -11,7 +11,7 @@ from mpmath import MPContext
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.loss import centred_loss
+from mechdesign.accounting.losses import centred_loss
 from mechdesign.accounting.pld import LawPrivacyLoss, to_pld
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.log_concave import Tail
+from mechdesign.accounting.losses import loss_of
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
-from mechdesign.accounting.tail import Tail
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.flipped_huber import flipped_huber

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechdesign.accounting import composition
-from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.grid import GridLoss, contract, discretise_atoms
+from mechdesign.accounting.composition import GridLoss, composed_delta, contract, discretise_atoms
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
-from mechdesign.accounting.inverse import inverse_of
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.log_concave import inverse_of
+from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase_law
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechdesign import ApproximateDP, Calibration
-from mechdesign.accounting.composition import convolve, find_tilt
-from mechdesign.accounting.grid import GridLoss
+from mechdesign.accounting.composition import GridLoss, convolve, find_tilt
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.sampling import compose_grid
 

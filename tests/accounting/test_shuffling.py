@@ -12,21 +12,20 @@ from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
 import mechdesign as md
-from mechdesign.accounting.clones import (
+from mechdesign.accounting.shuffling import (
     Clones,
     Failure,
+    amplification,
+    calibrate_item_alpha,
+    clone_divergence,
+    closed_form_gamma,
+    closed_form_step,
+    shuffled_alpha,
     smallest_level,
     step_epsilon,
     step_weight,
     weight_slope,
 )
-from mechdesign.accounting.shuffling import (
-    amplification,
-    calibrate_item_alpha,
-    clone_divergence,
-    shuffled_alpha,
-)
-from mechdesign.accounting.shuffling_closed_form import closed_form_gamma, closed_form_step
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd_multisets

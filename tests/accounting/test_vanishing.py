@@ -7,7 +7,7 @@ from scipy import stats
 
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.plan import plan_grid
+from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.terms import NoiseTerm
 
 

@@ -10,7 +10,7 @@ from commands import ended
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.accounting.grid import GridLoss
+from mechdesign.accounting.composition import GridLoss
 from mechdesign.accounting.sampling import subsampled_parts
 
 

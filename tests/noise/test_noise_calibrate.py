@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.losses import loss_of
 from mechdesign.accounting.profile import integrated_profile, privacy_profile
 from mechdesign.accounting.sufficient import flipped_huber_sufficient
 from mechdesign.accounting.terms import NoiseTerm

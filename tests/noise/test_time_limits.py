@@ -12,9 +12,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
-from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
-from mechdesign.accounting.least_epsilon import epsilon_bound
-from mechdesign.accounting.loss import loss_of
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound, upper_delta
+from mechdesign.accounting.losses import loss_of
 from mechdesign.noise.calibration import search
 from mechdesign.noise.optimal.climb import Climb
 from mechdesign.noise.optimal.many.composed import Composed

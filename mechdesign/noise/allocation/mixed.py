@@ -18,8 +18,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, upper_delta
-from mechdesign.accounting.plan import is_gaussian
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.terms import NoiseTerm, is_gaussian
 from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.mixed_noise import MixedNoise

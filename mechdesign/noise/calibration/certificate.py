@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval, upper_delta
-from mechdesign.accounting.plan import is_gaussian
 from mechdesign.accounting.profile import integrated_profile
+from mechdesign.accounting.terms import is_gaussian
 from mechdesign.errors import SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.accounting.interval import lower_delta
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import frozen_parts, loss_of
+from mechdesign.accounting.losses import AtomicLoss, frozen_parts, loss_of
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import amplified

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from mechdesign.accounting.law import AtomicLoss
-from mechdesign.accounting.loss import CentredLoss, loss_of
-from mechdesign.accounting.plan import is_gaussian
+from mechdesign.accounting.losses import AtomicLoss, CentredLoss, loss_of
 from mechdesign.accounting.profile import profile_epsilon
+from mechdesign.accounting.terms import is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array

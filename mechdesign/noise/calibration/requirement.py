@@ -11,12 +11,18 @@ import numpy as np
 
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.accounting.interval import SMALLEST_DELTA, delta_interval, upper_delta
-from mechdesign.accounting.loss import frozen_parts, loss_of
-from mechdesign.accounting.plan import GridPlan, apart, is_gaussian, plan_grid
+from mechdesign.accounting.interval import (
+    SMALLEST_DELTA,
+    GridPlan,
+    apart,
+    delta_interval,
+    plan_grid,
+    upper_delta,
+)
+from mechdesign.accounting.losses import frozen_parts, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.terms import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.noise.calibration.renyi import worst_rho
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.losses import frozen_parts
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account

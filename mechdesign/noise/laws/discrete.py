@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mechdesign.accounting.law import AtomicLoss, PreciseLoss
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import positive, whole

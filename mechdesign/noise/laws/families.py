@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy import stats
 
-from mechdesign.accounting.loss import frozen_parts
+from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.flipped_huber import flipped_huber

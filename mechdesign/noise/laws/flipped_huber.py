@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.law import TailForm, UnitLoss
+from mechdesign.accounting.losses import TailForm, UnitLoss
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import non_negative, positive

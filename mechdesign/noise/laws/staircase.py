@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from mechdesign.accounting.law import AtomicLoss, PreciseLoss
+from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.closed_losses import laplace_loss
-from mechdesign.accounting.law import TailForm, UnitLoss
+from mechdesign.accounting.losses import TailForm, UnitLoss, laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw

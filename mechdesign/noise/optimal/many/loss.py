@@ -19,10 +19,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.grid import discretise_atoms
+from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.law import AtomicLoss
+from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.cell_noise import CellNoise

@@ -1,4 +1,4 @@
-r"""The centred privacy loss of a symmetric log-concave law.
+r"""The privacy loss of a noise law: in closed form, by its values, or from its log density.
 
 For noise with density g and two queries Δ apart, look at the output from their midpoint: the loss
 
@@ -8,9 +8,10 @@ is odd and, when g is symmetric and log-concave, non-decreasing. Everything exac
 single coordinate comes from that function and its inverse
 :math:`\tilde\zeta^{-1}(\nu) = \sup\{t : \tilde\zeta(t) \le \nu\}`.
 
-A law of this package brings its own closed form (it is a `mechdesign.accounting.law.NoiseLaw`); for SciPy's normal,
-Laplace, logistic, hyperbolic secant, generalised and truncated normal laws `closed_losses` has them; any other frozen
-symmetric log-concave law is differenced and inverted numerically.
+Scale and sensitivity enter only through their ratio :math:`r = \Delta/\text{scale}`, so closed forms are of unit scale and
+distance r. The generator of a law of this package is a `NoiseLaw` and brings its own; SciPy's normal, Laplace, logistic,
+hyperbolic secant, generalised and truncated normal and discrete Laplace laws have theirs here; any other frozen symmetric
+log-concave law is differenced and inverted numerically.
 """
 
 from __future__ import annotations
@@ -18,20 +19,257 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import stats
 
-from mechdesign.accounting.closed_losses import CLOSED, truncnorm_density, truncnorm_loss
-from mechdesign.accounting.inverse import inverse_of
-from mechdesign.accounting.law import AtomicLoss, NoiseLaw, UnitLoss
-from mechdesign.accounting.tail import Tail
+from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive
+from mechdesign.typing import Array
 
-__all__ = ["CentredLoss", "Loss", "cell_masses", "centred_loss", "frozen_parts", "loss_of", "of_scipy"]
+__all__ = [
+    "CLOSED",
+    "AtomicLoss",
+    "CentredLoss",
+    "Loss",
+    "NoiseLaw",
+    "PreciseLoss",
+    "TailForm",
+    "UnitLoss",
+    "cell_masses",
+    "centred_loss",
+    "frozen_parts",
+    "laplace_loss",
+    "loss_of",
+    "of_scipy",
+    "truncnorm_density",
+    "truncnorm_loss",
+]
+
+
+@dataclass(frozen=True)
+class UnitLoss:
+    r"""The centred privacy loss of a symmetric law of unit scale at distance r: odd and non-decreasing.
+
+    Attributes
+    ----------
+    loss, inverse : callable
+        :math:`\tilde\zeta(t) = \log g(t - r/2) - \log g(t + r/2)` and
+        :math:`\tilde\zeta^{-1}(\nu) = \sup\{t : \tilde\zeta(t) \le \nu\}`, vectorised.
+    atoms : tuple of float
+        Positive loss values that carry positive probability (with their negatives).
+    edge : float
+        The loss is +∞ beyond this t (bounded noise).
+    kinks : tuple of float, optional
+        t > 0 where the loss or the density at t ∓ r/2 is not smooth; r/2 when not given.
+    reach : float
+        How far out the loss can be evaluated; ``inf`` where the noise is bounded.
+    """
+
+    loss: Callable[[Any], Any]
+    inverse: Callable[[Any], Any]
+    atoms: tuple[float, ...] = ()
+    edge: float = math.inf
+    kinks: tuple[float, ...] | None = None
+    reach: float = 1e7
+
+
+@dataclass(frozen=True)
+class AtomicLoss:
+    """A privacy loss with finitely many values (staircase and discrete laws).
+
+    Attributes
+    ----------
+    values, mass : ndarray
+        Loss values and their probabilities.
+    infinity : float
+        Probability of an infinite loss.
+    """
+
+    values: Array
+    mass: Array
+    infinity: float = 0.0
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """Positive values, when they are few enough to align a grid with."""
+        return (float(self.values.max()),) if self.values.size <= 3 else ()
+
+    def delta(self, epsilon: Any) -> Any:
+        """δ(ε) by summation."""
+        gap = np.maximum(self.values - np.asarray(epsilon, dtype=float)[..., None], 0.0)
+        return self.infinity + -np.expm1(-gap) @ self.mass
+
+
+@dataclass(frozen=True)
+class TailForm:
+    """A symmetric law of unit scale in high precision, on u ≥ 0.
+
+    Attributes
+    ----------
+    log_density : callable
+        Up to a constant.
+    upper : callable
+        P(T > u).
+    end : number, optional
+        End of the support, where it is bounded.
+    slope : number, optional
+        Limit of the log density's slope, where it is finite: no loss exceeds that times the distance.
+    """
+
+    log_density: Callable[[Any], Any]
+    upper: Callable[[Any], Any]
+    end: Any = None
+    slope: Any = None
+
+
+@dataclass(frozen=True)
+class PreciseLoss:
+    """A privacy loss with countably many values, in high precision.
+
+    Attributes
+    ----------
+    delta : callable
+        (ratio, ε) → δ(ε), or None where that is not known or would take too long.
+    largest : callable
+        Fraction ratio → the largest loss, a Fraction or ``inf``; None where `delta` is not known.
+    """
+
+    delta: Callable[[Any, Any], Any]
+    largest: Callable[[Fraction], Fraction | float | None] = lambda ratio: math.inf
+
+
+@runtime_checkable
+class NoiseLaw(Protocol):
+    """The generator of a law (a `scipy.stats` distribution, symmetric about zero) that knows its privacy loss."""
+
+    def privacy_loss(self, ratio: float, *shapes: float) -> UnitLoss | AtomicLoss:
+        """The loss at unit scale between two queries `ratio` apart.
+
+        Raises
+        ------
+        DesignError
+            The law has no finite answer at this distance (a staircase beyond its step).
+        """
+
+    def precise(self, context: Any, *shapes: Any) -> TailForm | PreciseLoss:
+        """The law with the functions of an mpmath `context`, its shapes being numbers of it."""
+
+    def mean_absolute(self, *shapes: float) -> float:
+        """E|T| at unit scale."""
+
+
+def _normal(r: float) -> UnitLoss:
+    return UnitLoss(lambda t: r * t, lambda v: v / r)
+
+
+def laplace_loss(r: float) -> UnitLoss:
+    """The loss of Laplace noise, 2t cut off at ±r: all of it beyond r/2 is one atom."""
+
+    def inverse(v: Any) -> Any:
+        v = np.asarray(v, dtype=float)
+        return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
+
+    return UnitLoss(lambda t: np.clip(2 * np.asarray(t, dtype=float), -r, r), inverse, (r,))
+
+
+def _logistic(r: float) -> UnitLoss:
+    # log density -2 log 2cosh(t/2): loss 2 log cosh(t/2 + r/4)/cosh(t/2 - r/4), bounded by r
+    # log 2cosh(x) = |x| + log(1 + e^{-2|x|}); the difference of the |x| is t, cut off at ±r/2
+    def loss(t: Any) -> Any:
+        t = np.asarray(t, dtype=float)
+        plus, minus = np.log1p(np.exp(-np.abs(t + r / 2))), np.log1p(np.exp(-np.abs(t - r / 2)))
+        return 2 * (np.clip(t, -r / 2, r / 2) + (plus - minus))
+
+    def inverse(v: Any) -> Any:
+        # tanh(t/2)·tanh(r/4) = tanh(v/4), written with expm1 as tanh saturates:
+        # t = log[(e^{v/2} - e^{-r/2}) / (1 - e^{(v-r)/2})] - r/2 + ... (symmetrised below for v >= 0)
+        v = np.asarray(v, dtype=float)
+        w = np.minimum(np.abs(v), r)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.log(-np.expm1(-(w + r) / 2)) - np.log(-np.expm1((w - r) / 2)) + w / 2
+        t = np.where(np.abs(v) >= r, np.inf, t)
+        return np.where(v >= 0, t, -t)
+
+    return UnitLoss(loss, inverse)
+
+
+def _hypsecant(r: float) -> UnitLoss:
+    """The log density is −log cosh t, half of what the logistic law's is at 2t."""
+    twice = _logistic(2 * r)
+    return UnitLoss(
+        lambda t: twice.loss(2 * np.asarray(t, dtype=float)) / 2,
+        lambda v: twice.inverse(2 * np.asarray(v, dtype=float)) / 2,
+    )
+
+
+def _gennorm(r: float, beta: float) -> UnitLoss:
+    """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
+    if beta < 1:
+        raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
+    if beta == 1:
+        return laplace_loss(r)
+
+    def loss(t: Any) -> Any:
+        t = np.asarray(t, dtype=float)
+        return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta
+
+    return UnitLoss(loss, inverse_of(loss, 1.0))
+
+
+def truncnorm_loss(r: float, end: float) -> UnitLoss:
+    """The normal loss r·t where both densities are positive, infinite beyond.
+
+    Examples
+    --------
+    >>> loss = truncnorm_loss(0.5, 3.0)
+    >>> loss.edge, loss.loss(np.array([1.0, 2.8])).tolist(), loss.inverse(np.array([0.5, 9.0])).tolist()
+    (2.75, [0.5, inf], [1.0, 2.75])
+    """
+    edge = end - r / 2
+
+    def loss(t: Any) -> Any:
+        t = np.asarray(t, dtype=float)
+        # what rounding has put a hair beyond the edge belongs to it
+        return np.where(np.abs(t) <= edge * (1 + 1e-15), r * t, np.copysign(np.inf, t))
+
+    return UnitLoss(
+        loss, lambda v: np.clip(np.asarray(v, dtype=float) / r, -edge, edge), edge=edge, reach=math.inf
+    )
+
+
+def truncnorm_density(end: float) -> Callable[[Any], Any]:
+    """The log density of normal noise on [−end, end], without SciPy's overhead, which is twenty times the work."""
+    peak = -math.log(math.sqrt(2 * math.pi) * math.erf(end / math.sqrt(2)))
+    return lambda t: np.where(np.abs(t) <= end, peak - t * t / 2, -np.inf)
+
+
+def _discrete_laplace(r: float, rate: float) -> AtomicLoss:
+    """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
+    if not (r >= 1 and r == int(r)):
+        raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
+    shift = int(r)
+    k = np.arange(-shift + 1, 0)
+    peak = math.tanh(rate / 2)
+    tail = 1 / (1 + math.exp(-rate))  # P(K >= 0)
+    inner = peak * np.exp(rate * k)
+    values = np.concatenate([[-rate * shift], rate * (shift + 2 * k), [rate * shift]])
+    return AtomicLoss(values, np.concatenate([[tail * math.exp(-rate * shift)], inner, [tail]]))
+
+
+CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
+    "norm": _normal,
+    "laplace": laplace_loss,
+    "logistic": _logistic,
+    "hypsecant": _hypsecant,
+    "gennorm": _gennorm,
+    "dlaplace": _discrete_laplace,
+}
+"""By the generator's name. Truncated normal noise is not among them: its tail is summed, and tells whether it is symmetric."""
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,7 @@ class Comparison(Handed):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}")
+        return str(self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 
 
 def _sentence(text: str) -> str:

@@ -129,7 +129,7 @@ def close(stated: Any, fresh: Any) -> bool:
     stated, fresh = (math.nan if v is None else float(v) for v in (stated, fresh))
     if math.isnan(stated) or math.isnan(fresh):
         return math.isnan(stated) and math.isnan(fresh)
-    return abs(stated - fresh) <= 1e-9 * abs(fresh)
+    return bool(abs(stated - fresh) <= 1e-9 * abs(fresh))
 
 
 class OldCertificate(ABC):

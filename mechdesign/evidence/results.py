@@ -205,7 +205,8 @@ class Result(Handed):
 
     def account(self) -> Account:
         """The question in words, what the value is and what the picture shows."""
-        return self.design.account(self)
+        said: Account = self.design.account(self)
+        return said
 
     def alternatives(self) -> pd.DataFrame:
         """What other mechanisms cost at the same privacy, where that is known and cheap."""
@@ -213,11 +214,13 @@ class Result(Handed):
 
     def remarks(self) -> list[str]:
         """What a reader should know of the mechanism that its numbers do not say, outputs that never come for example."""
-        return self.design.remarks(self)
+        said: list[str] = self.design.remarks(self)
+        return said
 
     def plot(self, **options: Any) -> Figure:
         """Draw the mechanism."""
-        return self.design.plot(self, **options)
+        drawn: Figure = self.design.plot(self, **options)
+        return drawn
 
     def tried(self) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
@@ -236,7 +239,8 @@ class Result(Handed):
         question : optional
             Whose prior errors are averaged over, where they depend on the input; the design's own when not given.
         """
-        return self.design.errors(self, question)
+        found: Accuracy = self.design.errors(self, question)
+        return found
 
     # -- prints and pages --------------------------------------------------------------------------------
 

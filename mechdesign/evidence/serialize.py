@@ -378,4 +378,5 @@ def result_schema() -> dict[str, Any]:
     2
     """
     text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
-    return json.loads(text)
+    schema: dict[str, Any] = json.loads(text)
+    return schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from mechdesign.problem.checks import instance, settle
@@ -41,9 +40,10 @@ def field(
     Traceback (most recent call last):
     mechdesign.errors.DesignError: epsilon = -1: must be a positive, finite number
     """
-    passed = (
-        partial(check, **options) if check is not None else lambda name, value: instance(name, value, *kinds)
-    )
+
+    def passed(name: str, value: Any) -> Any:
+        return instance(name, value, *kinds) if check is None else check(name, value, **options)
+
     return dataclasses.field(default=default, metadata={"check": passed})
 
 

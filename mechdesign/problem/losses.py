@@ -118,7 +118,7 @@ class Loss:
                     "loss", self.name, f"must map an array of errors to one of its shape, not {given.shape}"
                 )
             value = value + given
-        return value
+        return np.asarray(value)
 
     def check_convex(self, bins: Array, lower: float, upper: float) -> None:
         """Raise DesignError where ℓ is visibly not convex at the errors that these bins can make.

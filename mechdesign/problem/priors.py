@@ -244,7 +244,7 @@ class LawPrior(_Continuous):
         return self.law
 
     @cached_property
-    def support(self) -> tuple[float, float]:  # type: ignore[override]
+    def support(self) -> tuple[float, float]:
         lower, upper = self.law.support()
         return float(lower), float(upper)
 
@@ -291,7 +291,7 @@ class ClippedPrior(_CutPrior):
 
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
         draws = self.law.rvs(size=size, random_state=np.random.default_rng(rng))
-        return np.clip(draws, self.lower, self.upper)
+        return np.asarray(np.clip(draws, self.lower, self.upper))
 
 
 @serializable("prior-truncated")
@@ -326,12 +326,12 @@ class TruncatedPrior(_CutPrior):
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
         rng = np.random.default_rng(rng)
         if self._source is not self.law:
-            return np.clip(self._source.rvs(size=size, random_state=rng), self.lower, self.upper)
+            return np.asarray(np.clip(self._source.rvs(size=size, random_state=rng), self.lower, self.upper))
         low, high = self.law.cdf(self.lower), self.law.cdf(self.upper)
         if low < 0.5:
-            return np.clip(self.law.ppf(rng.uniform(low, high, size)), self.lower, self.upper)
+            return np.asarray(np.clip(self.law.ppf(rng.uniform(low, high, size)), self.lower, self.upper))
         low, high = self.law.sf(self.upper), self.law.sf(self.lower)
-        return np.clip(self.law.isf(rng.uniform(low, high, size)), self.lower, self.upper)
+        return np.asarray(np.clip(self.law.isf(rng.uniform(low, high, size)), self.lower, self.upper))
 
 
 @serializable("prior-samples")
@@ -372,7 +372,7 @@ class EmpiricalPrior(Prior):
         return EmpiricalPrior((self.samples - centre) / unit)
 
     def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
-        return np.random.default_rng(rng).choice(self.samples, size=size)
+        return np.asarray(np.random.default_rng(rng).choice(self.samples, size=size))
 
 
 def clipped(law: Any, lower: float, upper: float) -> ClippedPrior:

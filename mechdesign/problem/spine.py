@@ -272,7 +272,8 @@ class Design(Checked):
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
         """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
-        return result.mechanism.errors()
+        found: Accuracy = result.mechanism.errors()
+        return found
 
     def lines(self, result: Result) -> list[str]:
         """Lines of the summary that only this design's results have."""

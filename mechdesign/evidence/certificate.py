@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -138,6 +138,8 @@ class OldCertificate(ABC):
     Verification recomputes every claim from these three, in exact or outward-rounded arithmetic, and takes nothing
     from a solver.
     """
+
+    finite: ClassVar[bool] = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -73,6 +73,8 @@ class Proof(ABC):
     proof beside any question.
     """
 
+    finite: ClassVar[bool] = True
+    """Files may not give its numbers as infinite or NaN."""
     speaks_of: ClassVar[tuple[str, ...]]
     bound_how: ClassVar[str] = PROVED
     """How `check` checks the lower bound, where the proof speaks of one."""

@@ -10,7 +10,7 @@ frozen `scipy.stats` laws, other serializable values) then round-trips to the sa
 where ``sha256`` is taken over the canonical text of the payload, so that a damaged file is refused. The sum is no
 signature: whoever edits a file can write it anew. A file is therefore read as if its author were hostile: it chooses
 among the kinds of one table, the laws that `scipy.stats` and `register_law` name and a few types of array, its size,
-depth and numbers are limited, and nothing that it says is called. What it *claims* is for `OldCertificate.verify`.
+depth and numbers are limited, and nothing that it says is called. What it *claims* is for `Certificate.verify`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from importlib import import_module, resources
+from inspect import get_annotations
+from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -32,23 +36,18 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
-from mechdesign.evidence.members import check_members
-from mechdesign.evidence.registered import (
-    LAWS,
-    LOSSES,
-    UnavailableCallable,
-    law_name,
-    register_law,
-    register_loss,
-)
 
 __all__ = [
     "FORMAT",
+    "LAWS",
     "LIMIT",
+    "LOSSES",
     "VERSION",
     "UnavailableCallable",
+    "check_members",
     "dumps",
     "histogram_parts",
+    "law_name",
     "loads",
     "register_law",
     "register_loss",
@@ -380,3 +379,201 @@ def result_schema() -> dict[str, Any]:
     text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
     schema: dict[str, Any] = json.loads(text)
     return schema
+
+
+LAWS: dict[str, Any] = {}
+LOSSES: dict[str, Callable[[Any], Any]] = {}
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+
+
+def register_law(name: str, generator: Any) -> None:
+    """Let frozen laws of a custom `generator` survive saving, as `name`.
+
+    A file holds the name and the parameters; a program that reads it registers the same name first.
+
+    Parameters
+    ----------
+    name : str
+    generator : scipy.stats.rv_continuous or rv_discrete
+        An instance of a subclass of your own, which freezes to the law.
+
+    Raises
+    ------
+    DesignError
+        No such instance; a name that SciPy or this package has given to a law of its own.
+
+    Examples
+    --------
+    >>> class Triangle(stats.rv_continuous):
+    ...     def _pdf(self, x):
+    ...         return 2 * x
+    >>> register_law("my-triangle", Triangle(a=0, b=1, name="my-triangle"))
+    """
+    _check_name(name)
+    kinds = (stats.rv_continuous, stats.rv_discrete, stats.rv_histogram)
+    if not isinstance(generator, kinds[:2]) or type(generator) in kinds:
+        raise DesignError.of(
+            "generator", generator, "must be an instance of a subclass of rv_continuous or rv_discrete"
+        )
+    ours, held = _ours(generator), LAWS.get(name)
+    if not ours and (hasattr(stats, name) or (held is not None and _ours(held))):
+        raise DesignError.of("name", name, "is the name of another law already; choose one of your own")
+    LAWS[name] = generator
+
+
+def register_loss(name: str, function: Callable[[Any], Any]) -> None:
+    """Let a loss given as a function survive saving, as `name`: a result loaded where it is registered has it again.
+
+    Raises
+    ------
+    DesignError
+        No name, that of a loss of this package, or no function.
+
+    Examples
+    --------
+    >>> register_loss("quartic", lambda t: t**4)
+    """
+    _check_name(name)
+    if name in ("absolute", "squared"):
+        raise DesignError.of("name", name, "is a loss of this package already; choose a name of your own")
+    if not callable(function):
+        raise DesignError.of("function", function, "must be a function of an array of errors")
+    LOSSES[name] = function
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DesignError.of("name", name, "must be 1 to 80 letters, digits, dots, dashes or underscores")
+
+
+def _ours(generator: Any) -> bool:
+    return type(generator).__module__.startswith("mechdesign.noise.laws.")
+
+
+@dataclasses.dataclass(frozen=True)
+class UnavailableCallable:
+    """Stands for a function that a result was made with; functions are not stored in files."""
+
+    name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.name.startswith("@"):
+            name = self.name[1:]
+            raise DesignError(
+                f"the loss {name!r} is not registered in this program: md.register_loss({name!r}, function), "
+                "then load the file again"
+            )
+        raise DesignError(
+            f"the function {self.name} was not stored in the result file: pass it again, or register it with "
+            "md.register_loss before it is saved"
+        )
+
+
+def law_name(law: Any) -> str:
+    for name, generator in LAWS.items():
+        if type(law.dist) is type(generator) and (_ours(generator) or _made(law.dist) == _made(generator)):
+            return name
+    name = law.dist.name
+    if type(law.dist) is type(
+        getattr(stats, name, None)
+    ):  # not by its name alone: anyone can call a law "uniform"
+        return str(name)
+    raise DesignError(
+        f"the law {name!r} is neither in scipy.stats nor registered: md.register_law(name, generator) lets it be stored"
+    )
+
+
+def _made(generator: Any) -> str:
+    """What an instance of a user's class was made with: two of them are two laws."""
+    return repr(sorted(generator._updated_ctor_param().items()))
+
+
+_DECLARED: dict[str, tuple[tuple[type, ...], str]] = {
+    "float": ((int, float), "a number"),
+    "int": ((int,), "an integer"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+    "None": ((NoneType,), "nothing"),
+    "Fraction": ((int, Fraction), "a fraction"),
+    "pd.DataFrame": ((pd.DataFrame,), "a table"),
+    "Array": ((np.ndarray,), "an array of numbers"),
+    "Indices": ((np.ndarray,), "an array of integers"),
+}
+_TUPLE = re.compile(r"tuple\[(\w+|tuple\[\w+, \.\.\.\]), \.\.\.\]")
+
+
+def check_members(made: Any) -> None:
+    """Refuse members of other types than declared, and in evidence (classes with ``finite = True``) numbers that are not finite.
+
+    Compared are declarations of plain types, of classes and of tuples of these, and their unions; classes check the others
+    themselves.
+
+    Raises
+    ------
+    DesignError
+        A member that its class does not declare so.
+
+    Examples
+    --------
+    >>> from mechdesign.evidence.results import SolveReport
+    >>> check_members(SolveReport("highs", seconds=2))
+    """
+    cls: Any = type(made)
+    for field in dataclasses.fields(made):
+        value, declared = getattr(made, field.name), str(field.type)
+        found = _allowed(cls, field.name, declared)
+        if found is None:
+            continue
+        kinds, wanted = found
+        good = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+        if good and isinstance(value, (int, float, np.ndarray)) and not isinstance(value, bool):
+            good = _numeric(value, "iu" if "Indices" in declared else "iuf", getattr(made, "finite", False))
+        if good and isinstance(value, tuple):
+            good = _held(value, declared)
+        if not good:
+            raise DesignError.of(field.name, value, f"must be {wanted}")
+
+
+@cache
+def _allowed(cls: type, name: str, declared: str) -> tuple[tuple[type, ...], str] | None:
+    """The types of a declaration, and their words; None where it says more than types, or types that are not at hand."""
+    owner = next(c for c in cls.__mro__ if name in get_annotations(c))
+    space = vars(sys.modules[owner.__module__])
+    kinds: list[type] = []
+    words: list[str] = []
+    for part in declared.split(" | "):
+        own = space.get(part)
+        if _TUPLE.fullmatch(part):
+            kinds.append(tuple)
+            words.append(f"a {part}")
+        elif part in _DECLARED:
+            kinds += _DECLARED[part][0]
+            words.append(_DECLARED[part][1])
+        elif isinstance(own, UnionType):
+            kinds += own.__args__
+            words.append(f"a {part}")
+        elif isinstance(own, type) and own is not Any and not getattr(own, "_is_protocol", False):
+            kinds.append(own)
+            words.append(f"a {part}")
+        else:
+            return None
+    return tuple(kinds), " or ".join(word for word in words if word != "nothing")
+
+
+def _held(values: tuple[Any, ...], declared: str) -> bool:
+    """Whether what stands in a tuple is of the type declared, exactly: true is no number."""
+    found = _TUPLE.search(declared)
+    if found is None:
+        return True
+    if found[1].startswith("tuple["):
+        return all(type(v) is tuple and _held(v, found[1]) for v in values)
+    return found[1] not in _DECLARED or {*map(type, values)} <= {*_DECLARED[found[1]][0]}
+
+
+def _numeric(value: Any, kinds: str, finite: bool) -> bool:
+    """Whether a number, or an array, fits doubles."""
+    if isinstance(value, int):
+        return value.bit_length() < 1024
+    if isinstance(value, float):
+        return math.isfinite(value) or not finite
+    return value.dtype.kind in kinds and bool(not finite or np.isfinite(value).all())

@@ -39,7 +39,7 @@ import mechdesign
 from mechdesign import choose
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import one_of
-from mechdesign.problem.design import OldDesign
+from mechdesign.problem.spine import Design
 from mechdesign.shell.spec_values import PARSERS, bound, table
 
 __all__ = ["design_from_toml", "designs", "located", "question_from_toml"]
@@ -119,7 +119,7 @@ def designs() -> dict[str, Any]:
     return {
         word: value
         for word, value in sorted(named.items())
-        if isinstance(value, type) and issubclass(value, OldDesign) and dataclasses.is_dataclass(value)
+        if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value)
     }
 
 
@@ -128,7 +128,7 @@ def _design(name: Any) -> Any:
     for home in (mechdesign, mechdesign.noise):
         if isinstance(name, str) and name in dir(home):
             value = getattr(home, name)
-            if isinstance(value, type) and issubclass(value, OldDesign) and dataclasses.is_dataclass(value):
+            if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value):
                 return value
     raise DesignError.of("design", name, f"must be one of {list(designs())}")
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 import mechdesign as md
 import mechdesign.noise.laws.staircase
-from mechdesign.evidence import registered
+from mechdesign.evidence import serialize
 from mechdesign.evidence.serialize import UnavailableCallable, dumps, loads
 
 
@@ -23,9 +23,9 @@ def quartic(t):
 
 
 def forget():
-    for name in [n for n in registered.LAWS if n.startswith("test-")]:
-        del registered.LAWS[name]
-    registered.LOSSES.clear()
+    for name in [n for n in serialize.LAWS if n.startswith("test-")]:
+        del serialize.LAWS[name]
+    serialize.LOSSES.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -83,7 +83,7 @@ def test_errors_name_the_path_that_was_given(saved: Path, way: str, path: str) -
 
 
 def test_a_module_that_the_user_names_is_imported(tmp_path: Path, capsys, monkeypatch) -> None:
-    from mechdesign.evidence.registered import LAWS
+    from mechdesign.evidence.serialize import LAWS
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])

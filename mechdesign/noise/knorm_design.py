@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.problem.checks import instance, one_of, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.protection import Protection
 from mechdesign.problem.sensitivity import Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 
@@ -63,6 +65,8 @@ class KNorm(Design):
     ((20,), True)
     """
 
+    asks: ClassVar[str] = "numbers"
+
     dimension: int = field(check=whole, least=1, most=10**6)
     privacy: PureDP = field(PureDP)
     sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
@@ -73,6 +77,9 @@ class KNorm(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         Sensitivity.of(self.sensitivity).check(self.dimension)
+
+    def protection(self) -> Protection:
+        return Protection(self.dimension, Sensitivity.of(self.sensitivity), self.rounds)
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""

@@ -28,6 +28,7 @@ from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.problem.checks import one_of, positive
 from mechdesign.problem.fields import Checked
+from mechdesign.problem.protection import Protection
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Status
@@ -122,6 +123,8 @@ class Design(Checked):
 
     default_gap: ClassVar[float] = 1e-9
     """The gap asked for where none is given."""
+    asks: ClassVar[str] = ""
+    """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
     proves_optimality: ClassVar[bool] = True
     """False for a search over one family: its result is "feasible", however close its bound is."""
 
@@ -243,6 +246,10 @@ class Design(Checked):
         if clock.passed:
             return Status.LIMIT
         return Status.GAP if found.gap is not None and self.proves_optimality else Status.FEASIBLE
+
+    def protection(self) -> Protection:
+        """What the noise protects; of designs that answer "numbers"."""
+        raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 

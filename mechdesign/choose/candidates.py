@@ -44,7 +44,7 @@ from mechdesign.quantizers.rqm import RQM
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
-__all__ = ["Candidate", "candidates", "check_privacy", "checked_question", "fewest", "solved"]
+__all__ = ["Candidate", "candidates", "check_privacy", "checked_question", "fewest", "register", "solved"]
 
 _REACH = 2.5
 """Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
@@ -72,11 +72,47 @@ class Candidate:
 
 def candidates(question: Question) -> dict[str, Candidate]:
     """The mechanisms that may answer a question, by name."""
-    if isinstance(question, NumericQuery):
-        return _NOISE
-    if isinstance(question, LocalReport):
-        return _QUANTIZERS
-    return _CHANNELS
+    return _KNOWN[question.asks]
+
+
+def register(
+    name: str, question: type[Question], designs: Callable[[Any, Any], Any], *, assumes: str = ""
+) -> None:
+    """Let `compare`, `accuracy` and `least_epsilon` try a mechanism of one's own.
+
+    Parameters
+    ----------
+    name : str
+        Its name in tables; a registered mechanism of this name is replaced.
+    question : type
+        `NumericQuery`, `LocalReport` or `MetricReport`.
+    designs : callable
+        ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
+        `DesignError` where the mechanism does not apply.
+    assumes : str
+        What the mechanism takes for granted besides the question.
+
+    Examples
+    --------
+    >>> from mechdesign.noise.knorm_design import KNorm
+    >>> register("cube", NumericQuery, lambda q, privacy: KNorm(q.dimension, privacy, q.sensitivity, norm=float("inf")))
+    >>> candidates(NumericQuery())["cube"].assumes
+    ''
+    >>> _ = candidates(NumericQuery()).pop("cube")
+    """
+    if not isinstance(name, str) or not name:
+        raise DesignError.of("name", name, "must be a text")
+    if question not in (NumericQuery, LocalReport, MetricReport):
+        raise DesignError.of("question", question, "must be NumericQuery, LocalReport or MetricReport")
+    if not callable(designs):
+        raise DesignError.of("designs", designs, "must be a function of a question and a privacy requirement")
+    instance("assumes", assumes, str)
+
+    def solve(asked: Question, privacy: Any, deadline: Deadline) -> Result:
+        made = designs(asked, privacy)
+        return _best(made if isinstance(made, Iterable) else (made,), deadline)
+
+    _KNOWN[question.asks][name] = Candidate(solve, assumes)
 
 
 def check_privacy(question: Question, privacy: Any) -> None:
@@ -388,3 +424,5 @@ _CHANNELS: dict[str, Candidate] = {
         _published(planar_laplace, remapped=True), "a Euclidean grid, the prior"
     ),
 }
+
+_KNOWN: dict[str, dict[str, Candidate]] = {"numbers": _NOISE, "report": _QUANTIZERS, "places": _CHANNELS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
@@ -44,6 +44,8 @@ class NumericQuery:
     >>> print(NumericQuery(dimension=20, sensitivity=Sensitivity(linf=1, changed=3)))
     20 numbers; at most 3 coordinates change, each by at most 1 (add-remove neighbours)
     """
+
+    asks: ClassVar[str] = "numbers"
 
     dimension: int = 1
     sensitivity: float | Sensitivity = 1.0
@@ -110,6 +112,8 @@ class LocalReport:
     a report of 2 bits on a number in [-1, 1], absolute loss
     """
 
+    asks: ClassVar[str] = "report"
+
     bits: int = 4
     input_range: Any = None
     prior: Any = None
@@ -158,6 +162,8 @@ class MetricReport:
     >>> print(MetricReport(MetricSpace.grid(3, 3)))
     a report on 9 points, metric loss
     """
+
+    asks: ClassVar[str] = "places"
 
     space: MetricSpace
     prior: Any = None

@@ -1,0 +1,82 @@
+"""What a call answers, as a record: the only place that reads a result."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import numpy as np
+
+import mechdesign as md
+from tests.campaign.later_oracles import LATER_ORACLES
+from tests.campaign.oracles import ORACLES
+from tests.pinned import calls, laws
+
+Record = dict[str, Any]
+NAMES = [*calls.DESIGNS, *calls.MECHANISMS, *calls.NUMBERS]
+
+
+@functools.cache
+def solved(name: str) -> Any:
+    """The result of a design, once a process."""
+    return calls.DESIGNS[name]().solve()
+
+
+FACTS = calls.facts(solved)
+
+
+@functools.cache
+def mechanism(name: str) -> Any:
+    return solved(name).mechanism if name in calls.DESIGNS else calls.MECHANISMS[name]()
+
+
+@functools.cache
+def record(name: str) -> Record:
+    """Value, lower bound, status, ε and δ of the law by the independent oracles, seconds."""
+    started = time.perf_counter()
+    if name in calls.NUMBERS:
+        found = calls.NUMBERS[name]()
+        value, bound = found if isinstance(found, tuple) else (found, None)
+        return {"value": value, "lower_bound": bound, "seconds": round(time.perf_counter() - started, 3)}
+    made = mechanism(name)
+    seconds = round(time.perf_counter() - started, 3)
+    if name in calls.MECHANISMS:
+        epsilon, delta = laws.SPENT[type(made)](made, None)
+        return {"value": cost(made), "epsilon": epsilon, "delta": delta, "seconds": seconds}
+    result = solved(name)
+    epsilon, delta = laws.SPENT[type(result.design)](result.design, made)
+    bound = None if result.lower_bound is None else float(result.lower_bound)
+    return {
+        "value": float(result.value), "lower_bound": bound, "status": str(result.status.value),
+        "epsilon": epsilon, "delta": delta, "seconds": seconds,
+    }  # fmt: skip
+
+
+def cost(made: Any) -> float:
+    """What grows with the noise of a mechanism that is no result's: its stated error, else a number of its law."""
+    if isinstance(found := getattr(made, "error", None), float):
+        return found
+    if isinstance(made, md.CoordinateQuantizer):
+        return float(made.expected_squared_error(calls.UNIFORM))
+    if isinstance(made, md.LinearRelease):
+        return float(made.scale)
+    table = made.channel if isinstance(made, md.ItemwiseRelease) else made
+    return float(np.sum(np.linalg.pinv(np.array(table.apply(np.eye(table.size)))) ** 2))
+
+
+def budget(name: str) -> Any:
+    """The notion of privacy that was asked for."""
+    owner = solved(name).design if name in calls.DESIGNS else mechanism(name)
+    return getattr(owner, "privacy", None)
+
+
+def faults(name: str) -> list[str]:
+    """What the campaign's oracles find wrong with a result."""
+    result = solved(name)
+    design = result.design
+    later = name.startswith(("NoiseAllocation.mixed", "OptimalNoise.")) and not name.startswith(
+        "OptimalNoise.pure"
+    )
+    oracle = (LATER_ORACLES if later or type(design) not in ORACLES else ORACLES).get(type(design))
+    return [] if oracle is None else list(oracle(design, result))

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def settings(names: Any) -> list[Any]:
-    """Names; calls that took more than a second when they were recorded are for the slow half."""
+    """Names; calls that took more than two seconds when they were recorded are for the slow half."""
     seconds = {name: RECORDED["calls"].get(name, {}).get("seconds", 0) for name in names}
-    return [pytest.param(n, marks=[pytest.mark.slow] if seconds[n] > 1 else []) for n in names]
+    return [pytest.param(n, marks=[pytest.mark.slow] if seconds[n] > 2 else []) for n in names]
 
 
 def test_every_call_is_recorded() -> None:

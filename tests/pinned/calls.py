@@ -266,7 +266,9 @@ RESULTS = ("OPTM/1", "OptimalQuantizer/1", "MetricQuantizer/1", "OptimalNoise/1"
 def claims(result: Any) -> list[str]:
     """All claims of a certificate hold, none is merely claimed; how its lower bound is checked. Their words and number may change."""
     found = result.certificate.checks()
-    assert found["holds"].all() and result.certificate.verify() and set(found["how"]) <= {"proved", "recomputed"}
+    assert (
+        found["holds"].all() and result.certificate.verify() and set(found["how"]) <= {"proved", "recomputed"}
+    )
     return ["no lower bound"] if result.lower_bound is None else [result.certificate.bound_how]
 
 

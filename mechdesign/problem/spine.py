@@ -26,6 +26,7 @@ from mechdesign.evidence.account import Account
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import one_of, positive
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.protection import Protection
@@ -291,8 +292,12 @@ class Design(Checked):
         return []
 
     def plot(self, result: Result, **options: Any) -> Any:
-        """Draw the mechanism: a matplotlib Figure."""
-        return result.mechanism.plot(**options)
+        """Draw what `account` says of the picture: the least slack of each family of constraints."""
+        table = self.audit(result).groupby("family", sort=False)["slack"].min()
+        fig, axis = figure(**sized(options, 5.0, 3.0))
+        axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
+        axis.set(xlabel="least slack")
+        return fig
 
 
 class ModelledDesign(Design):

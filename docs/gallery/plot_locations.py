@@ -23,7 +23,7 @@ figure, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
 axes[0].imshow(prior.reshape(5, 5), cmap="Blues")
 axes[0].set_title("people")
 for ax, place in zip(axes[1:], (0, 7, 12)):
-    ax.imshow(result.channel.matrix[place].reshape(5, 5), cmap="Oranges", vmin=0)
+    ax.imshow(result.mechanism.matrix[place].reshape(5, 5), cmap="Oranges", vmin=0)
     ax.plot(place % 5, place // 5, "k+", markersize=12)
     ax.set_title(f"reports from {place}")
 for ax in axes:

@@ -15,7 +15,7 @@ where they are given. `Response.release` draws from those integers with the oper
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -24,18 +24,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechdesign.channels.channel_loss import integer_rows, largest_quotients, metric_loss
-from mechdesign.channels.draws import Deployment, Simulation
-from mechdesign.channels.weights import integer_weights, rounded_weights
+from mechdesign.channels.channel_loss import (
+    integer_rows,
+    integer_weights,
+    largest_quotients,
+    metric_loss,
+    rounded_weights,
+)
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.sampling import IntegerWeights, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, indices, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import (
+    DOWN,
+    array,
+    generator,
+    indices,
+    instance,
+    one_of,
+    positive,
+    settle,
+    whole,
+)
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["Channel", "Response", "check_prior", "exponential_rate", "loss_matrix"]
+__all__ = [
+    "Channel",
+    "Deployment",
+    "Response",
+    "Simulation",
+    "check_prior",
+    "exponential_rate",
+    "loss_matrix",
+]
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
@@ -81,6 +104,62 @@ def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[i
     if values.shape != shape:
         raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
     return values
+
+
+class Simulation:
+    """Doubles and a seeded generator: fast and reproducible, right to the last digits only.
+
+    Parameters
+    ----------
+    rng : int or numpy Generator, optional
+    """
+
+    def __init__(self, rng: Any = None) -> None:
+        self.rng = generator(rng)
+
+    def below(self, bound: int, size: int) -> Indices:
+        """Uniform integers below `bound`."""
+        return self.rng.integers(0, bound, size=size)
+
+    def choose(self, rows: Any, which: Indices) -> Indices:
+        """An index by the law of row `which[i]`, for every i."""
+        uniform = self.rng.random(which.size)
+        return _by_row(
+            which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], side="right")
+        )
+
+
+class Deployment:
+    """Integers and the operating system's randomness: exactly the law that was analysed."""
+
+    def below(self, bound: int, size: int) -> Indices:
+        """Uniform integers below `bound`."""
+        return uniform_integers(bound, size)
+
+    def choose(self, rows: Any, which: Indices) -> Indices:
+        """An index by the law of row `which[i]`, for every i."""
+        return _by_row(which, lambda row, at: IntegerWeights(rows.integers(row)).draw(at.size))
+
+    def order(self, rows: int, size: int) -> Indices:
+        """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
+
+        The order of independent random words is uniform given that they differ; where two agree, all are drawn again.
+        """
+        while True:
+            words = random_words(rows * size).reshape(rows, size)
+            found = np.argsort(words, axis=1)
+            sorted_words = np.take_along_axis(words, found, axis=1)
+            if (sorted_words[:, 1:] != sorted_words[:, :-1]).all():
+                return found
+
+
+def _by_row(which: Indices, draw: Callable[[int, Indices], Any]) -> Indices:
+    out = np.empty(which.size, dtype=np.int64)
+    order = np.argsort(which, kind="stable")
+    used, starts = np.unique(which[order], return_index=True)
+    for row, at in zip(used.tolist(), np.split(order, starts[1:])):
+        out[at] = draw(row, at)
+    return out
 
 
 class Response:
@@ -330,7 +409,7 @@ class Channel(Response):
         # Both satisfy Q·1 = 1 in exact arithmetic (square) or after this shift along the null space of C.
         inverse = inverse + (1.0 - inverse.sum(axis=1, keepdims=True)) / self.size
         inverse.setflags(write=False)
-        return inverse
+        return np.asarray(inverse)
 
     def cumulative(self, row: int) -> Array:
         sums = np.cumsum(self.matrix[whole("row", row, 0, self.size - 1)])

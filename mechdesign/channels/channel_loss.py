@@ -13,16 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import index
+from typing import Any
 
 import numpy as np
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = ["integer_rows", "largest_quotients", "metric_loss", "shortest"]
+__all__ = [
+    "integer_rows",
+    "integer_weights",
+    "largest_quotients",
+    "metric_loss",
+    "rounded_weights",
+    "shortest",
+]
 
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
@@ -188,3 +197,21 @@ def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
     rates = {d: exp_lower(Fraction(alpha) * Fraction(d)) for d in {d for _, _, d in pairs}}
     sides = {d: (rate.numerator, rate.denominator) for d, rate in rates.items()}
     return all(high * sides[d][1] <= sides[d][0] * low for high, low, d in pairs)
+
+
+def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:
+    """Return `given` as integer rows of one length and one positive total, or raise a `DesignError`."""
+    try:
+        rows = tuple(tuple(map(index, row)) for row in given)
+    except TypeError:
+        raise DesignError.of("weights", given, "must be rows of integers") from None
+    same = len({(len(row), sum(row)) for row in rows}) == 1
+    if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
+        raise DesignError("weights: must be non-negative integers with the same total in every row")
+    return rows
+
+
+def rounded_weights(weights: tuple[tuple[int, ...], ...]) -> Array:
+    """Return the rows of probabilities, each rounded once."""
+    total = sum(weights[0])
+    return np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.choose.answers import check_answer, check_same_privacy
 from mechdesign.choose.candidates import checked_question, solved
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
@@ -137,8 +136,6 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
     """Return how accurate a result's mechanism is."""
     if hasattr(result, "proofs"):
         return result.errors(question)
-    if isinstance(result, ChannelResult):
-        return _of_channel(result)
     if isinstance(result, CorrelatedGaussianResult):
         return _of_normal(np.sqrt(np.diag(result.covariance)))
     if isinstance(result, AllocationResult):
@@ -181,14 +178,4 @@ def _of_mix(result: MixedAllocationResult) -> Accuracy:
     widths = np.where(law.laplace, math.log(20) * law.scales, _NORMAL * law.scales)
     return Accuracy(
         math.sqrt(float(law.variance().mean())), float(law.absolute_moment(1).mean()), float(widths.mean())
-    )
-
-
-def _of_channel(result: ChannelResult) -> Accuracy:
-    distances = result.design.space.distances
-    weights = result.design.weights[:, None] * result.channel.matrix
-    return Accuracy(
-        math.sqrt(float((weights * distances**2).sum())),
-        float((weights * distances).sum()),
-        quantile(distances, weights),
     )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mechdesign.channels.optimal.design import MetricChannel
-from mechdesign.channels.optimal.result import ChannelResult
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError
 from mechdesign.evidence.audit import same
@@ -43,7 +42,7 @@ def check_answer(name: str, result: Result, question: Question) -> None:
         _check_noise(name, result.design, question)
     elif isinstance(question, LocalReport):
         _check_report(name, result, question)
-    elif not isinstance(result, ChannelResult):
+    elif not isinstance(result.design, MetricChannel):
         raise DesignError.of(name, type(result).__name__, "must be a channel, for points of a metric space")
     else:
         design = result.design

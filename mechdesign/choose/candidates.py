@@ -15,12 +15,8 @@ from typing import Any
 import numpy as np
 
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.optimal.certificate import ChannelCertificate
 from mechdesign.channels.optimal.design import MetricChannel
-from mechdesign.channels.optimal.repair import private_weights
-from mechdesign.channels.optimal.result import ChannelResult
-from mechdesign.channels.planar import planar_laplace
-from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
@@ -389,18 +385,9 @@ def _published(
         design, channel = _design(q, privacy), make(q.space, privacy.epsilon)
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
-        weights = private_weights(channel.dense, design.space.distances, design.alpha, design.cost)
-        held = ChannelCertificate(
-            weights=weights, **design.question, triples=np.zeros((0, 3), dtype=int), multipliers=np.zeros(0)
-        ).claiming()
-        return ChannelResult(
-            design=design,
-            mechanism=Channel.from_weights(weights, q.space),
-            value=held.value,
-            lower_bound=held.lower_bound,
-            solver_report=SolveReport("closed form", Status.FEASIBLE),
-            certificate=held,
-        )
+        law = design.repaired(channel.dense)
+        report = SolveReport("closed form", Status.FEASIBLE)
+        return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
 
     return solve
 

@@ -472,56 +472,62 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
 
 
 def channel(result, account):
-    design, mechanism, stated = result["design"], result["mechanism"], result["certificate"]
-    weights, alpha, distances = stated["weights"], Fraction(stated["alpha"]), stated["distances"]
+    design, law = result["design"], result["mechanism"]
+    proofs = {proof[""]: proof for proof in result["proofs"]}
+    distances, dual = proofs["channel-proof"]["distances"], proofs.get("channel-dual")
+    weights, alpha, bound = law["weights"], Fraction(design["alpha"]), result["lower_bound"]
     items, total = range(len(weights)), sum(weights[0])
-    account.same(stated, alpha=design["alpha"], weights=mechanism["weights"] or weights)
-    tables = zip(weights, mechanism["matrix"], strict=True)
+    tables = zip(weights, law["matrix"], strict=True)
     shown = all(abs(w / total - p) <= 1e-12 for r, s in tables for w, p in zip(r, s, strict=True))
     account.agrees("the matrix shown is the channel", shown)
     account.agrees("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
+    account.agrees("the channel is on the design's space", repr(law["space"]) == repr(design["space"]))
     given, points = design["space"]["matrix"], design["space"]["points"]
     if given is None and design["space"]["kind"] in ("grid", "euclidean", "line") and points is not None:
         given = [[math.dist(p, q) for q in points] for p in points]
     if given is None:
         account.claimed("the distances are those of the space")
     else:
-        far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s))
-        account.agrees("the distances are those of the space", far <= 1e-12 * max(map(max, given)))
+        far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s, strict=True))
+        near = far <= 1e-12 * max(map(max, given)) and len(given) == len(distances) == len(weights)
+        account.agrees("the distances are those of the space", near)
     bounds = {d: exp_bounds(alpha * Fraction(d)) for r in distances for d in r}
     rates = {d: (low.numerator, low.denominator) for d, (low, _) in bounds.items()}
     pairs = [(*rates[distances[x][z]], weights[x], weights[z]) for x in items for z in items if x != z]
     private = all(p * down <= up * q for up, down, row, other in pairs for p, q in zip(row, other))
     account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", private)
-    prior, asked = (list(map(Fraction, p)) for p in (stated["prior"], design["prior"] or [1 for _ in items]))
-    prior, asked = [p / sum(prior) for p in prior], [p / sum(asked) for p in asked]
-    near = len(asked) == len(prior) and all(abs(p - a) <= NEAR / 1000 for p, a in zip(prior, asked))
-    account.agrees("the prior is the design's", near and min(prior) >= 0)
+    prior = list(map(Fraction, design["prior"] or [1 for _ in items]))
+    account.agrees("the prior is one", len(prior) == len(weights) and min(prior) >= 0)
     losses = {"metric": distances, "squared": [[d * d for d in r] for r in distances]}
     losses["error"] = [[float(x != y) for y in items] for x in items]
-    account.same(stated, loss=losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"])
-    reduced = [[p * Fraction(c) for c in r] for p, r in zip(prior, stated["loss"])]
-    value = sum(sum(map(mul, w, r)) for w, r in zip(weights, reduced)) / total
-    shown = result["value"]
-    account.proved(f"the value is {shown!r}", value <= stated["value"] <= shown * (1 + NEAR))
-    account.proved("and not less", Fraction(result["value"]) * (1 - Fraction(NEAR) / 1000) <= value)
-    for (x, z, y), m in zip(stated["triples"], map(Fraction, stated["multipliers"])):
-        reduced[x][y] += max(m, 0)  # multipliers are not negative
-        reduced[z][y] -= bounds[distances[x][z]][1] * max(m, 0)
-    offset = 0
-    if stated["inputs"] is not None:
-        parts = "free", "inputs", "reports"
-        free, goal, query = ([list(map(Fraction, r)) for r in stated[part]] for part in parts)
-        offset = sum(sum(map(mul, f, g)) for f, g in zip(free, goal))
-        reduced = [[c - sum(map(mul, f, h)) for h, c in zip(query, r)] for f, r in zip(free, reduced)]
-        means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
-        off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g))
-        account.proved(f"equalities within {stated['bias']!r}", off <= stated["bias"])
+    losses = losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"]
+    costs = [[p / sum(prior) * Fraction(c) for c in r] for p, r in zip(prior, losses, strict=True)]
+    value = sum(sum(map(mul, w, r)) for w, r in zip(weights, costs)) / total
+    near = Fraction(NEAR) / 1000
+    account.proved(
+        f"the value is {result['value']!r}", value <= Fraction(result["value"]) <= value * (1 + near)
+    )
+    goal = query = None
+    if design["unbiased"] is not None or design["decoder"] is not None:
         asked = design["unbiased"] or ([[float(x == y) for y in items] for x in items], design["decoder"])
-        parts = list(zip((stated["inputs"], stated["reports"]), asked))
-        account.agrees("the equalities are the design's", all(flat(a) == flat(b) for a, b in parts))
-    bound = result["lower_bound"]
-    account.proved(f"no private channel below {bound!r}", Fraction(bound) <= offset + sum(map(min, reduced)))
+        goal, query = ([list(map(Fraction, flat([r]))) for r in part] for part in asked)
+        means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
+        off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g, strict=True))
+        account.proved("the equalities hold", off <= Fraction(1e-6) * max(map(abs, flat(query))))
+    if bound is None:
+        return
+    if dual is None:
+        account.claimed(f"no private channel below {bound!r}")
+        return
+    for (x, z, y), m in zip(dual["triples"], map(Fraction, dual["multipliers"]), strict=True):
+        costs[x][y] += max(m, 0)  # multipliers are not negative
+        costs[z][y] -= bounds[distances[x][z]][1] * max(m, 0)
+    offset = 0
+    if query is not None:
+        free = [list(map(Fraction, r)) for r in dual["free"]]
+        offset = sum(sum(map(mul, f, g)) for f, g in zip(free, goal, strict=True))
+        costs = [[c - sum(map(mul, f, h)) for h, c in zip(query, r)] for f, r in zip(free, costs)]
+    account.proved(f"no private channel below {bound!r}", Fraction(bound) <= offset + sum(map(min, costs)))
 
 
 def flat(nested):
@@ -805,18 +811,21 @@ def allocation(result, account):
 
 QUANTIZERS = "quantizer", "optimal-quantizer", "optm-search", "metric-quantizer"
 CHECKS = {f"{kind}-result": quantizer for kind in QUANTIZERS}
-CHECKS |= {"channel-result": channel, "optimal-noise-result": lattice_noise, "allocation-result": allocation}
+CHECKS |= {"metric-channel": channel, "optimal-noise-result": lattice_noise, "allocation-result": allocation}
 
 
 def verify(text):
     """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
     try:
         result, account = read(text), Account()
-        if result[""] not in CHECKS:
-            raise NotCovered(f"results of kind {result['']}")
-        account.agrees("a certificate is there", result["certificate"] is not None)
-        if result["certificate"] is not None:
-            CHECKS[result[""]](result, account)
+        kind, evidence = result[""], result.get("certificate")
+        if kind == "result":
+            kind, evidence = result["design"][""], result["proofs"]
+        if kind not in CHECKS:
+            raise NotCovered(f"results of kind {kind}")
+        account.agrees("a certificate is there", bool(evidence))
+        if evidence:
+            CHECKS[kind](result, account)
         bound, wanted = result["lower_bound"], result["design"].get("bins")
         found, words = bound is None or math.isfinite(bound), "no optimum is claimed"
         if (status := result["solver_report"]["status"]) == "optimal":  # never of outputs that a search found

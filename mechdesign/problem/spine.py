@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import Proof
@@ -191,6 +191,9 @@ class Design(Checked):
                     break
         except KeyboardInterrupt:
             if not incumbent.laws:
+                raise
+        except SolverError as error:
+            if error.status != "limit" or not incumbent.laws:
                 raise
         if not incumbent.laws:
             raise too_late(type(self).__name__)

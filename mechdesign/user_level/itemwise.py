@@ -24,8 +24,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
-from mechdesign.channels.channel import Channel, Response
-from mechdesign.channels.draws import Deployment, Simulation
+from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import serializable

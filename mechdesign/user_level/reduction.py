@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.channels.draws import Deployment, Simulation
+from mechdesign.channels.channel import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole

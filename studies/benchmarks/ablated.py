@@ -427,38 +427,17 @@ def channels(count: int) -> dict[str, Make]:
     return drawn(count, {"space": spaces, "α": (0.3, 0.7, 2.0), "prior": ("uniform", "skew")}, make)
 
 
-def apart(original: Any) -> Any:
-    return classmethod(lambda cls, space, alpha, cost: cls.none(space, cost))
-
-
 CHANNELS = (
-    Strategy(
-        "near (items merged)",
-        {CHANNEL + "near:Merged.of": apart},
-        {CHANNEL + "near:Merged.of": lambda merged: merged.space.size < len(merged.labels)},
-    ),
-    Strategy("closed forms at the limit", {CHANNEL + "closed:closed_channel": refusing(none_found)}),
     Strategy(
         "symmetry",
         {CHANNEL + "symmetry:automorphisms": fixed([])},
         {CHANNEL + "symmetry:automorphisms": bool},
     ),
     Strategy(
-        "interior point of many rows",
-        {CHANNEL + "program:_LARGE": constant(10**9), CHANNEL + "program:_HUGE": constant(10**9)},
-        {CHANNEL + "program:ChannelProgram._grown": lambda answer: answer.report.solver == "highs-ipm"},
-    ),
-    Strategy(
-        "no crossover",
-        {CHANNEL + "program:_HUGE": constant(10**9)},
-        {CHANNEL + "program:ChannelProgram._grown": lambda answer: len(answer.multipliers) > 75_000},
-    ),
-    Strategy(
         "rows generated, spanner first",
         {CHANNEL + "program:_MANY": constant(10**9)},
-        {CHANNEL + "rows:PrivacyRows.thin": lambda _: True},
+        {CHANNEL + "program:PrivacyRows.thin": lambda _: True},
     ),
-    Strategy("the other method where a gap is left", {CHANNEL + "program:ChannelProgram.again": fixed([])}),
 )
 
 # -- metric quantizers ---------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def main() -> None:
     inside = exact[10] <= result.value <= looser.value
     print(
         f"  optimum at alpha {exact[10]:.6f} <= spanner {result.value:.6f} <= optimum at alpha/1.1 "
-        f"{looser.value:.6f}: {inside}; alpha of the channel {result.channel.alpha:.12f}, verified "
+        f"{looser.value:.6f}: {inside}; alpha of the channel {result.mechanism.alpha:.12f}, verified "
         f"{result.certificate.verify()}, {seconds:.2f} s, {result.value / exact[10] - 1:.2%} above the optimum"
     )
 

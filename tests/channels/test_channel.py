@@ -14,9 +14,13 @@ from scipy import integrate, stats
 
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.channel_loss import integer_rows
-from mechdesign.channels.hadamard import HadamardResponse, walsh_hadamard
-from mechdesign.channels.planar import planar_laplace
-from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.channels.responses import (
+    ClusteredResponse,
+    HadamardResponse,
+    KaryResponse,
+    planar_laplace,
+    walsh_hadamard,
+)
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import MetricSpace

@@ -17,13 +17,13 @@ from mechdesign import solvers
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.channel_loss import integer_rows
 from mechdesign.channels.optimal import program as metric_channel
-from mechdesign.channels.optimal.certificate import ChannelCertificate
-from mechdesign.channels.optimal.design import MetricChannel
-from mechdesign.channels.optimal.repair import private_weights
-from mechdesign.channels.optimal.rows import graph_stretch, greedy_spanner, privacy_rows
+from mechdesign.channels.optimal.design import ChannelDual, ChannelProof, MetricChannel
+from mechdesign.channels.optimal.exact import exact_bias, exact_bound, exact_value, private_weights
+from mechdesign.channels.optimal.program import graph_stretch, greedy_spanner, privacy_rows
 from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import MetricSpace
 
@@ -54,7 +54,7 @@ def test_published_values(side: int, published: float, solver: str) -> None:
     assert result.certificate.verify()
     assert result.gap <= 1e-9
     assert result.lower_bound <= result.value
-    assert result.channel.alpha <= 0.7
+    assert result.mechanism.alpha <= 0.7
 
 
 @pytest.mark.parametrize("side", [6, 7])
@@ -95,8 +95,10 @@ def test_equals_the_full_program(design: MetricChannel) -> None:
     assert result.value == pytest.approx(expected, abs=2e-8)
     assert result.certificate.verify()
     assert result.gap <= 1e-6 or result.value < 1e-6
-    assert Fraction(result.lower_bound) <= result.certificate.exact_bound <= result.certificate.exact_value
-    assert result.channel.expected_loss(design.losses, design.weights) == pytest.approx(
+    dual = next(proof for proof in result.proofs if isinstance(proof, ChannelDual))
+    bound = exact_bound(design, dual.triples, dual.multipliers, dual.free)
+    assert Fraction(result.lower_bound) <= bound <= exact_value(design, result.mechanism.weights)
+    assert result.mechanism.expected_loss(design.losses, design.weights) == pytest.approx(
         result.value, rel=1e-12
     )
 
@@ -117,7 +119,7 @@ def test_steep_privacy_is_still_exact(alpha: float) -> None:
     """e^{αd} far beyond what a solver tells from infinity: nearly no noise, and still certified."""
     space = MetricSpace.line([0.0, 1.0, 3.0, 6.0])
     result = MetricChannel(space, alpha=alpha, loss="squared").solve()
-    assert result.certificate.verify() and result.channel.alpha <= alpha
+    assert result.certificate.verify() and result.mechanism.alpha <= alpha
     assert result.value - result.lower_bound <= 1e-12 + 1e-9 * result.value
 
 
@@ -134,19 +136,13 @@ def test_lower_bound_holds_for_any_multipliers_and_any_private_channel(seed: int
     loss, prior = rng.random((4, 4)), rng.dirichlet(np.ones(4))
     channel = Channel(rng.dirichlet(np.full(4, 5.0), size=4), space)
     triples = np.array([(0, 1, 2), (1, 3, 0), (2, 0, 3)])
-    certificate = ChannelCertificate(
-        private_weights(channel.matrix, space.distances, channel.alpha, loss),
-        space.distances,
-        channel.alpha,
-        prior,
-        loss,
-        triples,
-        rng.random(3) * 0.1,
-    )
-    certificate = certificate.claiming()
-    assert certificate.verify()
-    assert certificate.lower_bound <= channel.expected_loss(loss, prior) + 1e-15
-    assert certificate.value == pytest.approx(channel.expected_loss(loss, prior), rel=1e-12)
+    design = MetricChannel(space, channel.alpha, prior, loss)
+    bound = exact_bound(design, triples, rng.random(3) * 0.1, None)
+    law = design.repaired(channel.matrix)
+    assert bound <= channel.expected_loss(loss, prior) + 1e-15
+    assert law.value == pytest.approx(channel.expected_loss(loss, prior), rel=1e-12)
+    stated = Certificate(design, law.mechanism, law.value, None, law.proofs)
+    assert stated.verify()
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1e-9, 1e-15]))
@@ -172,26 +168,28 @@ def test_repair_makes_any_table_private_exactly(seed: int, error: float) -> None
 def test_certificates_notice_tampering() -> None:
     result = MetricChannel(MetricSpace.grid(2, 2), alpha=1.0).solve()
     good = result.certificate
+    proof, dual = (
+        next(p for p in good.proofs if isinstance(p, kind)) for kind in (ChannelProof, ChannelDual)
+    )
     assert good.verify()
-    total = good.total
-    rows = [list(row) for row in good.weights]
-    shift = total // 1000
+    rows = [list(row) for row in good.law.weights]
+    shift = sum(rows[0]) // 1000
     rows[0][0] += shift
     rows[0][1] -= shift
-    assert not replace(good, weights=tuple(map(tuple, rows))).verify()
-    assert not replace(good, alpha=good.alpha * (1 - 1e-9)).verify()
-    assert not replace(good, multipliers=-good.multipliers).verify()
-    rows = [list(row) for row in good.weights]
+    assert not replace(good, law=Channel.from_weights(rows, good.law.space)).verify()
+    assert not replace(good, question=replace(good.question, alpha=1 - 1e-9)).verify()
+    assert not replace(good, proofs=(proof, replace(dual, multipliers=-dual.multipliers))).verify()
+    assert not replace(good, proofs=(ChannelProof(proof.distances * 2), dual)).verify()
     rows[1][0] += 1
     with pytest.raises(DesignError, match="weights"):
-        replace(good, weights=tuple(map(tuple, rows)))
+        Channel.from_weights(rows)
 
 
 def test_certificate_and_result_round_trip() -> None:
     result = MetricChannel(MetricSpace.grid(2, 3), alpha=0.9, prior=[0.3, 0.1, 0.1, 0.1, 0.2, 0.2]).solve()
     again = loads(dumps(result))
-    assert again.certificate.verify() and again.certificate.exact_value == result.certificate.exact_value
-    assert again.channel.weights == result.channel.weights
+    assert again.certificate.verify()
+    assert again.mechanism.weights == result.mechanism.weights
     assert again.value == result.value and dumps(again) == dumps(result)
 
 
@@ -213,7 +211,7 @@ def test_spanner_keeps_its_guarantee(side: int, stretch: float) -> None:
     assert exact.value <= result.value * (1 + 1e-12)
     assert result.value <= looser.value * (1 + 1e-9)
     assert result.lower_bound <= exact.value * (1 + 1e-12)
-    assert result.certificate.verify() and result.channel.alpha <= 0.7
+    assert result.certificate.verify() and result.mechanism.alpha <= 0.7
 
 
 @pytest.mark.parametrize(("side", "alpha"), [(7, 0.7), (4, 1.5)])
@@ -296,13 +294,15 @@ def test_unbiased_query() -> None:
     reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
     loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
     result = MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
-    assert float(result.certificate.bias) <= 1e-12
-    assert result.channel.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
+    assert exact_bias(result.design, result.mechanism.weights) <= 1e-12
+    assert result.mechanism.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
     assert result.certificate.verify() and result.gap <= 1e-9
     spanned = MetricChannel(
         space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
     ).solve()
-    assert float(spanned.certificate.bias) <= 1e-12 and spanned.value >= result.value * (1 - 1e-12)
+    assert exact_bias(
+        spanned.design, spanned.mechanism.weights
+    ) <= 1e-12 and spanned.value >= result.value * (1 - 1e-12)
     frame = result.audit()
     assert set(frame["family"]) == {"privacy", "normalisation", "unbiased"}
     with pytest.raises(InfeasibleError, match="raise alpha"):
@@ -314,10 +314,12 @@ def test_invertible_channel_with_a_given_decoder() -> None:
     response = ClusteredResponse(space, 2.0)
     loss = np.tile((response.inverse**2).sum(axis=1), (4, 1))
     result = MetricChannel(space, alpha=2.5, loss=space.distances, decoder=response.inverse).solve()
-    assert result.channel.matrix @ response.inverse == pytest.approx(np.eye(4), abs=1e-9)
+    assert result.mechanism.matrix @ response.inverse == pytest.approx(np.eye(4), abs=1e-9)
     assert result.certificate.verify()
     again = MetricChannel(space, alpha=2.0, loss=loss, decoder=response.inverse).solve()
-    assert again.channel.matrix == pytest.approx(response.dense, abs=1e-8)  # P is the inverse's only inverse
+    assert again.mechanism.matrix == pytest.approx(
+        response.dense, abs=1e-8
+    )  # P is the inverse's only inverse
 
 
 def test_audit_recomputes_every_pair() -> None:
@@ -326,8 +328,8 @@ def test_audit_recomputes_every_pair() -> None:
     privacy = frame[frame["family"] == "privacy"]
     assert len(privacy) == 72 and privacy["slack"].min() > -1e-12 and privacy["active"].sum() > 20
     assert (privacy.loc[~privacy["active"], "dual"] == 0).all()
-    assert len(result.to_frame()) == 9 and "verified" in result.summary()
-    assert integer_rows(result.channel.matrix)[0]
+    assert len(result.to_frame()) == 9 and "(proved)" in result.summary()
+    assert integer_rows(result.mechanism.matrix)[0]
 
 
 @pytest.mark.parametrize(

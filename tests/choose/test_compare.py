@@ -203,9 +203,9 @@ def test_places():
     assert found.names[0] == "optimal channel" and found.table["ratio"].min() >= 1
     for name in found.names:
         assert found[name].certificate.verify(), name
-        assert found[name].channel.metric_loss() <= 1 * (1 + 1e-12)
+        assert found[name].mechanism.metric_loss() <= 1 * (1 + 1e-12)
     assert "clustered" in found.refused["clustered response"]
-    matrix, distances = found["exponential mechanism"].channel.matrix, md.MetricSpace.grid(2, 3).distances
+    matrix, distances = found["exponential mechanism"].mechanism.matrix, md.MetricSpace.grid(2, 3).distances
     assert found["exponential mechanism"].value == pytest.approx(
         float((matrix * distances).mean(axis=0).sum())
     )

@@ -311,9 +311,6 @@ def test_checks_answer_whatever_a_file_says(name: str, path: tuple[Any, ...], va
         ("several-allocation", "prices", {"$tuple": [0.0, True, 0.0]}),
         ("several-allocation", "prices", {"$tuple": [0.0, 1.0]}),
         ("noise-allocation", "prices", 5),
-        ("metric-channel", "bias", 1e308),
-        ("unbiased-channel", "bias", 1e308),
-        ("unbiased-channel", "bias", -1.0),
     ],
 )
 def test_members_of_certificates_are_what_they_are_declared_to_be(name: str, key: str, stated: Any) -> None:

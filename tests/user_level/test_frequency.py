@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechdesign.channels.channel import Channel, Response
-from mechdesign.channels.hadamard import HadamardResponse
-from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd

@@ -1,6 +1,6 @@
 """The optimal metric-private channel (Bordenabe, Chatzikokolakis and Palamidessi 2014), certified.
 
-`design` states the question; `symmetry` and `rows` make its linear program small, `program` declares and solves it,
-`repair` makes the answer private exactly, `certificate` proves privacy, value and lower bound. Imports the files of
-`channels` beside it and the floors below.
+`design` states the question and its proofs; `program` declares and solves its linear program, which `symmetry` makes small;
+`exact` makes the answer private exactly and computes in integers what is proved; `page` is what a report says. Imports the files
+of `channels` and the floors below.
 """

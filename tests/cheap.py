@@ -88,6 +88,7 @@ def objects() -> Iterator[Any]:
     """Objects of the kinds that no result holds."""
     n, u, a, c = md.noise, md.user_level, md.accounting, md.channels
     space = md.MetricSpace.clustered(2, 2, within=0.1)
+    yield solved("knorm").certificate
     yield a.amplification(1.0, moved=0.1, total=1000, delta=1e-6)
     yield a.delta_interval(a.NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)
     yield [md.ZeroConcentratedDP(0.1), md.MetricDP(1.0), md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)]

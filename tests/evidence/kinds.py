@@ -57,7 +57,7 @@ KINDS: dict[str, str] = {
     "channel-dual": "triples:arr, multipliers:arr, free:arr|null",
     "channel-proof": "distances:arr",
     "clustered-response": "space:@metric-space, alpha:pos",
-    "correlated-gaussian": "vectors:any, privacy:@notion, weights:any",
+    "correlated-gaussian": "vectors:any, privacy:@notion, weights:any, span:flag",
     "correlated-gaussian-certificate": "vectors:arr, weights:any, privacy:@notion, noise:@correlated-gaussian-noise, budget:num, multipliers:arr, value:num, lower_bound:num",
     "correlated-gaussian-noise": "covariance:arr, budget:any, coordinates:any, lift:any, whitening:any",
     "correlated-gaussian-result": result("@correlated-gaussian|@counts-gaussian","@correlated-gaussian-noise","@correlated-gaussian-certificate|@counts-certificate"),

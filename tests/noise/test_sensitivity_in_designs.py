@@ -83,7 +83,7 @@ def test_knorm_by_its_own_density():
         loss = noise.log_density(z) - noise.log_density(z + shift)
         assert 0.5 < loss.max() <= 0.7 * (1 + 1e-9)
         assert z[:, 0].var() == pytest.approx(noise.variance(), rel=0.25)
-        assert np.abs(z[:, 0]).mean() == pytest.approx(result.absolute_error, rel=0.15)
+        assert np.abs(z[:, 0]).mean() == pytest.approx(result.errors().absolute_error, rel=0.15)
         width = md.accuracy(result).half_width
         assert (np.abs(z) > width).mean() == pytest.approx(0.05, abs=0.012)
 
@@ -103,7 +103,7 @@ def test_knorm_evidence(tmp_path):
         {"law": replace(certificate.law, dimension=5)},
         {"law": replace(certificate.law, largest=1.0)},
         {"law": replace(certificate.law, largest=None)},
-        {"design": replace(certificate.design, rounds=4)},
+        {"question": replace(certificate.question, rounds=4)},
     ):
         assert not replace(certificate, **changes).verify(), changes
     assert result.mechanism.release(np.zeros(4)).shape == (4,)

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import lapack
 
 from mechdesign.errors import SolverError
 from mechdesign.solvers.deadline import Deadline
@@ -33,8 +32,6 @@ from mechdesign.typing import Array
 
 __all__ = ["Balance", "Found", "Weighing", "balance", "fixed_point", "iterate", "logs_of", "weights_of"]
 
-_GRADED = 1e-7
-"""Ratio of singular values below which they are computed by Jacobi's method, each to full relative accuracy."""
 _MEMORY = 6
 """Steps that an extrapolation looks back."""
 _FAR = 4.0
@@ -107,7 +104,7 @@ def balance(
     if len(right) < rank or (left is not None and len(left) < rank):
         return None
     core = right if left is None else right @ left.T
-    outer, singular, directions = _singular(core)
+    outer, singular, directions = np.linalg.svd(core, full_matrices=False)
     if not (singular[-1] > 0 and np.isfinite(directions).all()):
         return None
     total, burden = singular.sum(), None
@@ -131,28 +128,6 @@ def _root(rows: Array, weights: Array, *, most: int) -> Array:
     if len(scaled) > most:
         scaled = np.asarray(np.linalg.qr(scaled, mode="r"))
     return scaled
-
-
-def _singular(core: Array) -> tuple[Array, Array, Array]:
-    """Left singular vectors as columns, singular values, right singular vectors as rows."""
-    rank = core.shape[1]
-    outer, singular, directions = np.linalg.svd(core, full_matrices=False)
-    if len(singular) == rank and singular[-1] < _GRADED * singular[0]:
-        singular, directions = _jacobi(core)
-        with np.errstate(all="ignore"):
-            outer = core @ directions.T / singular
-    return outer, singular, directions
-
-
-def _jacobi(matrix: Array) -> tuple[Array, Array]:
-    """Singular values, descending, and right singular vectors as rows, accurate however the columns are scaled."""
-    if len(matrix) < matrix.shape[1]:
-        matrix = np.concatenate([matrix, np.zeros((matrix.shape[1] - len(matrix), matrix.shape[1]))])
-    found, _, right, work, _, info = lapack.dgejsv(matrix, joba=0, jobu=3, jobv=0)
-    if info != 0:
-        _, singular, directions = np.linalg.svd(matrix, full_matrices=False)
-        return singular, directions
-    return found * (work[0] / work[1]), right.T
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,6 @@ from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.matrix.design import MatrixMechanism as MatrixMechanism
-from .noise.matrix.workload import Workload as Workload
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .problem.densities import density as density
 from .problem.losses import Loss as Loss
@@ -52,6 +51,7 @@ from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .problem.sensitivity import Sensitivity as Sensitivity
+from .problem.workload import Workload as Workload
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
 from .quantizers.erm import ERM as ERM
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer

@@ -16,7 +16,6 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
-from mechdesign.noise.correlated.result import CorrelatedGaussianResult
 from mechdesign.noise.pictures import half_width
 from mechdesign.problem.checks import one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
@@ -136,8 +135,6 @@ def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
     """Return how accurate a result's mechanism is."""
     if hasattr(result, "proofs"):
         return result.errors(question)
-    if isinstance(result, CorrelatedGaussianResult):
-        return _of_normal(np.sqrt(np.diag(result.covariance)))
     if isinstance(result, AllocationResult):
         if result.mechanism.noise == "gaussian":
             return _of_normal(result.scales)
@@ -161,9 +158,10 @@ def error_of(result: Result, question: Question) -> float:
     """The question's loss: of one coordinate, on average, or of a report."""
     if isinstance(question, LocalReport):
         return float(result.mechanism.expected_loss(question.prior, question.loss))
-    if isinstance(result, AllocationResult | MixedAllocationResult | CorrelatedGaussianResult) and isinstance(
-        question, NumericQuery
-    ):
+    summed = getattr(result.design, "sums_coordinates", False) or isinstance(
+        result, AllocationResult | MixedAllocationResult
+    )
+    if summed and isinstance(question, NumericQuery):
         return result.value / question.dimension
     return result.value
 

@@ -12,8 +12,9 @@ from scipy import stats
 
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment, shape_of
+from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment, accuracy_of, shape_of
 from mechdesign.problem.checks import answers, array, generator, positive, settle
 from mechdesign.typing import Array
 
@@ -158,6 +159,10 @@ class MixedNoise:
     def mse(self) -> float:
         """E‖T‖₂²."""
         return float(self.variance().sum())
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the coordinates."""
+        return accuracy_of(self.scales, laplace=self.laplace)
 
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""

@@ -12,13 +12,14 @@ import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import answers, doubles, generator, instance, one_of, positive, settle, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["IndependentNoise", "absolute_moment", "shape_of"]
+__all__ = ["IndependentNoise", "absolute_moment", "accuracy_of", "shape_of"]
 
 
 _STEP = 2.0**-30
@@ -123,6 +124,10 @@ class IndependentNoise:
         """E‖T‖₂²."""
         return float(self.variance().sum())
 
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the coordinates."""
+        return accuracy_of(self.scales, laplace=self.noise == "laplace")
+
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""
         return absolute_moment(self.noise, positive("order", order)) * self.scales**order
@@ -160,3 +165,22 @@ def absolute_moment(noise: str, order: float) -> float:
     if order == 2:
         return 1.0
     return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))
+
+
+def accuracy_of(scales: Array, *, laplace: Any = False) -> Accuracy:
+    """How far off an answer is, on average over coordinates with Laplace noise where `laplace`, else Gaussian, of these scales.
+
+    Examples
+    --------
+    >>> print(accuracy_of(np.ones(2), laplace=[True, False]))
+    standard deviation 1.22474, mean absolute error 0.898942, 95% within ±2.47785
+    """
+    variance, absolute, width = (
+        np.where(laplace, a, b)
+        for a, b in ((2.0, 1.0), (1.0, math.sqrt(2 / math.pi)), (math.log(20), 1.959963984540054))
+    )
+    return Accuracy(
+        math.sqrt(float((variance * scales**2).mean())),
+        float((absolute * scales).mean()),
+        float((width * scales).mean()),
+    )

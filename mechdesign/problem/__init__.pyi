@@ -9,3 +9,5 @@ from .privacy import PureDP as PureDP
 from .privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .sensitivity import Sensitivity as Sensitivity
 from .spine import Design as Design
+from .workload import Queries as Queries
+from .workload import Workload as Workload

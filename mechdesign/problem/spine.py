@@ -128,6 +128,8 @@ class Design(Checked):
     """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
     proves_optimality: ClassVar[bool] = True
     """False for a search over one family: its result is "feasible", however close its bound is."""
+    sums_coordinates: ClassVar[bool] = False
+    """Whether the value is the sum over the numbers of an answer, not that of one of them."""
 
     @abstractmethod
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
@@ -206,7 +208,10 @@ class Design(Checked):
         return found
 
     def _check_options(self, options: dict[str, Any]) -> None:
-        known = [*inspect.signature(self.improve).parameters][1:]
+        parameters = inspect.signature(self.improve).parameters
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return  # a named solver's own options: `improve` hands them on
+        known = [*parameters][1:]
         if unknown := sorted(set(options) - set(known)):
             listed = ", ".join(known) or "none besides gap, certify, time_limit and progress"
             raise DesignError.of("options", unknown, f"are unknown to {type(self).__name__}; it has {listed}")

@@ -9,11 +9,11 @@ from typing import Any
 from scipy import stats
 
 from mechdesign.errors import DesignError
-from mechdesign.noise.matrix.workload import Workload
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.workload import Workload
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.runs.grid import Grid
 from mechdesign.spaces.space import MetricSpace

@@ -533,7 +533,7 @@ def correlated(count: int) -> dict[str, Make]:
 
 
 def by_the_program(original: Any) -> Any:
-    return lambda self, solver, gap, deadline, options: self._by_model("clarabel", gap, deadline, options)
+    return lambda self, clock, solver=None, **options: original(self, clock, "clarabel", **options)
 
 
 def plain_step(original: Any) -> Any:
@@ -549,15 +549,10 @@ LIFTED = Strategy(
 CORRELATEDS = (
     Strategy(
         "fixed point (else the semidefinite program)",
-        {CORRELATED + "design:CorrelatedGaussian._by_fixed_point": by_the_program},
+        {CORRELATED + "design:CorrelatedGaussian.improve": by_the_program},
     ),
     EXTRAPOLATED,
     LIFTED,
-    Strategy(
-        "Jacobi's singular values",
-        {CORRELATED + "fixed_point:_GRADED": constant(0.0)},
-        {CORRELATED + "fixed_point:_jacobi": lambda _: True},
-    ),
 )
 
 MATRIX = "noise.matrix."
@@ -584,13 +579,8 @@ def matrices(count: int) -> dict[str, Make]:
     return drawn(count, axes, make)
 
 
-def from_equal(original: Any) -> Any:
-    return lambda self, deadline: (self.equal, 0.0)
-
-
 MATRICES = (
-    Strategy("chain", {MATRIX + "chain:chain_of": fixed(None)}, {MATRIX + "chain:chain_of": found}),
-    Strategy("chain started from fewer counts", {MATRIX + "chain:Chain.start": from_equal}),
+    Strategy("chain", {MATRIX + "solving:_chain": fixed(None)}, {MATRIX + "solving:_chain": found}),
     EXTRAPOLATED,
     LIFTED,
 )

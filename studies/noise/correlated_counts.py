@@ -33,7 +33,7 @@ SINGULAR = "lower bound of the singular values"
 def errors(workload: md.Workload, loss: str = "total", **changes: object) -> tuple[md.Result, pd.Series]:
     """The optimum, and the errors of everything over it."""
     result = md.MatrixMechanism(workload, PRIVACY, loss=loss, **changes).solve()
-    return result, result.compare().set_index("mechanism")["error"]
+    return result, result.alternatives().set_index("mechanism")["error"]
 
 
 def prefix_sums(report: Report) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def mixes(report: Report) -> pd.DataFrame:
     for epsilon, large, small in cases:
         lam = np.r_[large, np.ones(small)]
         result = md.NoiseAllocation("mixed", lam, md.ApproximateDP(epsilon, 1e-6)).solve()
-        ratio = result.compare().set_index("mechanism")["relative"]
+        ratio = result.alternatives().set_index("mechanism")["relative"]
         rows.append(
             {
                 "epsilon": epsilon,

@@ -142,7 +142,7 @@ def test_correlated_noise_answers_where_the_changes_can_be_listed(sensitivity, d
     assert found.best.certificate.verify() and found.best.checks()["holds"].all()
     # no change of the set spends more than the budget: at random points of it
     result, rng = found.best, np.random.default_rng(0)
-    inverse = np.linalg.pinv(result.covariance)  # a number that never changes gets no noise
+    inverse = np.linalg.pinv(result.mechanism.covariance)  # a number that never changes gets no noise
     bounds = np.array(sensitivity.each or [2.0] * dimension)
     for _ in range(200):
         change = rng.uniform(0 if not sensitivity.signed else -1, 1, dimension) * bounds

@@ -13,7 +13,7 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from campaign import mutations
+from campaign import mutations, noise_oracles
 from scipy import stats
 
 import mechdesign as md
@@ -398,6 +398,9 @@ def weaker(text: str, honest: Any) -> bool:
     same answer.
     """
     found = loads(text, kinds=KINDS)
+    if isinstance(found.design, md.MatrixMechanism) and dumps(found.mechanism) != dumps(honest.mechanism):
+        # another strategy, of which all that the file says is true by an independent computation
+        return not [*noise_oracles.matrix_mechanism(found.design, found)]
     if not hasattr(found, "proofs") or dumps(found.mechanism) != dumps(honest.mechanism):
         return False
     if found.value < honest.value or found.lower_bound > honest.lower_bound:

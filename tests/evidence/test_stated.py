@@ -282,9 +282,8 @@ def changed_at(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
         ("noise-allocation", ("certificate", "question"), None),
         ("optimal-noise", ("certificate", "psi", "shape"), [29, 2]),
         ("optimal-noise", ("certificate", "shifts", "$array", 0), 10**6),
-        ("matrix-mechanism", ("certificate", "multipliers", "$tuple"), []),
+        ("matrix-mechanism", ("proofs", "$tuple", 0, "multipliers", "$tuple"), []),
         ("correlated-gaussian", ("mechanism", "lift"), 0),
-        ("correlated-gaussian", ("certificate", "noise", "lift"), 0),
     ],
     ids=str,
 )

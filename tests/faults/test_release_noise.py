@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
-from mechdesign.noise.correlated.whitened import released
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, released
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
 from mechdesign.noise.vector_noise import IndependentNoise

@@ -15,10 +15,9 @@ from mechdesign.errors import DesignError
 from mechdesign.files import load
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
-from mechdesign.noise.correlated.span import span_of, spans_all
-from mechdesign.noise.correlated.whitened import largest_spent
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.span import span_of, spans_all
 
 PRIVACY = ApproximateDP(1.0, 1e-6)
 
@@ -38,7 +37,7 @@ def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
     assert result.value == pytest.approx(p3.value, rel=1e-8)
     assert result.lower_bound <= p3.value * (1 + 1e-11) and result.gap <= 1e-8
     # The trace is flat to first order around the optimum: half the digits in Σ.
-    assert np.abs(result.covariance - np.diag(p3.scales**2)).max() <= 1e-3 * (p3.scales**2).max()
+    assert np.abs(result.mechanism.covariance - np.diag(p3.scales**2)).max() <= 1e-3 * (p3.scales**2).max()
 
 
 @pytest.mark.parametrize("k", [2, 5, 9])
@@ -91,9 +90,11 @@ def test_matrix_weights_change_variables() -> None:
 def test_samples_and_round_trip(tmp_path) -> None:
     result = CorrelatedGaussian(vectors=[[1.0, 0.0], [1.0, 1.0]], privacy=ZeroConcentratedDP(0.5)).solve()
     draws = result.mechanism.rvs(40_000, random_state=3)
-    assert np.cov(draws.T) == pytest.approx(result.covariance, abs=0.05 * result.covariance.max())
+    assert np.cov(draws.T) == pytest.approx(
+        result.mechanism.covariance, abs=0.05 * result.mechanism.covariance.max()
+    )
     result.save(tmp_path / "r.json")
-    assert np.array_equal(load(tmp_path / "r.json").covariance, result.covariance)
+    assert np.array_equal(load(tmp_path / "r.json").mechanism.covariance, result.mechanism.covariance)
     assert "active" in result.summary()
 
 
@@ -140,8 +141,9 @@ def test_no_direction_of_the_set_is_left_bare(vectors) -> None:
     result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
     assert result.certificate.verify()
     rank = exact_rank(vectors)
-    assert result.mechanism.span.rank == rank and np.isfinite(result.spent).all()
-    assert np.abs(result.spent).max() == pytest.approx(1.0, rel=1e-12)
+    used = result.design.spent(result.mechanism)
+    assert result.mechanism.span.rank == rank and np.isfinite(used).all()
+    assert used.max() == pytest.approx(1.0, rel=1e-12)
     # exact: dᵀΣ⁻¹d = |R d_P|² in rationals
     whitening = [[Fraction(x) for x in row] for row in result.mechanism.whitening.tolist()]
     for v in vectors:
@@ -188,13 +190,14 @@ def test_a_covered_vector_does_not_slow_the_fixed_point_down() -> None:
 def test_doctored_evidence_fails() -> None:
     certificate = CorrelatedGaussian(vectors=[[1.0, 0.0], [1.0, 2.0]], privacy=PRIVACY).solve().certificate
     assert certificate.verify()
-    smaller = replace(certificate.noise, whitening=certificate.noise.whitening * 1.001)
+    law, asked = certificate.law, certificate.question
     for changes in (
-        {"noise": smaller},
+        {"law": replace(law, whitening=law.whitening * 1.001)},
+        {"law": replace(law, budget=law.budget * 1.001)},
         {"value": certificate.value * 0.999},
         {"lower_bound": certificate.lower_bound * 1.001},
-        {"budget": certificate.budget * 1.001},
-        {"vectors": certificate.vectors * 1.001},
+        {"question": replace(asked, vectors=asked.vectors * 1.001)},
+        {"proofs": ()},
     ):
         assert not replace(certificate, **changes).verify(), changes
 

@@ -50,10 +50,10 @@ def test_a_tampered_certificate_does_not_verify():
     assert held.verify()
     assert not replace(held, value=held.value * 0.99).verify()
     assert not replace(held, lower_bound=held.lower_bound * 1.01).verify()
-    assert not replace(held, design=replace(held.design, changed=3)).verify()
-    wider = held.noise.whitening.copy()
+    assert not replace(held, question=replace(held.question, changed=3)).verify()
+    wider = held.law.whitening.copy()
     wider[0, 1] *= 1.001
-    assert not replace(held, noise=replace(held.noise, whitening=wider)).verify()
+    assert not replace(held, law=replace(held.law, whitening=wider)).verify()
 
 
 def test_release_and_files(tmp_path):
@@ -108,10 +108,9 @@ def test_no_unit_breaks_the_budget(power):
 
 
 def _forged(result, **changes):
-    """The result as a file that says otherwise of its noise, wherever it stands, sealed anew; whether it is verified."""
+    """The result as a file that says otherwise of its noise, sealed anew; whether it is verified."""
     payload = json.loads(dumps(result))["payload"]
-    for owner in (payload["fields"]["mechanism"], payload["fields"]["certificate"]["fields"]["noise"]):
-        owner["fields"] |= changes
+    payload["fields"]["mechanism"]["fields"] |= changes
     try:
         return bool(loads(cheap.sealed(payload), kinds=KINDS).checks()["holds"].all())
     except md.ResultFormatError:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.noise.matrix.changes import Changes
+from mechdesign.noise.matrix.design import MatrixProof
 from mechdesign.noise.matrix.published import binary_tree, published, square_root
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.noise.release import ExactNoise
@@ -75,7 +76,7 @@ def test_against_the_semidefinite_program(loss, signed):
 def test_prefix_sums_and_the_published_factorizations():
     """The square root's constants are in closed form: Σ_t Σ_k≤t c_k² in total, squared norms of the same rows at most."""
     result = md.MatrixMechanism(W.prefix_sums(64), PRIVACY).solve()
-    table = result.compare().set_index("mechanism")["error"]
+    table = result.alternatives().set_index("mechanism")["error"]
     c = np.array([1.0, *np.cumprod([(2 * k - 1) / (2 * k) for k in range(1, 64)])])
     assert np.allclose(square_root(64) @ square_root(64), np.tri(64))
     norms = np.cumsum(c**2)
@@ -96,13 +97,13 @@ def test_largest_error_of_prefix_sums():
     norm = (result.value * result.design.budget) ** 0.5
     c = square_root(128)[-1]
     assert np.log(2 * 128 / 3 + 1) / np.pi <= norm <= (c**2).sum()
-    spread = result.variances
+    spread = result.mechanism.variances()
     assert spread.max() == pytest.approx(result.value) and result.gap <= 1e-6
 
 
 def test_marginals_reach_the_bound_of_the_singular_values():
     result = md.MatrixMechanism(W.marginals((3, 4, 5), order=2), PRIVACY).solve()
-    table = result.compare().set_index("mechanism")["error"]
+    table = result.alternatives().set_index("mechanism")["error"]
     assert table["lower bound of the singular values"] == pytest.approx(result.value, rel=1e-9)
     assert "rank 36" in str(result.notes) and result.solver_report.iterations == 0
 
@@ -162,10 +163,12 @@ def _one_by_one():
 def test_noise_has_the_covariance_stated(tmp_path):
     result = md.MatrixMechanism(W.marginals((2, 3), order=1), PRIVACY).solve()
     draws = result.mechanism.rvs(40_000, random_state=0)
-    assert np.cov(draws.T) == pytest.approx(result.covariance, abs=0.03 * result.covariance.max())
+    assert np.cov(draws.T) == pytest.approx(
+        result.mechanism.covariance, abs=0.03 * result.mechanism.covariance.max()
+    )
     released = np.array([result.mechanism.release([4, 0, 1, 2, 2, 5]) for _ in range(300)])
     assert released.mean(axis=0) == pytest.approx(
-        [5, 9, 6, 2, 6], abs=4 * result.covariance.max() ** 0.5 / 300**0.5
+        [5, 9, 6, 2, 6], abs=4 * result.mechanism.covariance.max() ** 0.5 / 300**0.5
     )
     # tables from one release agree on the total, as no independent noise does
     assert released[:, :2].sum(axis=1) == pytest.approx(released[:, 2:].sum(axis=1))
@@ -187,20 +190,20 @@ def test_doctored_evidence_fails():
         .solve()
         .certificate
     )
-    (first, loads), second = certificate.multipliers
+    law, ((first, loads), second) = certificate.law, certificate.proofs[0].multipliers
     for changes in (
-        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy * 1.001)},
+        {"law": replace(law, strategy=law.strategy * 1.001)},
         {"value": certificate.value * 0.999},
         {"lower_bound": certificate.lower_bound * 1.001},
         {"question": replace(certificate.question, most=1.1)},
         {"question": replace(certificate.question, changed=2)},
         {"question": replace(certificate.question, workload=W.identity(6))},
-        {"noise": replace(certificate.noise, strategy=certificate.noise.strategy[:5])},
-        {"noise": replace(certificate.noise, workload=W.identity(6))},
-        {"noise": replace(certificate.noise, budget=certificate.noise.budget * 1.1)},
-        {"multipliers": (second,)},
-        {"multipliers": ((first * np.nan, loads), second)},
-        {"multipliers": ((-first, loads), second)},
+        {"law": replace(law, strategy=law.strategy[:5])},
+        {"law": replace(law, workload=W.identity(6))},
+        {"law": replace(law, budget=law.budget * 1.1)},
+        {"proofs": (MatrixProof((second,)),)},
+        {"proofs": (MatrixProof(((first * np.nan, loads), second)),)},
+        {"proofs": (MatrixProof(((-first, loads), second)),)},
     ):
         assert not replace(certificate, **changes).verify(), changes
 

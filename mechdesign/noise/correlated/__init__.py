@@ -1,6 +1,6 @@
 """Gaussian noise with the covariance that a finite sensitivity set deserves.
 
-``span`` finds, exactly, the subspace in which neighbours differ; ``fixed_point`` solves for the covariance there with
-two proved bounds; ``design`` holds the question and its semidefinite model; ``certificate`` and ``result`` come back.
-The law is held as a whitening matrix, so that what it spends of the budget is a sum of squares of exact numbers.
+``fixed_point`` solves for the covariance with two proved bounds, ``design`` holds the question, its semidefinite model and its
+proof, ``counts`` the question that symmetry solves, ``corners`` the changes that a sensitivity lists. ``noise`` is the law,
+held as a whitening matrix, so that what it consumes of the budget is a sum of squares of exact numbers.
 """

@@ -14,34 +14,31 @@ the symmetry of a cube too, and independent noise is the optimum.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.budget import gaussian_budget
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
-from mechdesign.noise.correlated.result import CorrelatedGaussianResult
-from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.noise.correlated.design import CovarianceDesign, least_claim, shown_covariance
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, budget_worth, gaussian_budget
+from mechdesign.problem.checks import UP, instance, one_of, positive, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers import Deadline
-from mechdesign.typing import Array, Status
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.typing import Array
 
-__all__ = ["CountsCertificate", "CountsGaussian"]
+__all__ = ["CountsGaussian", "CountsProof"]
 
 _ROUNDING = 1e-11
 _LEAST = 1e-100
@@ -50,7 +47,7 @@ _LEAST = 1e-100
 
 @serializable("counts-gaussian")
 @dataclass(frozen=True)
-class CountsGaussian(OldDesign):
+class CountsGaussian(CovarianceDesign):
     r"""The best Gaussian covariance for n counts of which one person changes at most c.
 
     Parameters
@@ -73,19 +70,18 @@ class CountsGaussian(OldDesign):
     (1039.44, True, True)
     """
 
-    counts: int
-    changed: int
+    counts: int = field(check=whole, least=1, most=700)
+    changed: int = field(check=whole, least=1)
     privacy: ApproximateDP | ZeroConcentratedDP
-    most: float = 1.0
-    signed: bool = True
+    most: float = field(check=positive, side=UP, default=1.0)
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
-        settle(self, counts=whole("counts", self.counts, 1, 700), most=positive("most", self.most, side=UP))
+        super().__post_init__()
         if not _LEAST <= self.most <= 1 / _LEAST:
             allowed = f"must be between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
             raise DesignError.of("most", self.most, allowed)
-        settle(self, changed=whole("changed", self.changed, 1, self.counts))
-        one_of("signed", self.signed, (True, False))
+        whole("changed", self.changed, 1, self.counts)
         _ = self.budget
 
     @classmethod
@@ -113,68 +109,29 @@ class CountsGaussian(OldDesign):
         return gaussian_budget(self.privacy)
 
     @property
-    def weights(self) -> None:
-        """The loss is the sum of the variances."""
-        return None
-
-    @property
-    def vectors(self) -> Array:
+    def vectors(self) -> Array:  # type: ignore[override]
         """A change of each size: all others are permutations of these, or have other signs."""
         return self.most * np.tri(self.changed, self.counts)
 
-    def model(self, **options: Any) -> NoReturn:
-        """Refuse: two numbers are left, found by a search in one."""
-        raise DesignError.of("model", type(self).__name__, "symmetry leaves two numbers: there is no program")
-
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> CorrelatedGaussianResult:
-        """Return the covariance, a lower bound for all covariances, and the evidence.
-
-        Parameters
-        ----------
-        solver : None
-            There is no program to give to a solver.
-        gap : float, optional
-            1e-9 by default.
-        certify : bool
-        time_limit : float, optional
-            Two numbers are found in milliseconds; for 700 counts the covariance takes a tenth of a second to hold.
-        """
-        if solver is not None:
-            raise DesignError.of(
-                "solver", solver, "must be None: symmetry leaves two numbers, there is no program"
-            )
-        refuse_unknown(options, "there are none")
-        one_of("certify", certify, (True, False))
-        wanted, started = wanted_gap(gap, 1e-9), time.perf_counter()
-        Deadline(time_limit)
-        x, z = (float(self.changed),) * 2 if self.signed else _balanced(self.counts, self.changed)
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Find the two numbers by a search in one, and the weights on the sizes that prove them best."""
+        n, c = self.counts, self.changed
+        x, z = (float(c),) * 2 if self.signed else _balanced(n, c)
         multipliers = _multipliers(self, x, z)
         noise = self._noise(x, z)
-        evidence = CountsCertificate(self, noise, 0.0, 0.0, multipliers).claiming()
-        value, bound = evidence.value, evidence.lower_bound
-        status = Status.OPTIMAL if value - bound <= wanted * value else Status.GAP
-        report = SolveReport(
-            "symmetry", status if certify else Status.UNCERTIFIED, seconds=time.perf_counter() - started
-        )
-        return CorrelatedGaussianResult(
-            design=self,
-            mechanism=noise,
-            value=value,
-            lower_bound=bound,
-            solver_report=report,
-            notes=("independent noise is the optimum",)
-            if self.signed and value - bound <= 1e-9 * value
-            else (),
-            certificate=evidence if certify else None,
-            duals=pd.DataFrame({"family": "privacy", "index": np.arange(self.changed), "dual": multipliers}),
+        value, bound = _cost(noise) * (1 + 1e-13), _bound(self, multipliers) * (1 - 1e-13)
+        independent = self.signed and value - bound <= 1e-9 * value
+        notes = ("independent noise is the optimum",) if independent else ()
+        duals = pd.DataFrame({"family": "privacy", "index": np.arange(c), "dual": multipliers})
+        yield Bound(bound)
+        yield Law(noise, value, (CountsProof(multipliers),), SolveReport("symmetry"), notes, duals)
+
+    def words(self) -> tuple[str, str]:
+        how = "some up and others down" if self.signed else "all up or all down"
+        return (
+            f"A query returns {self.counts} counts about a data set. Between neighbouring data sets at most {self.changed} of "
+            f"them change by at most {self.most:g} each, {how}. Gaussian noise is added, its coordinates correlated.",
+            "sum of the variances",
         )
 
     def _noise(self, x: float, z: float) -> CorrelatedGaussianNoise:
@@ -257,96 +214,61 @@ def _largest_spent(design: CountsGaussian, whitening: Array) -> float:
     return round_up(max((p * p * k + cross * k * k) * a * a for k in range(1, design.changed + 1)))
 
 
-@serializable("counts-certificate")
+def _cost(noise: CorrelatedGaussianNoise) -> float:
+    """tr Σ of R = p I + q J."""
+    n, (p, q) = len(noise.covariance), _two(np.asarray(noise.whitening))
+    return float((n - 1) / p**2 + 1 / (p + n * q) ** 2)
+
+
+def _bound(design: CountsGaussian, multipliers: Array) -> float:
+    """What weights on the sizes prove of every covariance."""
+    y, k = np.maximum(multipliers, 0.0), np.arange(1.0, design.changed + 1)
+    if y.shape != k.shape or not y.any():
+        return 0.0
+    unit = design.most**2 / (design.budget * float(y.sum()))
+    if design.signed:
+        return design.counts * float(y @ k) * unit
+    across, along = _parts(design.counts, design.changed)
+    return (math.sqrt((design.counts - 1) * float(y @ across)) + math.sqrt(float(y @ along))) ** 2 * unit
+
+
+@serializable("counts-proof")
 @dataclass(frozen=True, eq=False)
-class CountsCertificate(OldCertificate):
-    """Evidence that a covariance of this symmetry keeps the budget for every set of counts, and costs the least.
+class CountsProof(Proof):
+    r"""A covariance of this symmetry keeps the budget for every set of counts, and weights y on the sizes prove what the least costs.
+
+    The set of changes is its own image under permutations (with signs, under those of a cube), and so is the best covariance, by
+    convexity. The budget is checked in rational numbers for each size of a change; cost and lower bound,
+    :math:`a^2 (\sqrt{(n-1)\sum y_k A_k} + \sqrt{\sum y_k B_k})^2 / (\mu^2 \sum y_k)`, in floats.
 
     Parameters
     ----------
-    design : CountsGaussian
-    noise : CorrelatedGaussianNoise
-    value, lower_bound : float
     multipliers : ndarray, shape (c,)
-        Weights on the sizes of changes.
+        y.
     """
 
-    design: CountsGaussian
-    noise: CorrelatedGaussianNoise
-    value: float
-    lower_bound: float
     multipliers: Array
 
-    @property
-    def bound_how(self) -> str:
-        return RECOMPUTED
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
 
-    @property
-    def statement(self) -> Mapping[str, Any]:
-        """The question, and the two numbers claimed."""
-        d = self.design
-        asked = {name: getattr(d, name) for name in ("counts", "changed", "privacy", "most", "signed")}
-        return {**asked, "value": self.value, "lower_bound": self.lower_bound}
-
-    def claiming(self) -> CountsCertificate:
-        """The same with the value and the lower bound that hold."""
-        value, bound = self._cost() * (1 + 1e-13), self._bound() * (1 - 1e-13)
-        return CountsCertificate(self.design, self.noise, value, min(bound, value), self.multipliers)
-
-    def _cost(self) -> float:
-        """tr Σ of R = p I + q J."""
-        n, (p, q) = self.design.counts, _two(np.asarray(self.noise.whitening))
-        return float((n - 1) / p**2 + 1 / (p + n * q) ** 2)
-
-    def _bound(self) -> float:
-        d, y = self.design, np.maximum(self.multipliers, 0.0)
-        k = np.arange(1.0, d.changed + 1)
-        if y.shape != k.shape or not y.any():
-            return 0.0
-        if d.signed:
-            return d.counts * float(y @ k) * d.most**2 / (d.budget * float(y.sum()))
-        across, along = _parts(d.counts, d.changed)
-        root = math.sqrt((d.counts - 1) * float(y @ across)) + math.sqrt(float(y @ along))
-        return root**2 * d.most**2 / (d.budget * float(y.sum()))
-
-    def checks(self) -> pd.DataFrame:
-        """Symmetry and privacy in rational numbers, what the budget is worth, cost, lower bound."""
-        d, whitening = self.design, self.noise.whitening
-        n = d.counts
-        # `release` takes from the noise's own budget how much wider it must be for its lattice
-        budget = self.noise.budget
-        held = self.noise.span.coordinates == tuple(range(n)) and self.noise.lift is None
-        if whitening is None or budget is None or not held or whitening.shape != (n, n):
-            return check_table([("the law is held exactly", PROVED, -math.inf, False)])
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, CountsGaussian)
+        law = instance("law", stated.law, CorrelatedGaussianNoise)
+        n, whitening, budget = design.counts, law.whitening, law.budget
+        # `release` takes from the law's own budget how much wider it must be for its lattice
+        held = law.span.coordinates == tuple(range(n)) and law.lift is None and budget == design.budget
+        if whitening is None or not held or whitening.shape != (n, n):
+            yield Claim("the law is held exactly", PROVED, -math.inf, False)
+            return
         wanted = np.full((n, n), whitening[0, -1])
         np.fill_diagonal(wanted, whitening[0, 0])
-        alike = bool((whitening == wanted).all())
-        spent = _largest_spent(d, whitening)
-        worth = (
-            2 * d.privacy.rho - budget
-            if isinstance(d.privacy, ZeroConcentratedDP)
-            else gaussian_room(d.privacy.epsilon, d.privacy.delta, budget**0.5)
-        )
-        product = whitening @ self.noise.covariance @ whitening
-        error = float(np.abs(product - np.eye(n)).max())
-        room = self.value * (1 + _ROUNDING) - self._cost()
-        bound = self._bound()
-        return check_table(
-            [
-                (
-                    "the budget covers every set of counts (rational)",
-                    PROVED,
-                    budget - spent,
-                    alike and spent <= budget,
-                ),
-                ("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0),
-                ("the covariance shown is the law's", RECOMPUTED, 1e-9 - error, error <= 1e-9),
-                (f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0),
-                (
-                    f"no covariance does better than {self.lower_bound:.9g}",
-                    RECOMPUTED,
-                    bound - self.lower_bound,
-                    bound * (1 + _ROUNDING) >= self.lower_bound,
-                ),
-            ]
-        )
+        alike, left = bool((whitening == wanted).all()), budget - _largest_spent(design, whitening)
+        yield Claim("the budget covers every set of counts (rational)", PROVED, left, alike and left >= 0)
+        worth = budget_worth(design.privacy, budget)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
+        yield shown_covariance(law)
+        room = stated.value * (1 + _ROUNDING) - _cost(law)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is not None:
+            yield least_claim(_bound(design, self.multipliers), stated.lower_bound)

@@ -14,8 +14,9 @@ less. Any weights :math:`y_k \ge 0` prove a lower bound, :math:`(\operatorname{t
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
 from typing import Any
@@ -26,29 +27,125 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.budget import gaussian_budget
-from mechdesign.noise.correlated.certificate import CorrelatedGaussianCertificate, loss_root, trace_loss
 from mechdesign.noise.correlated.corners import corners
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, inverse_rows
-from mechdesign.noise.correlated.result import CorrelatedGaussianResult
-from mechdesign.noise.correlated.span import Span, span_of
-from mechdesign.noise.correlated.whitened import largest_spent
+from mechdesign.noise.correlated.noise import (
+    CorrelatedGaussianNoise,
+    budget_worth,
+    gaussian_budget,
+    inverse_rows,
+    largest_spent,
+    within_budget,
+)
+from mechdesign.noise.pictures import relative_table
 from mechdesign.problem.checks import array, instance, one_of, settle
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.design import refuse_unknown
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Array, Status
+from mechdesign.problem.span import Span, span_of
+from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
-__all__ = ["CorrelatedGaussian"]
+__all__ = [
+    "CorrelatedGaussian",
+    "CorrelatedGaussianProof",
+    "CovarianceDesign",
+    "least_claim",
+    "shown_covariance",
+]
+
+_ROUNDING = 1e-11
+"""Relative tolerance for the roundings of a cost and of a dual bound."""
+
+
+class CovarianceDesign(Design):
+    """A question for a covariance: what its results print and draw.
+
+    Attributes
+    ----------
+    vectors : ndarray, shape (m, K)
+        Changes, the worst among them.
+    budget : float
+        What one of them may consume, μ².
+    """
+
+    vectors: Any
+    budget: Any
+    privacy: Any
+    weights: Any = None
+
+    sums_coordinates = True
+
+    @abstractmethod
+    def words(self) -> tuple[str, str]:
+        """What changes between neighbours, and the name of the loss."""
+
+    def spent(self, law: CorrelatedGaussianNoise) -> Array:
+        r"""Share of the budget each vector takes, :math:`d_k^\top\Sigma^{-1}d_k/\mu_0^2`; at most 1."""
+        return np.asarray(law.mahalanobis(self.vectors) ** 2 / self.budget)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        budget, used = self.budget, self.spent(result.mechanism) * self.budget
+        dual = np.full(len(used), np.nan) if result.duals is None else result.duals["dual"].to_numpy()
+        rows = [
+            ("privacy", k, float(v), budget, float(budget - v), float(y), bool(budget - v <= 1e-7 * budget))
+            for k, (v, y) in enumerate(zip(used, dual))
+        ]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per vector of the sensitivity set."""
+        return pd.DataFrame({"vector": np.arange(len(self.vectors)), "spent": self.spent(result.mechanism)})
+
+    def lines(self, result: Result) -> list[str]:
+        used, law = self.spent(result.mechanism), result.mechanism
+        return [
+            f"{len(used)} sensitivity vectors in {self.vectors.shape[1]} dimensions, "
+            f"{int((used > 1 - 1e-6).sum())} active, largest share of the budget {used.max():.15g}",
+            f"released on multiples of {law.step:.6g} after whitening, wider by {law.lattice_cost:.2g}",
+        ]
+
+    def account(self, result: Result) -> Account:
+        what, value = self.words()
+        question = [
+            what,
+            privacy_words(self.privacy, NEIGHBOURS),
+            unit_words("listed the vectors", "The guarantee is for the whole vector, released once."),
+            f"Wanted is the covariance of least {value}; the lower bound is over all covariances.",
+        ]
+        used = at_most(float(self.spent(result.mechanism).max()))
+        return Account(
+            f"Correlated Gaussian noise at {guarantee(self.privacy)}",
+            f"For {self.vectors.shape[1]} numbers that change together: least {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), f"at most {used} of the budget consumed"),
+            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
+            "Independent noise of one scale, for the longest of the vectors, at the same privacy.",
+        )
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """What independent Gaussian noise of one scale costs."""
+        longest = float((self.vectors**2).sum(axis=1).max()) / self.budget
+        trace = self.vectors.shape[1] if self.weights is None else float(np.trace(self.weights))
+        rows = [("this covariance", result.value), ("one scale for all", longest * trace)]
+        if result.lower_bound is not None:
+            rows.append(("proved least of all covariances", result.lower_bound))
+        return relative_table(rows)
 
 
 @serializable("correlated-gaussian")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussian(OldDesign):
+class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     r"""The best Gaussian covariance for a finite set of sensitivity vectors.
 
     Parameters
@@ -65,11 +162,12 @@ class CorrelatedGaussian(OldDesign):
     Raises
     ------
     DesignError
-        Vectors empty, not finite or all zero, or in a subspace where `span` does not say that this is meant; weights not positive definite; δ = 0.
+        Vectors empty, not finite or all zero, or in a subspace where `span` does not say that this is meant; weights not
+        positive definite; δ = 0.
 
     Notes
     -----
-    The matrix-fractional model is [new] beside Muthukrishnan and Kalyani's diagonal P3; cf. the matrix
+    The matrix-fractional model is [new]; Muthukrishnan and Kalyani's P3 is its diagonal case. Compare the matrix
     mechanism of Li et al. (2010).
 
     Examples
@@ -82,27 +180,27 @@ class CorrelatedGaussian(OldDesign):
     vectors: Any
     privacy: ApproximateDP | ZeroConcentratedDP
     weights: Any = None
-    span: bool = False
+    span: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.vectors, Sensitivity):
             settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())), span=True)
+        super().__post_init__()
         vectors = array("vectors", self.vectors, ndim=2)
         if not vectors.any():
             raise DesignError.of(
                 "vectors", self.vectors, "are all zero: the query needs no noise at all, release it as it is"
             )
-        if not 1e-153 <= np.abs(vectors).max() <= 1e150:
+        if not 1e-100 <= np.abs(vectors).max() <= 1e100:
             raise DesignError.of(
                 "vectors",
                 float(np.abs(vectors).max()),
-                "must have its largest entry between 1e-153 and 1e150: doubles square it",
+                "must have its largest entry between 1e-100 and 1e100: doubles square it",
             )
         settle(self, vectors=vectors)
         if self.weights is not None:
             settle(self, weights=self._matrix(array("weights", self.weights, ndim=None)))
         _ = self.budget
-        one_of("span", self.span, (True, False))
         rank, size = self.subspace.rank, vectors.shape[1]
         if rank < size and not self.span:
             raise DesignError.of(
@@ -116,7 +214,7 @@ class CorrelatedGaussian(OldDesign):
     def of_sensitivity(
         cls, sensitivity: Sensitivity, dimension: int, privacy: Any, weights: Any = None
     ) -> CorrelatedGaussian:
-        """The design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
+        """Return the design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
 
         Examples
         --------
@@ -167,95 +265,57 @@ class CorrelatedGaussian(OldDesign):
         stretch = np.sqrt(np.maximum(singular / singular[0], 1e-12))
         return x @ directions.T / stretch, stretch, directions
 
-    def model(self, **options: Any) -> Model:
+    def model(self) -> Model:
         """Return the SDP in coordinates where the loss is a weighted trace and the best covariance is near I.
 
         Constraints: "privacy", a matrix-fractional one per vector.
         """
-        refuse_unknown(options, "the model has none")
         x, stretch, _ = self._stretched
         s = cp.Variable((len(stretch), len(stretch)), PSD=True, name="covariance")
         privacy = [cp.matrix_frac(row, s) <= 1 for row in x if row.any()]
         loss = cp.sum(cp.multiply(stretch**2, cp.diag(s)))
         return Model(cp.Problem(cp.Minimize(loss), privacy), {"covariance": s}, {"privacy": privacy})
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> CorrelatedGaussianResult:
-        """Return the covariance, made to meet the budget for sure, and a lower bound by weak duality; gap 1e-9 by default.
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Find weights on the vectors: they give a covariance, made to keep the budget in exact numbers, and a lower bound.
 
         Parameters
         ----------
         solver : {None, "fixed-point", "clarabel", "scs"}
-            The fixed point of `fixed_point` when not named; the others solve `model`, whose multipliers are taken.
-
-        Raises
-        ------
-        SolverError
+            `fixed_point` when not named; the others solve `model`, whose multipliers are taken.
         """
-        one_of("certify", certify, (True, False))
-        wanted, deadline = wanted_gap(gap, 1e-9), Deadline(time_limit)
-        fixed = instance("solver", solver, str, NoneType) in (None, "fixed-point")
-        by = self._by_fixed_point if fixed else self._by_model
-        balanced, rows, report = by(solver, wanted, deadline, options)
+        if instance("solver", solver, str, NoneType) in (None, "fixed-point"):
+            refuse_unknown(options, "the fixed point has none")
+            x = self._plain[0]
+            found = fixed_point(x, clock.gap / 2, clock)
+            best, rows, size = found.best, found.best.whitening, x.shape[1] * (x.shape[1] + 1) // 2
+            report = SolveReport(
+                "fixed-point", variables=size, constraints=len(x), iterations=found.steps, requested=solver
+            )
+        else:
+            best, rows, report = self._by_model(solver, clock, options)
+        _, root, unit = self._plain
         noise = self._noise(rows)
-        value = trace_loss(noise, self._plain[1]) * (1 + 1e-14)
-        lower_bound = min(balanced.lower_bound * self._plain[2] ** 2 / self.budget * (1 - 1e-12), value)
-        evidence = CorrelatedGaussianCertificate(
-            self.vectors, self.privacy, self.weights, self.budget, noise, value, lower_bound, balanced.weights
+        value = trace_loss(noise, root) * (1 + 1e-14)
+        duals = pd.DataFrame(
+            {
+                "family": "privacy",
+                "index": np.arange(len(best.weights)),
+                "dual": best.weights * value / self.budget,
+            }
         )
-        status = (
-            Status.LIMIT
-            if deadline.passed
-            else Status.OPTIMAL
-            if value - lower_bound <= 10 * wanted * value
-            else Status.LIMIT
-            if report.status is Status.LIMIT
-            else Status.GAP
-        )
-        return CorrelatedGaussianResult(
-            design=self,
-            mechanism=noise,
-            value=value,
-            lower_bound=lower_bound,
-            solver_report=replace(report, status=status if certify else Status.UNCERTIFIED),
-            notes=self._notes(),
-            certificate=evidence if certify else None,
-            duals=_multipliers(balanced.weights * value / self.budget),
-        )
-
-    def _by_fixed_point(
-        self, solver: str | None, gap: float, deadline: Deadline, options: dict[str, Any]
-    ) -> tuple[Balance, Array, SolveReport]:
-        """Weights on the vectors, and a whitening of M^{1/2}."""
-        refuse_unknown(options, "the fixed point has none")
-        started, x = time.perf_counter(), self._plain[0]
-        found = fixed_point(x, gap, deadline)
-        report = SolveReport(
-            "fixed-point",
-            Status.LIMIT if found.late else Status.OPTIMAL,
-            seconds=time.perf_counter() - started,
-            variables=x.shape[1] * (x.shape[1] + 1) // 2,
-            constraints=len(x),
-            iterations=found.steps,
-            requested=solver,
-        )
-        return found.best, found.best.whitening, report
+        proof = CorrelatedGaussianProof(best.weights)
+        yield Bound(best.lower_bound * unit**2 / self.budget * (1 - 1e-12))
+        yield Law(noise, value, (proof,), report, self._notes(), duals)
 
     def _by_model(
-        self, solver: str | None, gap: float, deadline: Deadline, options: dict[str, Any]
+        self, solver: str | None, clock: Clock, options: dict[str, Any]
     ) -> tuple[Balance, Array, SolveReport]:
         """The model's multipliers, and a whitening of its covariance."""
         if solver == "clarabel":
             # Closer than this it stalls; the bounds tell how much is left.
             options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
-        solution = solvers.solve(self.model(), solver, time_limit=deadline.limit(), **options)
+        solution = solvers.solve(self.model(), solver, time_limit=clock.limit(), **options)
         x, stretch, directions = self._stretched
         values, basis = np.linalg.eigh(solution.primal["covariance"])
         weights = np.zeros(len(x))
@@ -270,11 +330,8 @@ class CorrelatedGaussian(OldDesign):
     def _noise(self, rows: Array) -> CorrelatedGaussianNoise:
         """The law whitened by `rows` where the loss is plain, scaled until the budget is kept in exact numbers."""
         span, (_, root, size) = self.subspace, self._plain
-        whitening, margin = rows @ root / size, 1e-15
         reduced = self.vectors[:, span.coordinates]
-        while (spent := largest_spent(whitening, reduced)[0]) > self.budget or margin == 1e-15:
-            whitening = whitening * (math.sqrt(self.budget / spent) * (1 - margin))
-            margin *= 2
+        whitening = within_budget(rows @ root / size, self.budget, lambda r: largest_spent(r, reduced)[0])
         factor = span.matrix @ inverse_rows(whitening)
         return CorrelatedGaussianNoise(factor @ factor.T, whitening, span.coordinates, span.lift, self.budget)
 
@@ -284,6 +341,98 @@ class CorrelatedGaussian(OldDesign):
             return ()
         return (f"the vectors span {rank} of {size} dimensions; the noise stays in that subspace",)
 
+    def words(self) -> tuple[str, str]:
+        count, size = self.vectors.shape
+        return (
+            f"A query returns {size} numbers about a data set. Between neighbouring data sets it changes by one of {count} "
+            "known vectors, or by a point of their convex hull. Gaussian noise is added, its coordinates correlated.",
+            "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)",
+        )
 
-def _multipliers(weights: Array) -> pd.DataFrame:
-    return pd.DataFrame({"family": "privacy", "index": np.arange(len(weights)), "dual": weights})
+
+def loss_root(span: Span, weights: Array | None) -> Array:
+    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the plain trace."""
+    if span.lift is None and weights is None:
+        return np.eye(span.rank)
+    lifted = span.matrix
+    gram = lifted.T @ (lifted if weights is None else weights @ lifted)
+    scale = np.sqrt(np.diag(gram))
+    root: Array = np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale
+    return root
+
+
+def trace_loss(noise: CorrelatedGaussianNoise, root: Array) -> float:
+    """Return tr(WΣ) = ‖L R⁻¹‖²_F."""
+    whitening = np.eye(noise.span.rank) if noise.whitening is None else noise.whitening
+    return float((inverse_rows(np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)) ** 2).sum())
+
+
+@serializable("correlated-gaussian-proof")
+@dataclass(frozen=True, eq=False)
+class CorrelatedGaussianProof(Proof):
+    r"""Weights y on the vectors prove a covariance: :math:`(\operatorname{tr}\sqrt{W^{1/2} M W^{1/2}})^2/(\mu^2 \sum y)` is a lower bound.
+
+    With :math:`M = \sum_k y_k d_k d_k^\top`, by weak duality of the matrix-fractional program (docs/theory; Li et al. 2010 for
+    one changed count). That the law's budget covers every vector is checked in rational numbers up to 64 dimensions and rounded
+    up beyond; cost and lower bound are sums in floats.
+
+    Parameters
+    ----------
+    multipliers : ndarray, shape (m,)
+        y.
+    """
+
+    multipliers: Array
+
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, CorrelatedGaussian)
+        law = instance("law", stated.law, CorrelatedGaussianNoise)
+        span, whitening, budget = law.span, law.whitening, law.budget
+        # `release` takes from the law's own budget how much wider it must be for its lattice
+        if whitening is None or span.size != design.vectors.shape[1] or budget != design.budget:
+            yield Claim("the law is held exactly", PROVED, -math.inf, False)
+            return
+        inside = all(span.inside(row) for row in design.vectors)
+        yield Claim("noise reaches every direction of the set", PROVED, 0.0 if inside else -math.inf, inside)
+        reduced = design.vectors[:, span.coordinates]
+        spent, exact = largest_spent(whitening, reduced)
+        yield Claim(
+            f"the budget covers every vector ({'rational' if exact else 'rounded up'})",
+            PROVED,
+            budget - spent,
+            spent <= budget,
+        )
+        worth = budget_worth(design.privacy, budget)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
+        yield shown_covariance(law)
+        root = loss_root(span, design.weights)
+        room = stated.value * (1 + _ROUNDING) - trace_loss(law, root)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        found = balance(reduced @ root.T, self.multipliers)
+        proved = 0.0 if found is None else found.lower_bound / budget
+        yield least_claim(proved, stated.lower_bound)
+
+
+def least_claim(proved: float, bound: float) -> Claim:
+    """That no covariance costs less than `bound`, where weights prove `proved`."""
+    return Claim(
+        f"no covariance does better than {bound:.9g}",
+        RECOMPUTED,
+        proved - bound,
+        proved * (1 + _ROUNDING) >= bound,
+    )
+
+
+def shown_covariance(law: CorrelatedGaussianNoise) -> Claim:
+    """That the covariance shown is that of the whitening."""
+    assert law.whitening is not None
+    factor = law.span.matrix @ inverse_rows(law.whitening)
+    true = factor @ factor.T
+    deviations, off = np.sqrt(np.diag(true)), np.abs(law.covariance - true)
+    near = bool((off <= 1e-9 * np.outer(deviations, deviations)).all())
+    return Claim("the covariance shown is the law's", RECOMPUTED, -float(off.max()), near)

@@ -13,13 +13,14 @@ those of the product, never roots of eigenvalues of its square.
 
 Steps are extrapolated from the last few (Anderson's method in :math:`\log w` and :math:`\log q`), and taken so only while the
 lower bound rises. A weight that keeps dying is set to zero: a vector that the others already cover fades like one over the
-number of steps only. It returns if the budget says so. No balance is begun that would end after the deadline, as the ones before
-it tell.
+number of steps only. It returns if the budget says so.
+
+On the deployed grid (results/ablations) the fixed point is a median 141 times as fast as the semidefinite program; without
+extrapolation 3 of 10 designs lose up to 73% of value within 30 seconds, without raised weights 3 of 10 up to 146%.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,12 +133,10 @@ def _root(rows: Array, weights: Array, *, most: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best balance of an iteration, its steps, whether it was the deadline that ended it, and seconds of the slowest balance."""
+    """The best balance of an iteration, and its steps."""
 
     best: Balance
     steps: int
-    late: bool
-    slowest: float
 
 
 class Weighing(Protocol):
@@ -179,71 +178,52 @@ def iterate(
     On one thread: factorizations of this size gain little from more, and lose much to others on a busy machine.
     """
     with one_thread():
-        return _iterated(_Timed(problem, deadline), gap, problem.equal if start is None else start, steps)
+        return _iterated(problem, gap, deadline, problem.equal if start is None else start, steps)
 
 
-def _iterated(point: _Timed, gap: float, start: Array, steps: int) -> Found:
-    now = point.at(start)
+def _iterated(problem: Weighing, gap: float, deadline: Deadline, start: Array, steps: int) -> Found:
+    def at(logs: Array) -> Balance | None:
+        return None if np.isnan(logs).any() else problem.at(logs)
+
+    now = at(start)
     if now is None:
         raise SolverError(
             "the vectors are further apart in size than doubles can square",
             solver="fixed-point",
             status="range",
         )
-    sure = point.problem.sure
+    sure = problem.sure
     best, power, check, seen, before = now, 2.0, 16, (0, now.excess), logs_of(now)
     path: list[tuple[Array, Array]] = []
     for step in range(1, steps + 1):
-        if best.excess <= gap or point.late or step - seen[0] > _PATIENCE:
-            return Found(best, step - 1, point.late and best.excess > gap, point.longest)
+        if best.excess <= gap or deadline.passed or step - seen[0] > _PATIENCE:
+            return Found(best, step - 1)
         logs, gains = logs_of(now), _gains(now)
         path = [*path[1 - _MEMORY :], (logs, gains)]
-        new = _rising(point.at(_extrapolated(path)), now) if len(path) > 1 else None
+        new = _rising(at(_extrapolated(path)), now) if len(path) > 1 else None
         if new is None:
             path = path[-1:]
-            new = _rising(point.at(logs + power * gains), now)
+            new = _rising(at(logs + power * gains), now)
         if new is None:
             power = max(sure, power / 2)
-            new = point.at(logs + sure * gains) or now
+            new = at(logs + sure * gains) or now
         now = new
         if step == check:
             check, power, path = 2 * check, 2.0, []
-            bare = point.at(
-                np.where((logs_of(now) < before - 0.35) & (_gains(now) < 0), -np.inf, logs_of(now))
-            )
+            bare = at(np.where((logs_of(now) < before - 0.35) & (_gains(now) < 0), -np.inf, logs_of(now)))
             if bare is not None:
                 best = min(best, bare, key=_excess)
                 # what was dropped wrongly is over its share: it comes back with a little weight
-                now = point.at(np.where(_gains(bare) > 0, logs_of(now), logs_of(bare))) or now
+                now = at(np.where(_gains(bare) > 0, logs_of(now), logs_of(bare))) or now
             before = logs_of(now)
         elif step % _LIFT == 0:
-            lifted = _rising(point.at(_lifted(now)), now)
+            lifted = _rising(at(_lifted(now)), now)
             if lifted is not None and (lifted.weights > 2 * now.weights).any():
                 now, path = lifted, []
         best = min(best, now, key=_excess)
         if best.excess < 0.99 * seen[1]:
             seen = (step, best.excess)
-    return Found(best, steps, False, point.longest)
-
-
-class _Timed:
-    """Balances of a problem while there is time for one; the first is always made."""
-
-    def __init__(self, problem: Weighing, deadline: Deadline) -> None:
-        self.problem, self.deadline, self.longest = problem, deadline, 0.0
-
-    @property
-    def late(self) -> bool:
-        """Whether the next balance would end after the deadline."""
-        return self.deadline.finite and self.deadline.left <= self.longest
-
-    def at(self, logs: Array) -> Balance | None:
-        if np.isnan(logs).any() or (self.longest and self.late):
-            return None
-        started = time.monotonic()
-        found = self.problem.at(logs)
-        self.longest = max(self.longest, time.monotonic() - started, 1e-9)
-        return found
+    return Found(best, steps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,31 +1,135 @@
-"""Gaussian noise with any covariance, held so that what it spends of a privacy budget is exact."""
+r"""Gaussian noise held as a whitening matrix R: what it spends of the budget, and its exact release.
+
+A change v spends :math:`\lVert R v \rVert^2`, a sum of squares of exact numbers. A release is
+:math:`\lfloor Rf/h + 1/2 \rfloor` in exact arithmetic, plus discrete Gaussians: rounded images of neighbours are at most
+:math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu` spends no
+more than the budget.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
+from mechdesign.accounting.gaussian import gaussian_room, gaussian_square
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.span import Lift, Span
-from mechdesign.noise.correlated.whitened import lattice, outside, released
 from mechdesign.noise.release import ExactNoise
-from mechdesign.noise.vector_noise import shape_of
+from mechdesign.noise.vector_noise import accuracy_of, shape_of
+from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, positive, settle, whole
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array
 
-__all__ = ["CorrelatedGaussianNoise", "inverse_rows"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "EXACT",
+    "CorrelatedGaussianNoise",
+    "LinearNoise",
+    "budget_worth",
+    "column_spent",
+    "gaussian_budget",
+    "inverse_rows",
+    "largest_spent",
+    "released",
+    "within_budget",
+]
+
+EXACT = 64
+"""Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+_FINEST = 1126
+"""Doubles, with mantissas of 53 bits, are whole multiples of 2^-1126."""
+
+
+def gaussian_budget(privacy: Any) -> float:
+    r"""The largest :math:`v^\top\Sigma^{-1}v = \mu^2` that `privacy` allows a change v, rounded down.
+
+    Examples
+    --------
+    >>> gaussian_budget(ZeroConcentratedDP(0.5))
+    1.0
+    """
+    instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+    if isinstance(privacy, ZeroConcentratedDP):
+        return 2 * privacy.rho
+    if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
+        raise DesignError.of(
+            "privacy",
+            privacy,
+            "Gaussian noise needs delta > 0; for delta = 0 use NoiseAllocation(noise='laplace')",
+        )
+    return gaussian_square(privacy.epsilon, privacy.delta)
+
+
+def budget_worth(privacy: ApproximateDP | ZeroConcentratedDP, budget: float) -> float:
+    """What `privacy` leaves beyond a budget of μ²: of ρ, or of δ."""
+    if isinstance(privacy, ZeroConcentratedDP):
+        return 2 * privacy.rho - budget
+    return gaussian_room(privacy.epsilon, privacy.delta, math.sqrt(budget))
+
+
+def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -> Array:
+    """Rows scaled until `spent`, exact or rounded up, says that the budget is kept."""
+    margin = 1e-15
+    while (most := spent(rows)) > budget or margin == 1e-15:
+        rows, margin = rows * (math.sqrt(budget / most) * (1 - margin)), 2 * margin
+    return rows
+
+
+class LinearNoise(ABC):
+    """Independent normal noise on whitened coordinates, from which the answers are made by a linear map."""
+
+    @property
+    @abstractmethod
+    def _whitened(self) -> tuple[float, int]:
+        """The budget μ², and how many whitened coordinates are released."""
+
+    @abstractmethod
+    def variances(self) -> Array:
+        """Variance of each answer."""
+
+    @cached_property
+    def _exact(self) -> tuple[float, ExactNoise]:
+        """Lattice step h, and the sampler of one whitened coordinate, widened for it."""
+        budget, rank = self._whitened
+        root = math.sqrt(budget)
+        step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
+        wider = 1 + step * math.sqrt(rank) / root * (1 + 1e-9)
+        return step, ExactNoise(stats.norm(scale=math.nextafter(wider, 2.0)), step)
+
+    @property
+    def step(self) -> float:
+        """Lattice step of a release, of each whitened coordinate."""
+        return self._exact[0]
+
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the standard deviations in a release."""
+        return self._exact[1].scale - 1.0
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the answers."""
+        return accuracy_of(np.sqrt(np.maximum(self.variances(), 0.0)))
 
 
 @serializable("correlated-gaussian-noise")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussianNoise:
+class CorrelatedGaussianNoise(LinearNoise):
     r"""Gaussian noise N(0, Σ).
 
     Parameters
@@ -150,24 +254,17 @@ class CorrelatedGaussianNoise:
         mu = np.sqrt((inside**2 / values[keep]).sum(axis=1))
         return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
 
-    @cached_property
-    def _exact(self) -> tuple[float, ExactNoise]:
-        """Lattice step h, and the sampler of one whitened coordinate."""
+    @property
+    def _whitened(self) -> tuple[float, int]:
         if self.whitening is None or self.budget is None:
             raise DesignError.of(
                 "budget", self.budget, "must be known for a release; a CorrelatedGaussian's result knows it"
             )
-        return lattice(self.budget, self.span.rank)
+        return self.budget, self.span.rank
 
-    @property
-    def step(self) -> float:
-        """Lattice step of a release, of each whitened coordinate."""
-        return self._exact[0]
-
-    @property
-    def lattice_cost(self) -> float:
-        """Relative increase of the standard deviations in a release."""
-        return self._exact[1].scale - 1.0
+    def variances(self) -> Array:
+        """Variance of each number, shape (K,)."""
+        return np.diag(self.covariance).copy()
 
     def release(self, x: Any) -> Array:
         """Return an answer with noise: for deployment.
@@ -191,6 +288,16 @@ class CorrelatedGaussianNoise:
                 out += outside(self.lift, held, rows)
         return out[0] if np.ndim(x) == 1 else out
 
+    def plot(self, **options: Any) -> Figure:
+        """Draw the correlations as shades: 1 on the diagonal, 0 where two numbers get independent noise."""
+        deviation = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
+        fig, axis = figure(**sized(options, 5.0, 4.2))
+        shades = axis.imshow(self.covariance / np.outer(deviation, deviation), cmap="RdBu_r", vmin=-1, vmax=1)
+        axis.grid(False)
+        axis.set(xlabel="number", ylabel="number")
+        fig.colorbar(shades, ax=axis, label="correlation")
+        return fig
+
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
         shape = (*shape_of(size), self._factor.shape[1])
@@ -207,3 +314,94 @@ def inverse_rows(rows: Array) -> Array:
     """Return the inverse, accurate however the rows are scaled."""
     unit, length = _scaled(rows)
     return np.linalg.inv(unit) / length.T
+
+
+def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> Array:
+    r"""Return R f with noise for each row f of `held`, on the lattice.
+
+    One path for every finite double: each f is a whole number of 2⁻¹¹²⁶, less than 2²¹⁵¹ of them. A public multiple of
+    the lattice, larger than any, is added, which makes all these numbers equally long, and subtracted when the noise
+    is in: integers of one length are multiplied and shifted whatever f is, and no other numbers depend on f before the noise.
+
+    Parameters
+    ----------
+    whitening : ndarray, shape (r, k)
+    held : ndarray, shape (n, k)
+    step : float
+        h, a power of two.
+    """
+    r, r_unit = integers(whitening)
+    unit = r_unit * Fraction(1, 2**_FINEST) / Fraction(step)
+    bits = max(1, unit.denominator.bit_length() - unit.numerator.bit_length())  # of a step, in units of R f
+    r = r * int(unit * 2**bits)
+    far = 3 << max(bits, _FINEST + 1025)
+    image = (_whole(held) + far) @ r.T + (1 << (bits - 1))
+    draws = noise.draw(image.size).reshape(image.shape).astype(object)
+    steps = (image >> bits) + draws - (far >> bits) * r.sum(axis=1)
+    return _quotients(steps, round(1 / Fraction(step)))
+
+
+def outside(lift: Lift, held: Array, rows: Array) -> Array:
+    """f − E f_P of each row f, which is the same for all neighbours, on one path for all of them as well."""
+    common = math.lcm(*(x.denominator for row in lift for x in row))
+    scaled = np.array([[int(x * common) for x in row] for row in lift], dtype=object)
+    return _quotients(common * _whole(rows) - _whole(held) @ scaled.T, common << _FINEST)
+
+
+def _whole(held: Array) -> Any:
+    """Doubles as integers, in units of 2⁻¹¹²⁶."""
+    mantissa, exponent = np.frexp(held)
+    return (mantissa * 2.0**53).astype(np.int64).astype(object) << (exponent + (_FINEST - 53)).astype(object)
+
+
+def _quotients(numbers: Any, divisor: int) -> Array:
+    """Integers over one, as the nearest doubles; beyond them, the outermost."""
+    top = int(np.finfo(float).max) * divisor
+    return np.asarray(np.clip(numbers, -top, top) / divisor, dtype=float)
+
+
+def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
+    r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that.
+
+    Doubles, with a bound on their error, tell which vectors can be the worst; up to 64 dimensions what these spend is a
+    rational number.
+    """
+    columns = vectors.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        image, size = vectors @ whitening.T, np.abs(vectors) @ np.abs(whitening).T
+        error = (columns + 4) * 2.0**-53
+        above = ((np.abs(image) + error * size) ** 2).sum(axis=1) * (1 + 4 * error)
+        below = (np.maximum(np.abs(image) - error * size, 0.0) ** 2).sum(axis=1) * (1 - 4 * error)
+    if columns > EXACT:
+        most = float(above.max())
+        # what underflows in a product is less than this
+        return (most + columns * len(whitening) * 1e-290 if most < math.inf else math.inf), False
+    # one whose doubles overflow or underflow is not judged by them
+    sure = np.isfinite(above) & (below > 1e-200)
+    worst = vectors[~sure | (above >= below[sure].max(initial=0.0))]
+    r, r_unit = integers(whitening)
+    v, v_unit = integers(worst)
+    image = v @ r.T
+    return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
+
+
+def column_spent(strategy: Array, most: float) -> float:
+    r"""The largest :math:`\lVert R a e_j \rVert^2` over the columns j of R, rounded up: one entry changes, by a.
+
+    A sum of r squares is off by r + 2 roundings at most, in whatever order it is made; what underflows is less than 1e-290 each.
+
+    Examples
+    --------
+    >>> 25.0 <= column_spent(np.array([[3.0, 1.0], [4.0, 1.0]]), 1.0) <= 25.0 + 1e-12
+    True
+    """
+    with np.errstate(over="ignore"):
+        longest = float((strategy**2).sum(axis=0).max()) + len(strategy) * 1e-290
+        return longest * most * most * (1 + (len(strategy) + 8) * 2.0**-52) + 1e-290
+
+
+def integers(matrix: Array) -> tuple[Any, Fraction]:
+    """The matrix as integers times a power of two, exactly."""
+    ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
+    unit = max(d for row in ratios for _, d in row)
+    return np.array([[n * (unit // d) for n, d in row] for row in ratios], dtype=object), Fraction(1, unit)

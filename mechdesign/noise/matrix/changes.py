@@ -8,14 +8,12 @@ list: its vertices are the columns of the identity.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import comb
 
 import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.noise.correlated.corners import LISTED, count_of, signed_supports
-from mechdesign.noise.correlated.whitened import EXACT, column_spent, largest_spent
+from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
 from mechdesign.typing import Array
 
 __all__ = ["Changes"]
@@ -47,21 +45,6 @@ class Changes:
     def count(self) -> int:
         """How many vertices there are, up to sign."""
         return count_of(self.size, self.changed, signed=self.signed)
-
-    @property
-    def moments(self) -> tuple[float, float]:
-        """α and β of the mean of v vᵀ over the vertices, α I + β J, at a = 1.
-
-        Examples
-        --------
-        >>> Changes(20, 1, 1.0, signed=True).moments
-        (0.05, 0.0)
-        """
-        n, sizes = self.size, [self.changed] if self.signed else range(1, self.changed + 1)
-        signs = 2 ** (self.changed - 1) if self.signed else 1
-        own = sum(comb(n - 1, k - 1) for k in sizes) * signs
-        shared = 0 if self.signed or n == 1 else sum(comb(n - 2, k - 2) for k in sizes if k > 1)
-        return float(Fraction(own - shared, self.count)), float(Fraction(shared, self.count))
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""

@@ -12,9 +12,9 @@ For prefix sums and one changed count these are the optimal factorizations that 
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import NoneType
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -22,25 +22,51 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.matrix.certificate import MatrixCertificate
-from mechdesign.noise.matrix.question import MatrixQuestion
-from mechdesign.noise.matrix.result import MatrixResult
-from mechdesign.noise.matrix.solving import solve_strategy, triangular
+from mechdesign.noise.correlated.design import least_claim
+from mechdesign.noise.correlated.noise import budget_worth, gaussian_budget, within_budget
+from mechdesign.noise.matrix.changes import Changes
+from mechdesign.noise.matrix.published import published, svd_bound
+from mechdesign.noise.matrix.solving import (
+    Multipliers,
+    checked_largest,
+    proved_bound,
+    solve_strategy,
+    triangular,
+)
 from mechdesign.noise.matrix.strategy import StrategyNoise
-from mechdesign.problem.checks import instance, one_of
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
-from mechdesign.solvers import Deadline, Model
+from mechdesign.noise.pictures import relative_table
+from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
+from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.problem.workload import Workload
+from mechdesign.solvers import Model
 from mechdesign.solvers.one_thread import one_thread
-from mechdesign.typing import Array, Status
 
-__all__ = ["MatrixMechanism"]
+__all__ = ["MatrixMechanism", "MatrixProof"]
+
+_ROUNDING = 1e-11
+"""Relative tolerance for the roundings of a cost."""
+_UNBIASED = 1e-7
+
+
+def _within_doubles(name: str, value: Any) -> float:
+    found = positive(name, value, side=UP)
+    if not 1e-100 <= found <= 1e100:
+        raise DesignError.of(name, found, "must be between 1e-100 and 1e100")
+    return found
 
 
 @serializable("matrix-mechanism")
 @dataclass(frozen=True, eq=False)
-class MatrixMechanism(MatrixQuestion, OldDesign):
+class MatrixMechanism(ModelledDesign):
     r"""The least Gaussian noise for the answers to linear queries on counts.
 
     Parameters
@@ -80,12 +106,51 @@ class MatrixMechanism(MatrixQuestion, OldDesign):
     ((20,), 'float')
     """
 
-    def model(self, **options: Any) -> Model:
+    workload: Any
+    privacy: ApproximateDP | ZeroConcentratedDP
+    changed: int = field(check=whole, least=1, default=1)
+    most: float = field(check=_within_doubles, default=1.0)
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
+    loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
+
+    default_gap = 1e-6
+
+    def __post_init__(self) -> None:
+        settle(
+            self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload)
+        )
+        super().__post_init__()
+        whole("changed", self.changed, 1, self.workload.size)
+        self.changes.check()
+        if self.largest:
+            checked_largest(self.workload)
+        _ = self.budget
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down."""
+        return gaussian_budget(self.privacy)
+
+    @property
+    def largest(self) -> bool:
+        """Whether the loss is the largest error."""
+        return self.loss == "largest"
+
+    @property
+    def changes(self) -> Changes:
+        """What one person does to the counts."""
+        return Changes(self.workload.size, self.changed, self.most, self.signed)
+
+    @property
+    def unit(self) -> float:
+        """a²/μ²: the errors are this times those at a = μ = 1."""
+        return self.most**2 / self.budget
+
+    def model(self) -> Model:
         """Return the SDP over :math:`\\Sigma`, in coordinates where the total loss is the trace.
 
         Constraints: "privacy", a matrix-fractional one a change; "errors", one an answer, for the largest error.
         """
-        refuse_unknown(options, "the model has none")
         root, changes = self.workload.root, self.changes
         vectors = changes.vectors() @ root.T
         s = cp.Variable((len(root), len(root)), PSD=True, name="covariance")
@@ -100,88 +165,172 @@ class MatrixMechanism(MatrixQuestion, OldDesign):
         problem = cp.Problem(cp.Minimize(top), [*privacy, *errors])
         return Model(problem, {"covariance": s}, {"privacy": privacy, "errors": errors})
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> MatrixResult:
-        """Return the strategy, made to keep the budget for sure, and a lower bound by weak duality; gap 1e-6 by default.
+    def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:
+        """Find weights on the changes by the fixed point: they give a strategy, and prove a lower bound.
 
         Parameters
         ----------
         solver : {None, "fixed-point"}
             `model` is for reading, and for solvers outside; the fixed point proves both its bounds.
-
-        Raises
-        ------
-        SolverError
-            The counts' weights are further apart than doubles hold.
         """
-        if instance("solver", solver, str, NoneType) not in (None, "fixed-point"):
+        if solver not in (None, "fixed-point"):
             raise DesignError.of("solver", solver, 'must be "fixed-point": it proves both its bounds')
-        refuse_unknown(options, "the fixed point has none")
-        one_of("certify", certify, (True, False))
-        wanted, deadline, started = wanted_gap(gap, 1e-6), Deadline(time_limit), time.perf_counter()
         with one_thread():
-            return self._solved(solver, wanted, deadline, started, certify=certify)
-
-    def _solved(
-        self, solver: str | None, wanted: float, deadline: Deadline, started: float, *, certify: bool
-    ) -> MatrixResult:
-        found = solve_strategy(
-            self.workload, self.changes, largest=self.largest, gap=wanted / 2, deadline=deadline
-        )
-        strategy = self._scaled(triangular(found.strategy) if self.workload.causal else found.strategy)
-        noise = StrategyNoise(self.workload, strategy, self.budget)
-        evidence = MatrixCertificate(self, noise, 0.0, found.lower_bound * self.unit, found.multipliers)
-        evidence = evidence.claiming()
-        value, bound = evidence.value, evidence.lower_bound
+            found = solve_strategy(
+                self.workload, self.changes, largest=self.largest, gap=clock.gap / 2, deadline=clock
+            )
+            rows = triangular(found.strategy) if self.workload.causal else found.strategy
+            strategy = within_budget(rows, self.budget, lambda r: self.changes.spent(r)[0])
+            noise = StrategyNoise(self.workload, strategy, self.budget)
+            value = self.cost(noise) * (1 + 1e-13)
         if not (math.isfinite(value) and value > 0):
             raise SolverError(
                 "the strategy is further apart in size than doubles hold",
                 solver="fixed-point",
                 status="range",
             )
-        near = value - bound <= wanted * value
-        status = Status.OPTIMAL if near else Status.LIMIT if found.late or deadline.passed else Status.GAP
         rank = len(strategy)
         report = SolveReport(
             "fixed-point",
-            status if certify else Status.UNCERTIFIED,
-            seconds=time.perf_counter() - started,
             variables=rank * (rank + 1) // 2,
             constraints=self.changes.count,
             iterations=found.steps,
             requested=solver,
         )
-        return MatrixResult(
-            design=self,
-            mechanism=noise,
-            value=value,
-            lower_bound=bound,
-            solver_report=report,
-            notes=self._notes(rank),
-            certificate=evidence if certify else None,
-            duals=_multipliers(found.multipliers),
+        notes = (
+            f"the queries have rank {rank} on {self.workload.size} counts: the others are not released",
+        ) * (rank < self.workload.size)
+        proof = MatrixProof(found.multipliers)
+        yield Bound(found.lower_bound * self.unit * (1 - 1e-12))
+        yield Law(noise, value, (proof,), report, notes, _multipliers(found.multipliers))
+
+    def cost(self, law: StrategyNoise) -> float:
+        """The error of a law's answers."""
+        if self.largest:
+            return float(law.variances().max())
+        if self.workload.count <= 4 * self.workload.size:
+            return float(law.variances().sum())
+        return float(((self.workload.root @ law.inverse) ** 2).sum())
+
+    # -- what a result asks ------------------------------------------------------------------------------
+
+    def spent(self, law: StrategyNoise) -> float:
+        """Share of the budget that the worst change takes; at most 1."""
+        return float(self.changes.spent(law.strategy)[0]) / self.budget
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        used = float(self.changes.spent(result.mechanism.strategy)[0])
+        left = self.budget - used
+        rows = [("privacy", 0, used, self.budget, left, math.nan, left <= 1e-7 * self.budget)]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per answer."""
+        variances = result.mechanism.variances()
+        return pd.DataFrame(
+            {
+                "query": np.arange(len(variances)),
+                "variance": variances,
+                "standard_deviation": np.sqrt(variances),
+            }
         )
 
-    def _scaled(self, strategy: Array) -> Array:
-        """The strategy scaled until the budget is kept in exact numbers."""
-        spent, margin = self.changes.spent(strategy)[0], 1e-15
-        while True:
-            strategy = strategy * (math.sqrt(self.budget / spent) * (1 - margin))
-            spent, margin = self.changes.spent(strategy)[0], 2 * margin
-            if spent <= self.budget:
-                return strategy
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """The same queries at the same privacy, answered as published; last the proved lower bounds."""
+        unit = 1 / self.budget
+        known = published(self.workload, self.changes, largest=self.largest)
+        rows = [("this mechanism", result.value)]
+        rows += sorted(((name, error * unit) for name, error in known.items()), key=lambda row: row[1])
+        if self.changed == 1 and not self.largest:
+            rows.append(("lower bound of the singular values", svd_bound(self.workload, self.changes) * unit))
+        if result.lower_bound is not None:
+            rows.append(("proved least of all covariances", result.lower_bound))
+        return relative_table(rows)
 
-    def _notes(self, rank: int) -> tuple[str, ...]:
-        if rank == self.workload.size:
-            return ()
-        return (f"the queries have rank {rank} on {self.workload.size} counts: the others are not released",)
+    def lines(self, result: Result) -> list[str]:
+        law = result.mechanism
+        streams = "; answers can be streamed" if law.streams else ""
+        return [
+            f"{self.workload}; {self.changes.count} changes up to sign, the worst consumes "
+            f"{at_most(self.spent(law), 15)} of the budget",
+            f"released on multiples of {law.step:.6g} of the strategy's answers, wider by {law.lattice_cost:.2g}{streams}",
+        ]
+
+    def account(self, result: Result) -> Account:
+        value = (
+            "sum of the variances of the answers" if self.loss == "total" else "largest variance of an answer"
+        )
+        what = "rise or fall" if self.signed else "change, all up or all down,"
+        question = [
+            f"{self.workload}. Between neighbouring data sets at most {self.changed} of the counts {what} by at most "
+            f"{shown(self.most)}. Noise is added to other sums of the counts, chosen for the purpose, and the answers are made "
+            "from these.",
+            privacy_words(self.privacy, NEIGHBOURS),
+            unit_words("stated how many counts change", "The guarantee is for all answers together."),
+            f"Wanted is the strategy of least {value}; the lower bound is over all of them.",
+        ]
+        return Account(
+            f"Matrix mechanism at {guarantee(self.privacy)}",
+            f"For {self.workload}: least {value}.",
+            "\n\n".join(question),
+            value,
+            (
+                guarantee(self.privacy),
+                f"at most {at_most(self.spent(result.mechanism))} of the budget consumed",
+            ),
+            "The standard deviation of each answer.",
+            "The same queries at the same privacy, from what is published.",
+        )
+
+
+@serializable("matrix-proof")
+@dataclass(frozen=True, eq=False)
+class MatrixProof(Proof):
+    r"""Weights on the changes, and loads on the answers, prove what the least covariance costs: :math:`(\operatorname{tr} S)^2/\mu^2`.
+
+    Weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the total error; docs/theory for loads
+    and several changes). That no change consumes more than the budget is checked in rational numbers up to 64 counts and rounded
+    up beyond; unbiased answers, cost and lower bound are sums in floats.
+
+    Parameters
+    ----------
+    multipliers : tuple of (ndarray, ndarray or None)
+        Of each factor of the workload.
+    """
+
+    multipliers: Multipliers
+
+    speaks_of = ("privacy", "bias", "value", "lower bound")
+    bound_how = RECOMPUTED
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, MatrixMechanism)
+        law = instance("law", stated.law, StrategyNoise)
+        if not design.workload.same(law.workload) or law.budget != design.budget:
+            yield Claim("the law answers this workload", PROVED, -math.inf, False)
+            return
+        spent, exact = design.changes.spent(law.strategy)
+        yield Claim(
+            f"the budget covers every change ({'rational' if exact else 'rounded up'})",
+            PROVED,
+            design.budget - spent,
+            spent <= design.budget,
+        )
+        worth = budget_worth(design.privacy, design.budget)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
+        root = design.workload.root
+        left = root - (root @ law.inverse) @ law.strategy
+        off = float(np.abs(left).max() / np.abs(root).max())
+        yield Claim("the answers are unbiased, to rounding", RECOMPUTED, _UNBIASED - off, off <= _UNBIASED)
+        room = stated.value * (1 + _ROUNDING) - design.cost(law)
+        yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        wanted = stated.lower_bound / design.unit
+        found = proved_bound(
+            design.workload, design.changes, self.multipliers, largest=design.largest, wanted=wanted
+        )
+        yield least_claim(found * design.unit, stated.lower_bound)
 
 
 def _multipliers(found: Any) -> pd.DataFrame:

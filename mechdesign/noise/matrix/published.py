@@ -6,8 +6,8 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.noise.matrix.changes import Changes
-from mechdesign.noise.matrix.workload import Workload
 from mechdesign.problem.checks import whole
+from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 
 __all__ = ["binary_tree", "published", "square_root", "strategy_error", "svd_bound"]

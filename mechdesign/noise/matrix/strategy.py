@@ -11,19 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.whitened import lattice, released
-from mechdesign.noise.matrix.workload import Workload
+from mechdesign.noise.correlated.noise import LinearNoise, released
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import shape_of
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, positive, settle
+from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["StrategyNoise"]
 
@@ -33,7 +37,7 @@ _FULL = 4096
 
 @serializable("strategy-noise")
 @dataclass(frozen=True, eq=False)
-class StrategyNoise:
+class StrategyNoise(LinearNoise):
     """Noise on the answers to linear queries, made from one release of a strategy.
 
     Parameters
@@ -131,19 +135,9 @@ class StrategyNoise:
             return float((self.workload.gram() * self.counts_covariance).sum())
         return float(self.variances().sum())
 
-    @cached_property
-    def _exact(self) -> tuple[float, ExactNoise]:
-        return lattice(self.budget, len(self.strategy))
-
     @property
-    def step(self) -> float:
-        """Lattice step of a release, of each row of the strategy."""
-        return self._exact[0]
-
-    @property
-    def lattice_cost(self) -> float:
-        """Relative increase of the standard deviations in a release."""
-        return self._exact[1].scale - 1.0
+    def _whitened(self) -> tuple[float, int]:
+        return self.budget, len(self.strategy)
 
     def release(self, x: Any) -> Array:
         """Return the answers to the workload with noise: for deployment.
@@ -195,6 +189,13 @@ class StrategyNoise:
             else:
                 total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
             yield float(total)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the standard deviation of each answer."""
+        fig, axis = figure(**sized(options, 5.0, 3.2))
+        axis.plot(np.sqrt(self.variances()), color=COLOURS[0])
+        axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
+        return fig
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Array:
         """Draw noise on the answers for simulation, shape ``size + (m,)``."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.span import span_of, spans_all
 from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
+from mechdesign.problem.span import span_of, spans_all
 from mechdesign.typing import Array
 
 __all__ = ["KINDS", "Queries", "Workload"]

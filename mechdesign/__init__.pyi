@@ -63,7 +63,7 @@ from .quantizers.optimal.frontier import frontier as frontier
 from .quantizers.optimal.outputs import Alphabet as Alphabet
 from .quantizers.optimal.outputs import BinSearch as BinSearch
 from .quantizers.optm.design import OPTM as OPTM
-from .quantizers.optm.grid_search import OPTMSearch as OPTMSearch
+from .quantizers.optm.search import OPTMSearch as OPTMSearch
 from .quantizers.rqm import RQM as RQM
 from .runs.grid import Grid as Grid
 from .spaces.earth_mover import emd as emd

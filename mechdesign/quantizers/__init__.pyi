@@ -1,7 +1,5 @@
-from .biased_design import BiasedResult as BiasedResult
 from .biased_design import BiasedSelection as BiasedSelection
 from .common.certificate import QuantizerCertificate as QuantizerCertificate
-from .common.result import QuantizerResult as QuantizerResult
 from .erm import ERM as ERM
 from .mechanism.biased import BiasedQuantizer as BiasedQuantizer
 from .mechanism.continuous_ldp import HybridMechanism as HybridMechanism
@@ -21,5 +19,4 @@ from .optimal.outputs import BinSearch as BinSearch
 from .optimal.result import OptimalQuantizerResult as OptimalQuantizerResult
 from .optm.design import OPTM as OPTM
 from .optm.grid_search import OPTMSearch as OPTMSearch
-from .optm.grid_search import OPTMSearchResult as OPTMSearchResult
 from .rqm import RQM as RQM

@@ -17,7 +17,8 @@ are exact like any other's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
@@ -28,24 +29,26 @@ from scipy import stats
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, one_of, positive, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.checks import array, non_negative, positive, settle, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.common.rational_rows import certified_law
-from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.mvu_alphabets import FEW, AlphabetSearch
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
+from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
+from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import get, solve
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array
 
 __all__ = ["MVU"]
 
@@ -65,7 +68,7 @@ class _Table:
 
 @serializable("mvu")
 @dataclass(frozen=True)
-class MVU(OldDesign):
+class MVU(QuantizerDesign, ModelledDesign):
     """The minimum-variance unbiased mechanism.
 
     Parameters
@@ -92,19 +95,19 @@ class MVU(OldDesign):
     [-2.42, -1.69, 1.69, 2.42]
     """
 
-    m: int
-    privacy: PureDP
+    m: int = field(check=whole, least=2, most=4097)
+    privacy: PureDP = field(PureDP)
     input_range: Any
-    input_bits: int = 2
+    input_bits: int = field(check=whole, least=1, most=10, default=2)
     prior: Any = None
     loss: Any = "absolute"
     bins: Any = None
     max_abs: float | None = None
 
+    proves_optimality = False
+
     def __post_init__(self) -> None:
-        settle(self, m=whole("m", self.m, 2, 4097), input_bits=whole("input_bits", self.input_bits, 1, 10))
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "must be md.PureDP(epsilon)")
+        super().__post_init__()
         lower, upper = check_range(self.input_range)
         prior = stats.uniform(lower, upper - lower) if self.prior is None else self.prior
         settle(
@@ -149,9 +152,8 @@ class MVU(OldDesign):
         """The outputs that were given, or evenly spread ones."""
         return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
 
-    def model(self, bins: Any = None, *, epsilon: float | None = None, **options: Any) -> Model:
+    def model(self, bins: Any = None, *, epsilon: float | None = None) -> Model:
         """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
-        refuse_unknown(options, "model() takes bins and epsilon")
         x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
         rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
         alphabet = self._spread if bins is None else array("bins", bins)
@@ -174,17 +176,13 @@ class MVU(OldDesign):
     def _cost(self, alphabet: Array) -> Array:
         return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        starts: int = 12,
-        **options: Any,
-    ) -> QuantizerResult:
-        """Search the alphabet (unless fixed), solve for P, repair and certify.
+    def takes(self, outputs: Any) -> bool:
+        return super().takes(outputs) if self.bins is not None else searched_among(self, outputs, None)
+
+    def improve(
+        self, clock: Clock, solver: str | None = None, starts: int = 12, **options: Any
+    ) -> Iterator[Law | Bound]:
+        """Search the alphabet (unless fixed), and solve for P.
 
         Up to 4 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
         range is searched, for with many outputs little else matters. Large programs (over 4,000 entries of P) are solved
@@ -196,14 +194,10 @@ class MVU(OldDesign):
 
         Parameters
         ----------
+        clock : Clock
+            The search ends after four fifths of its time.
         solver : str, optional
             A backend for the linear program, whatever its size.
-        gap : float, optional
-            Not used: P is a linear program's optimum, and the alphabet is what a local search finds.
-        certify : bool
-            Repair P into an exact rational law (default; seconds from 128 x 128), or keep floats.
-        time_limit : float, optional
-            Seconds; four fifths of them for the search.
         starts : int
             Local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
             et al. and finds the published local optimum; further ones often find a better one.
@@ -215,54 +209,38 @@ class MVU(OldDesign):
         InfeasibleError
             A fixed alphabet that cannot be unbiased within the budget.
         """
-        wanted_gap(gap, 1e-7)
-        one_of("certify", certify, (True, False))
-        starts, deadline = whole("starts", starts, 1), Deadline(time_limit)
-        if solver is None:
-            refuse_unknown(options, "they are a named backend's")
-        else:
+        if solver is not None:
             get(solver)
-        search = Deadline(0.8 * deadline.seconds if deadline.finite else None)
-        alphabet, count = self._alphabet(starts, search)
-        # Floats a hair inside, so that the loss rounded up is still within the budget.
-        budget = self.privacy.epsilon * (1 if certify else 1 - 1e-12)
-        table = self._table(alphabet, budget, solver, deadline, options)
+        elif options:
+            raise DesignError.of("options", sorted(options), "are a named backend's")
+        alphabet, count = self._alphabet(whole("starts", starts, 1), clock.part(0.8))
+        # Floats are slightly inside, so that the loss rounded up is still within the budget.
+        budget = self.privacy.epsilon * (1 if clock.certify else 1 - 1e-12)
+        table = self._table(alphabet, budget, solver, clock, options)
 
         def rows(epsilon: float) -> Array:
             if epsilon == budget:
                 return table.rows
-            return self._table(alphabet, epsilon, solver, deadline, options).rows
+            return self._table(alphabet, epsilon, solver, clock, options).rows
 
-        law = None
-        if certify:
+        yield from least_loss(self, alphabet, clock)
+        mechanism = Quantizer.interpolated(alphabet, self.inputs, table.rows)
+        if clock.certify:
             try:
-                law = certified_law(alphabet, self.inputs, rows, budget)
+                mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
             except InfeasibleError:
                 if solver is not None:
                     raise
                 # On the edge of what is feasible the program's tolerance lets rows in that no smaller budget mends.
-                table = self._as_optimum(alphabet, budget, deadline)
-                law = certified_law(alphabet, self.inputs, rows, budget)
-        if law is None:
-            mechanism, status = Quantizer.interpolated(alphabet, self.inputs, table.rows), Status.UNCERTIFIED
-        else:
-            mechanism, status = Quantizer.of_law(law), Status.FEASIBLE
+                table = self._as_optimum(alphabet, budget, clock)
+                mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
         notes = (
             f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
-            f"{count} programs over alphabets, {deadline.elapsed:.3g} s in all; a local search of a non-convex problem",
+            f"{count} programs over alphabets; a local search of a non-convex problem",
         )
-        report = replace(table.report, status=Status.LIMIT if certify and search.passed else status)
         value = mechanism.expected_loss(self.prior, self.loss)
-        certificate = None
-        if law is not None:
-            duals = any_outputs(self, alphabet, deadline)
-            certificate = QuantizerCertificate.of(self, law, value, duals=duals)
-        value = value if certificate is None else certificate.shown(value)
-        if certificate is None:
-            bound = told_later(self, alphabet, value)
-        else:
-            bound = certificate.bound_below(value)
-        return QuantizerResult(self, mechanism, value, bound, report, notes, certificate, table.duals)
+        law = Law(mechanism, value, report=table.report, notes=notes, duals=table.duals)
+        yield proved_law(self, law, mechanism) if clock.certify else law
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
         """The alphabet that was given or found, and the number of programs solved for it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -20,23 +20,23 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.rounding import safe_root
-from mechdesign.problem.checks import interval, number, one_of, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.checks import interval, number, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.output_space import OutputSpace
-from mechdesign.quantizers.common.result import QuantizerResult
+from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import LARGEST, check_range
 from mechdesign.quantizers.mechanism.selection_line import SelectionLine
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
+from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array
 
-__all__ = ["ParameterSearch", "searched_outputs", "settle_family"]
+__all__ = ["ParameterSearch", "searched_among", "searched_outputs", "settle_family"]
 
 _LEVELS = 40
 """Steps 3⁻⁴⁰ as wide are narrower than doubles are apart."""
@@ -69,8 +69,18 @@ def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace 
     return OutputSpace.around(design.input_range, 1 + float(delta.max() + widest))
 
 
+def searched_among(design: Any, outputs: Any, only: Array | None) -> bool:
+    """Whether outputs are as many as asked for, and where a search may come to; or, where all members have the same, `only` those."""
+    space, found = design.output_space, np.array(outputs, dtype=float)
+    if len(found) != design.m:
+        return False
+    if space is not None:
+        return bool(space.points[0] <= found[0] and found[-1] <= space.points[-1])
+    return only is not None and np.allclose(found, only, rtol=1e-12, atol=0)
+
+
 @dataclass(frozen=True)
-class ParameterSearch(OldDesign):
+class ParameterSearch(QuantizerDesign):
     """What RQM and ERM share: the fields, and the search. A member of the family is `mechanism` of its parameters."""
 
     m: int
@@ -79,6 +89,8 @@ class ParameterSearch(OldDesign):
     loss: Any = "absolute"
     input_range: Any = None
     grid: Grid | None = None
+
+    proves_optimality = False
 
     _selector: ClassVar[str]
     """The parameter that decides how bins are selected; the others decide where they are."""
@@ -117,36 +129,18 @@ class ParameterSearch(OldDesign):
             raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
         return {name: number(name, parameters[name]) for name in axes}
 
-    def model(self, **options: Any) -> Any:
-        """There is none: members are in closed form, and their parameters are searched."""
-        raise DesignError(f"{type(self).__name__} is a search over closed forms: it has no program")
-
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        zoom: int = 4,
-        starts: int = 4,
-        **options: Any,
-    ) -> QuantizerResult:
-        """Search the grid, zoom in on its best points, and return the certified mechanism.
+    def improve(self, clock: Clock, zoom: int = 4, starts: int = 4) -> Iterator[Law | Bound]:
+        """Search the grid, and zoom in on its best points.
 
         The last axis is the parameter that trades privacy for error: on each line of the other axes the best
-        point within the budget is moved onto the budget where a neighbour is over it. There is no program: a `solver` is
-        refused, and `gap` changes nothing. The lower bound is that of every ε-private unbiased mechanism, of this family or
-        not, with any outputs as far out as the search may go (`output_space`); where the grid fixes them, with these outputs.
-        Losses that are functions have none.
+        point within the budget is moved onto the budget where a neighbour is over it. The lower bound is that of every
+        ε-private unbiased mechanism, of this family or not, with any outputs as far out as the search may go
+        (`output_space`); where the grid fixes them, with these outputs. Losses that are functions have none.
 
         Parameters
         ----------
-        certify : bool
-            Attach the exact rational law (default). Exact arithmetic takes seconds from 64 outputs and minutes at 256;
-            without it the loss is computed in floats and rounded up.
-        time_limit : float, optional
-            Seconds; the best member by then.
+        clock : Clock
+            Exact arithmetic (``certify=True``) takes seconds from 64 outputs and minutes at 256.
         zoom : int
             How often the grid is refined around the best points.
         starts : int
@@ -157,36 +151,25 @@ class ParameterSearch(OldDesign):
         InfeasibleError
             No point is within the budget; states the smallest loss met.
         """
-        refuse_unknown(
-            {**options, **({} if solver is None else {"solver": solver})},
-            "a search of parameters takes zoom and starts",
-        )
-        wanted_gap(gap, 1e-6)
-        one_of("certify", certify, (True, False))
-        deadline = Deadline(time_limit)
-        lines = _Lines(self, deadline)
+        lines = _Lines(self, clock)
         rough = lines.rough(3 * whole("starts", starts, 1))
         best = lines.zoomed(rough, whole("zoom", zoom, 0), starts)
         member = self.mechanism(**best.point)
         assert member is not None
-        law = None if not certify else member.certified().law
-        status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
-        report = SolveReport(
-            "grid search",
-            Status.LIMIT if deadline.passed else status,
-            deadline.elapsed,
-            iterations=lines.count,
-        )
+        yield from least_loss(self, member.bins, clock)
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
-        value = member.expected_loss(self.prior, self.loss)
-        if law is None:
-            return QuantizerResult(self, member, value, told_later(self, member.bins, value), report, notes)
-        exact = Quantizer.of_law(law, member.selection)
-        certificate = QuantizerCertificate.of(
-            self, law, value, duals=any_outputs(self, member.bins, deadline)
+        report = SolveReport("grid search", iterations=lines.count)
+        yield Law(member, member.expected_loss(self.prior, self.loss), report=report, notes=notes)
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        member = law.mechanism
+        return proved_law(self, law, Quantizer.of_law(member.certified().law, member.selection))
+
+    def takes(self, outputs: Any) -> bool:
+        assert self.grid is not None
+        return searched_among(
+            self, outputs, self._outputs({k: float(v[0]) for k, v in self.grid.axes.items()})
         )
-        value = certificate.shown(value)
-        return QuantizerResult(self, exact, value, certificate.bound_below(value), report, notes, certificate)
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""

@@ -46,7 +46,7 @@ class RQM(ParameterSearch):
     >>> from scipy import stats
     >>> from mechdesign.problem.privacy import PureDP
     >>> result = RQM(4, PureDP(1.5), stats.uniform(-1, 2)).solve()
-    >>> result.epsilon <= 1.5
+    >>> result.mechanism.privacy_loss() <= 1.5
     True
     """
 

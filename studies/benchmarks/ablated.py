@@ -222,15 +222,9 @@ def optm(count: int) -> dict[str, Make]:
     return drawn(count, {"ε": EPSILONS, "m": (4, 8, 16, 64), "prior": PRIORS, "loss": LOSSES}, make)
 
 
-def from_the_middle(original: Any) -> Any:
-    """Starts that do not know the optimum over all mechanisms; its bound is still found."""
-
-    def starts(self: Any, epsilon: float, deadline: Any) -> Any:
-        for _ in original(self, epsilon, deadline):
-            pass
-        yield self._halfway()
-
-    return starts
+def from_an_even_law(original: Any) -> Any:
+    """A start that does not know the optimum over all mechanisms."""
+    return lambda self, rows: self.normalised(np.ones(self.size))
 
 
 def box_by_box(original: Any) -> Any:
@@ -244,30 +238,13 @@ def box_by_box(original: Any) -> Any:
     return values
 
 
-def evenly(original: Any) -> Any:
-    """Every bin drawn alike where the outermost ones were."""
-    return lambda self: self.blocks.normalised(np.ones(self.blocks.size))
-
-
-DESCENT = OPTM + "successive:Successive."
 OPTMS = (
     Strategy(
-        "second_order (SLSQP) beside linear programs",
-        {OPTM + "successive:_SMALL": constant(0)},
-        {OPTM + "second_order:polished": lambda _: True},
+        "the quantizer's optimum as start", {OPTM + "descent:SelectionBlocks.imitate": from_an_even_law}
     ),
-    Strategy(
-        "linear programs beside second_order, of few unknowns",
-        {OPTM + "successive:_PROGRAMS": constant(0)},
-        {OPTM + "second_order:polished": lambda _: True},
-    ),
-    Strategy("_hardly_moved", {DESCENT + "_hardly_moved": fixed(None)}),
-    Strategy("_mixed", {DESCENT + "_mixed": fixed(None)}),
-    Strategy("_outermost", {DESCENT + "_outermost": evenly}),
-    Strategy("the quantizer's optimum as start", {DESCENT + "_starts": from_the_middle}),
     Strategy(
         "grid of boxes up to four bins",
-        {OPTM + "design:OPTM._successive": constant(True)},
+        {OPTM + "design:OPTM._on_boxes": constant(False)},
         {OPTM + "boxes:BoxSearch.best": lambda _: True},
     ),
     Strategy("one sweep of all boxes", {OPTM + "boxes:BoxSearch._values": box_by_box}),

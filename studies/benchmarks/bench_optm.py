@@ -17,7 +17,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
-from mechdesign.quantizers.optm.grid_search import authors_bins
+from mechdesign.quantizers.optm.search import authors_bins
 from mechdesign.solvers import CompiledLP, HighsSession
 from mechdesign.typing import Array
 from studies.benchmarks.turns import Ratio
@@ -42,15 +42,16 @@ def authors_search() -> list[Ratio]:
 
     for _ in range(7):  # in turn, as the machine may be busy
         started = time.process_time()
-        found = search.solve(progress=False)
+        found = search.solve(bar=False)
         own.append(time.process_time() - started)
         runs.append([])
         HighsSession.run, HighsSession.sweep = timed, every  # type: ignore[method-assign]
-        search.solve(progress=False)
+        search.solve(bar=False)
         HighsSession.run, HighsSession.sweep = run, sweep  # type: ignore[method-assign]
     seconds, inside = statistics.median(own), statistics.median(map(sum, runs))
-    per_point = seconds / found.programs
-    print(f"authors' search: {found.programs} programs in {seconds:.3f} s ({1e6 * per_point:.0f} us each)")
+    programs = int(found.table["programs"].sum())
+    per_point = seconds / programs
+    print(f"authors' search: {programs} programs in {seconds:.3f} s ({1e6 * per_point:.0f} us each)")
     print(
         f"  HiGHS itself, {len(runs[-1])} runs: {inside:.3f} s; ratio {seconds / inside:.2f} (bar: at most 1.5)"
     )

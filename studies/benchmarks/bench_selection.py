@@ -18,7 +18,7 @@ from scipy import optimize, stats
 import mechdesign as md
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.optm.blocks import SelectionBlocks
+from mechdesign.quantizers.optm.descent import SelectionBlocks
 from mechdesign.solvers.one_thread import one_thread
 
 UNIFORM = stats.uniform(-1, 2)

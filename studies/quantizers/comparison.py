@@ -157,7 +157,7 @@ def optimum(m: int, privacy: md.PureDP, reach: float, loss: str, others: np.ndar
         choices.append(others)
     results = [md.OptimalQuantizer(c, privacy, UNIFORM, loss).solve(gap=2e-7) for c in choices]
     best = min(results, key=lambda r: r.value)
-    return Found(best.value, best.epsilon, best.lower_bound)
+    return Found(best.value, best.mechanism.privacy_loss(), best.lower_bound)
 
 
 def member(family: type, m: int, privacy: md.PureDP, reach: float, loss: str) -> Found | None:
@@ -181,7 +181,7 @@ def member(family: type, m: int, privacy: md.PureDP, reach: float, loss: str) ->
         )
     except md.InfeasibleError:
         return None
-    return Found(result.value, result.epsilon)
+    return Found(result.value, result.mechanism.privacy_loss())
 
 
 def optm(m: int, privacy: md.PureDP, reach: float, loss: str) -> Found:
@@ -196,7 +196,7 @@ def optm(m: int, privacy: md.PureDP, reach: float, loss: str) -> Found:
         outer = np.array([0.25, 0.5, 1.0]) * (reach - 1)
         try:
             search = md.OPTMSearch(privacy, UNIFORM, loss, bins=md.Grid(delta=outer, inner=inner))
-            outputs.append(search.solve(progress=False, certify=False).mechanism.bins)
+            outputs.append(search.solve(bar=False, certify=False).mechanism.bins)
         except md.InfeasibleError:
             pass
     found = [
@@ -204,7 +204,7 @@ def optm(m: int, privacy: md.PureDP, reach: float, loss: str) -> Found:
         for bins in outputs
     ]
     best = min(found, key=lambda r: r.value)
-    return Found(best.value, best.epsilon, best.lower_bound)
+    return Found(best.value, best.mechanism.privacy_loss(), best.lower_bound)
 
 
 def draw(report: Report, table: pd.DataFrame) -> None:

@@ -108,7 +108,7 @@ def searched(report: Report) -> None:
     rows = []
     with report.progress("searches", 11) as step:
         for epsilon in (1.0, 1.5):
-            found = md.OPTMSearch(md.PureDP(epsilon), UNIFORM).solve(progress=False)
+            found = md.OPTMSearch(md.PureDP(epsilon), UNIFORM).solve(bar=False)
             rows.append(row("OPTM", epsilon, None, found.mechanism))
             step()
         for epsilon in (0.5, 1.0, 1.5):
@@ -165,7 +165,7 @@ def table_2(report: Report) -> None:
                 levels=levels,
                 families="separate",
                 judge=judge,
-            ).solve(progress=False)
+            ).solve(bar=False)
             return found.mechanism
 
         mechanisms = [

@@ -33,7 +33,7 @@ MAKES: dict[str, Callable[[], Any]] = {
         UNIFORM,
         bins=md.Grid(delta=[1.9, 2.0], inner=[0.5]),
         levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
-    ).solve(progress=False),
+    ).solve(),
     "calibration": lambda: md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
     "discrete": lambda: md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1.0),
     "optimal noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1)).solve(gap=0.02),

@@ -104,12 +104,17 @@ def optimal(name: str) -> dict[str, Any]:
     return payload
 
 
-@fault(11, "what a search found is accepted as optimal")
 @pytest.mark.parametrize(
     ("name", "verifier"),
-    [("optm-search", "alone"), ("optm-search", "package"), ("rqm", "alone"), ("rqm", "package"), ("calibration", "package"),
-     ("biased-selection", "package")],
-)  # fmt: skip
+    [
+        ("optm-search", "alone"),
+        ("optm-search", "package"),
+        ("rqm", "alone"),
+        ("rqm", "package"),
+        pytest.param("calibration", "package", marks=fault(11, "what a search found is accepted as optimal")),
+        ("biased-selection", "package"),
+    ],
+)
 def test_what_a_search_found_is_not_optimal(name: str, verifier: str) -> None:
     assert not altered.ACCEPT[verifier](optimal(name))
 

@@ -268,8 +268,8 @@ def _cube(t: Any) -> Any:
 def test_a_bound_for_fewer_outputs_is_no_bound_of_the_search(name: str) -> None:
     """Was: nothing; a file could keep multipliers for the mechanism's own outputs, which prove more."""
     result = found(name)
-    certificate, bins = result.certificate, result.mechanism.bins
-    duals = certificate.duals
+    *others, proof = result.proofs
+    bins, duals = result.mechanism.bins, proof.duals
     most = min(duals.outputs[-1], max(bins[-1], 1.0) * 1.0001)
     if duals.between:
         ends = (duals.outputs >= -most) & (duals.outputs <= most)
@@ -278,11 +278,14 @@ def test_a_bound_for_fewer_outputs_is_no_bound_of_the_search(name: str) -> None:
     else:
         kept = np.isin(duals.outputs, bins)
         fewer = replace(duals, outputs=duals.outputs[kept], multipliers=duals.multipliers[:, kept])
-    doctored = replace(result, certificate=replace(certificate, duals=fewer))
-    table = doctored.checks()
+    table = replace(result, proofs=(*others, replace(proof, duals=fewer))).checks()
     assert not table.loc[table["claim"].str.contains("all outputs that are searched"), "holds"].all()
-    raised = replace(certificate, lower_bound=certificate.lower_bound * (1 + 1e-6))
+    raised = replace(result.certificate, lower_bound=result.lower_bound * (1 + 1e-6))
     assert not raised.verify()
+    priced = replace(proof, duals=replace(duals, cap_price=1e308))  # of a cap that is not there
+    assert (
+        not replace(result, lower_bound=0.99 * result.value, proofs=(*others, priced)).checks()["holds"].all()
+    )
 
 
 @pytest.mark.slow

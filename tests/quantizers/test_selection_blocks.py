@@ -18,8 +18,7 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import spread
-from mechdesign.quantizers.optm.blocks import SelectionBlocks, selection_at
-from mechdesign.quantizers.optm.successive import Successive
+from mechdesign.quantizers.optm.descent import SelectionBlocks, selection_at
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -178,11 +177,13 @@ def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: 
     found = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, bounds="successive").solve()
     coarse = best_of_four_bins(near, far, epsilon, np.linspace(0.005, 0.995, 199))
     assert found.value <= coarse * (1 + 1e-6)
-    share = found.selection.query("side == 'left' and interval == 2 and bin == 1")["probability"].item()
+    share = found.to_frame().query("side == 'left' and interval == 2 and bin == 1")["probability"].item()
     fine = best_of_four_bins(near, far, epsilon, share + np.linspace(-0.005, 0.005, 41))
     assert found.value == pytest.approx(fine, rel=1e-5)
     assert found.value <= md.OPTM(bins, md.PureDP(epsilon), UNIFORM).solve().value
-    assert found.epsilon <= epsilon and check_selection_law(found.mechanism.law, exp_lower(epsilon))
+    assert found.mechanism.privacy_loss() <= epsilon and check_selection_law(
+        found.mechanism.law, exp_lower(epsilon)
+    )
 
 
 @pytest.mark.slow
@@ -213,7 +214,7 @@ def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
         result = md.OPTM(np.linspace(-1, 1, m) / math.tanh(0.25), md.PureDP(1.0), UNIFORM, "squared").solve(
             certify=False
         )
-        assert result.epsilon <= 1.0
+        assert result.mechanism.privacy_loss() <= 1.0
         gaps.append(result.gap)
     assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.04
 
@@ -224,7 +225,7 @@ def test_hundreds_of_bins_with_few_outputs() -> None:
     result = md.OPTM(np.linspace(-1.2, 1.2, 256), md.PureDP(5.0), UNIFORM).solve(outputs=16)
     drawn = np.flatnonzero(result.mechanism.extremes()[1] > 0)
     assert len(drawn) <= 16 and {0, 255} <= set(drawn.tolist())
-    assert result.certificate.epsilon_upper <= 5.0
+    assert result.mechanism.privacy_loss() <= 5.0
     assert result.lower_bound <= result.value <= 0.13
 
 
@@ -252,7 +253,7 @@ def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
     with pytest.raises(md.InfeasibleError, match=r"smallest feasible epsilon is 1\.60943791") as caught:
         md.OPTM(bins, md.PureDP(1.6), UNIFORM).solve()
     assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
-    assert md.OPTM(bins, md.PureDP(1.61), UNIFORM).solve().epsilon <= 1.61
+    assert md.OPTM(bins, md.PureDP(1.61), UNIFORM).solve().mechanism.privacy_loss() <= 1.61
     with pytest.raises(md.DesignError, match="outputs = 2: must be an integer of at least 4"):
         md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve(outputs=2)
 
@@ -263,7 +264,7 @@ def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
     result = md.OPTM(
         [-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, bounds="successive"
     ).solve()
-    assert result.epsilon <= 0.25
+    assert result.mechanism.privacy_loss() <= 0.25
     assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
     assert 0 < result.mechanism.extremes()[1][0] < 1e-5
 
@@ -294,35 +295,6 @@ def test_spread_is_symmetric_and_keeps_the_ends(m: int, count: int) -> None:
     chosen = spread(m, count)
     assert len(chosen) <= min(m, max(count, 4)) and {0, m - 1} <= set(chosen.tolist())
     np.testing.assert_array_equal(chosen, m - 1 - chosen[::-1])
-
-
-def test_small_problems_need_no_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second-order solver's end is taken as it is: compiling a program cost ten times its time."""
-
-    def refused(*_: object) -> None:
-        raise AssertionError("a linear program was solved")
-
-    monkeypatch.setattr(Successive, "_solved", refused)
-    for m in (6, 9, 10):
-        result = md.OPTM(np.linspace(-2, 2, m), md.PureDP(2.0), UNIFORM).solve(certify=False)
-        assert result.mechanism.privacy_loss() <= 2.0
-        assert result.lower_bound <= result.value
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", ["absolute", "squared"])
-@pytest.mark.parametrize(("m", "epsilon"), [(4, 0.5), (5, 3.0), (6, 5.0)])
-def test_a_plain_start_ends_where_the_optimum_over_all_mechanisms_does(
-    loss: str, m: int, epsilon: float
-) -> None:
-    """Small uncertified searches begin without that optimum; the reach is the least possible, a little more, and twice."""
-    for wider in (1 + 1e-9, 1.1, 2.0):
-        bins = np.linspace(-1, 1, m) * wider / math.tanh(epsilon / 2)
-        design = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, loss, bounds="successive")
-        plain, certified = design.solve(certify=False), design.solve()
-        assert plain.mechanism.privacy_loss() <= epsilon
-        assert plain.value <= certified.value * (1 + 1e-5)
-        assert plain.lower_bound == pytest.approx(certified.lower_bound, rel=1e-3)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ search = md.OPTMSearch(
     levels=md.Grid(level=[0.6, 0.63, 0.66, 0.67, 0.7], width=[0.01]),
 )
 print("ready", flush=True)
-search.solve(store=sys.argv[1], progress=False).save(sys.argv[2])
+search.solve(store=sys.argv[1]).save(sys.argv[2])
 """
 SPECIFICATION = """
 design = "OPTM"

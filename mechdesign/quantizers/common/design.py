@@ -79,7 +79,7 @@ class QuantizerDesign(Design):
     def lines(self, result: Result) -> list[str]:
         budget, loss = self.privacy.epsilon, result.mechanism.privacy_loss()
         words = "in exact arithmetic" if result.proofs else "computed in floats, rounded up"
-        table = result.audit()
+        table = QuantizerDesign.audit(self, result)
         worst = table.loc[table["slack"].idxmin()]
         return [
             f"exact loss: {loss!r} {'<=' if loss <= budget else '> OVER'} budget {budget!r} ({words})",

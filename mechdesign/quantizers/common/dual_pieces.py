@@ -138,6 +138,8 @@ class DualPieces:
         max_mse: float | None = None,
     ) -> Fraction:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
+        if self.cap_price and max_mse is None:
+            raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
         bias, atoms = Fraction(max_bias), None if moments is None else moments.atoms
         rows = [_Piece.of(row, Fraction(self.origin), atoms) for row in self.pieces.tolist()]
         problem = _Problem.of(self, rows, self.places(bins), epsilon, loss)

@@ -37,6 +37,7 @@ from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.common.enclosures import Moments, PriorMoments, StatedMoments
 from mechdesign.quantizers.common.exact_loss import cell_edges, expected_upper, worst_upper
 from mechdesign.quantizers.common.output_space import bound_words
+from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
@@ -75,6 +76,17 @@ def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
     if not design.takes(stated.law.bins):
         raise DesignError.of("law", stated.law.bins, "must have outputs that the question allows")
     return design, law
+
+
+def _outputs(stated: Certificate) -> tuple[QuantizerDesign, tuple[Fraction, ...]]:
+    """Return question and outputs of a certificate about a quantizer, unbiased or not; errors as `_parts`."""
+    if not isinstance(stated.law, BiasedQuantizer):
+        design, law = _parts(stated)
+        return design, law.bins
+    design = instance("question", stated.question, QuantizerDesign)
+    if stated.law.input_range != design.input_range or not design.takes(stated.law.bins):
+        raise DesignError("law: must have the input range, and outputs that the question allows")
+    return design, tuple(map(Fraction, stated.law.bins.tolist()))
 
 
 def law_claims(law: ExactLaw, max_bias: float) -> Iterator[Claim]:
@@ -267,18 +279,20 @@ class DualBound(Proof):
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """The bound that the multipliers prove, in exact arithmetic; `outputs` are the law's."""
         low, high = map(Fraction, design.input_range)
+        places = self.duals.places(outputs)
+        largest = float(max(high - places[0], places[-1] - low))  # bias of any mechanism with these outputs
         return self.duals.lower_bound(
             outputs,
             (low, high),
             design.privacy.epsilon,
             design.loss,
-            max_bias=design.max_bias,
+            max_bias=min(design.max_bias, largest),
             moments=None if design.objective == "worst" else _integrals(design, self.moments),
             max_mse=design.max_mse,
         )
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = _parts(stated)
+        design, outputs = _outputs(stated)
         privacy = instance("privacy", design.privacy, PureDP)
         if stated.lower_bound is None or not design.loss.polynomial:
             raise DesignError(
@@ -297,10 +311,10 @@ class DualBound(Proof):
             )
         among = "" if self.duals.outputs is None else f" {bound_words(self.duals)}"
         claim, how = f"every mechanism{among} loses at least {stated.lower_bound!r}", self.way(stated)
-        if not self.duals.sound(law.bins, worst=design.objective == "worst"):
+        if not self.duals.sound(outputs, worst=design.objective == "worst"):
             yield Claim(claim, PROVED, -math.inf, False)
             return
-        margin = self.proved(design, law.bins) - Fraction(stated.lower_bound)
+        margin = self.proved(design, outputs) - Fraction(stated.lower_bound)
         # The floats of a prior's moments come with a factor ρ into the bound.
         loose = _FLOATS + 1e-3 * _FLOATS * float(
             min(exp_lower(min(privacy.epsilon, 700.0)), Fraction(10**300))

@@ -13,7 +13,6 @@ import pandas as pd
 from mechdesign.evidence.certificate import Check
 from mechdesign.evidence.deferred import deferred
 from mechdesign.evidence.old_results import OldResult
-from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
 from mechdesign.quantizers.common.opendp import quantizer_measurement
@@ -23,7 +22,6 @@ from mechdesign.quantizers.common.slack import quantizer_slack
 __all__ = ["QuantizerResult"]
 
 
-@serializable("quantizer-result")
 @dataclass(frozen=True, eq=False)
 class QuantizerResult(QuantizerPage, OldResult):
     """Result of OPTM, RQM, ERM, MVU and the other quantizer designs.

@@ -12,6 +12,7 @@ concave in κ. The grid is as fine as the error that is to be expected asks for:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -23,9 +24,11 @@ from mechdesign.errors import MechdesignError
 from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.rounding import round_down
 from mechdesign.problem.losses import Loss
+from mechdesign.problem.spine import Bound
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.proofs import proved_bound
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.methods import check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
@@ -33,7 +36,7 @@ from mechdesign.quantizers.optimal.proof import dual_pieces, fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["any_outputs", "bound_of", "told_later"]
+__all__ = ["any_outputs", "bound_of", "least_loss", "told_later"]
 
 _GAP = 1e-4
 _COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
@@ -67,6 +70,13 @@ def any_outputs(design: Any, bins: Any, deadline: Deadline) -> DualPieces | None
         return _multipliers(design, design.output_space, bins, deadline)
     except MechdesignError:  # nothing that floats can solve is feasible: nothing is proved
         return None
+
+
+def least_loss(design: Any, bins: Any, deadline: Deadline) -> Iterator[Bound]:
+    """Yield the lower bound for all that a `QuantizerDesign` may choose from, if any above 0 is proved; `bins` as in `any_outputs`."""
+    duals = any_outputs(design, bins, deadline)
+    if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
+        yield bound
 
 
 def told_later(design: Any, bins: Any, value: float) -> Any:

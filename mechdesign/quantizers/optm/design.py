@@ -1,58 +1,61 @@
 r"""OPTM: the optimal randomized quantization mechanism of the selection family.
 
-Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. The linear
-program is in `mechdesign.quantizers.optm.model`; this module says what is wanted, has the boxes of bounds that linearise
-the program searched (`boxes`) or, beyond four bins, the bilinear problem followed down (`successive`), and certifies
-what comes out.
+Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. Up to four bins the
+paper's linear program (`program`) is solved for a grid of boxes of bounds that linearise it (`boxes`); beyond, the bilinear
+problem is followed down (`descent`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.deferred import Later
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.common.rational_rows import excess_loss, tightened
-from mechdesign.quantizers.common.result import QuantizerResult
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
     Selection,
     check_bins,
     check_range,
     mirrored_bins,
+    spread,
     symmetric_bins,
 )
-from mechdesign.quantizers.optm.boxes import RESOLVED, BoxSearch
-from mechdesign.quantizers.optm.model import OPTMProgram
-from mechdesign.quantizers.optm.successive import Successive
+from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optm.boxes import BoxPoint, BoxSearch
+from mechdesign.quantizers.optm.descent import Descent, LinearisedPoint, SelectionBlocks
+from mechdesign.quantizers.optm.program import OPTMProgram
 from mechdesign.runs.grid import Grid
-from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Status
+from mechdesign.solvers.deadline import too_late
+from mechdesign.typing import Array
 
 __all__ = ["OPTM"]
 
 CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
+_BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
 
 
 @serializable("optm")
 @dataclass(frozen=True)
-class OPTM(OldDesign):
+class OPTM(QuantizerDesign, ModelledDesign):
     r"""The best selection mechanism that the OPTM linear programs find for fixed bins.
 
     Parameters
@@ -94,20 +97,20 @@ class OPTM(OldDesign):
     """
 
     bins: Any
-    privacy: PureDP
+    privacy: PureDP = field(PureDP)
     prior: Any
     loss: Any = "absolute"
     input_range: Any = None
-    constraints: str = "theorem5"
-    families: str = "auto"
+    constraints: str = field(check=one_of, allowed=CONSTRAINTS, default="theorem5")
+    families: str = field(check=one_of, allowed=("auto", "symmetric", "separate"), default="auto")
     bounds: Any = None
 
+    default_gap = 1e-4
+    proves_optimality = False
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         bins = mirrored_bins(check_bins(self.bins))
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "OPTM gives pure local DP: use md.PureDP(epsilon)")
-        one_of("constraints", self.constraints, CONSTRAINTS)
-        one_of("families", self.families, ("auto", "symmetric", "separate"))
         given = None if self.input_range is None else check_range(self.input_range, bins)
         prior = Prior.of(self.prior, given)
         low, high = check_range(given or prior.support, bins)
@@ -144,9 +147,8 @@ class OPTM(OldDesign):
             separate=self.families == "separate",
         )
 
-    def model(self, *, low: Any = None, high: Any = None, **options: Any) -> solvers.Model:
+    def model(self, *, low: Any = None, high: Any = None) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
-        refuse_unknown(options, "model() takes low and high")
         m = len(self.bins)
         default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
         pair = _checked_pair([d if b is None else b for b, d in zip((low, high), default)], m)
@@ -154,31 +156,24 @@ class OPTM(OldDesign):
 
     # -- solve ----------------------------------------------------------------------------------------
 
-    def solve(
+    def improve(
         self,
+        clock: Clock,
         solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
         start: Quantizer | None = None,
         outputs: int = 64,
         **options: Any,
-    ) -> QuantizerResult:
-        """Search the bounds, certify the best mechanism, and return it with its evidence.
+    ) -> Iterator[Law | Bound]:
+        """Search the bounds, or descend from the optimum over all mechanisms, which is also the lower bound.
 
-        The status is "feasible": neither search proves that no member of the family is better.
+        The status is "feasible": neither search proves that no member of the family is better. The bound is that of every
+        unbiased mechanism with these bins, of the family or not.
 
         Parameters
         ----------
+        clock : Clock
         solver : str, optional
             "highs" (default; warm-started), or any registered backend.
-        gap : float, optional
-            How closely the lower bound of "successive" is proved (1e-4).
-        certify : bool
-            Return a rational mechanism proved inside the budget (default), or the solver's floats.
-        time_limit : float, optional
-            Seconds; the best mechanism by then: of more than 24 outputs, 8 are tried first.
         start : Quantizer, optional
             A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
@@ -190,108 +185,101 @@ class OPTM(OldDesign):
         Raises
         ------
         InfeasibleError
-            No bounds tried admit a mechanism; says why, with the smallest feasible ε where it takes under a second.
+            No bounds tried admit a mechanism; says why, with the smallest feasible ε.
         """
-        one_of("certify", certify, (True, False))
-        deadline, usable, wanted = Deadline(time_limit), whole("outputs", outputs, 4), wanted_gap(gap, 1e-4)
-        given = None if start is None else _checked_start(start, np.array(self.bins), self.privacy.epsilon)
-        if self._successive:
+        usable = spread(len(self.bins), whole("outputs", outputs, 4))
+        given = None if start is None else self._checked_start(start)
+        solvers.get("highs" if solver is None else solver)
+        yield from least_loss(self, self.bins, clock)
+        if self._on_boxes:
+            yield self.on_boxes(clock, solver, options)
+            return
+        if given is not None:  # what it draws, too
+            drawn = np.append(given.left.sum(axis=0), 0.0) + np.append(0.0, given.right.sum(axis=0)[::-1])
+            usable = np.union1d(usable, np.flatnonzero(drawn))
+        program = self.program
+        blocks = SelectionBlocks(
+            program.bins, self.input_range, self.prior, self.loss, mirrored=not program.separate,
+            shared_floor=self.constraints == "across-outputs", usable=usable,
+        )  # fmt: skip
+        descent = Descent(blocks, self.privacy.epsilon, solver, clock, options)
+        half = clock.part(0.5)  # the rest is for getting inside the budget
+        any_mechanism = OptimalQuantizer(
+            program.bins[usable], self.privacy, self.prior, self.loss, input_range=self.input_range
+        ).solve(gap=clock.gap, certify=False, time_limit=half.limit())
+        starts = [blocks.imitate(any_mechanism.mechanism.probabilities)]
+        if given is not None:
+            starts.append(blocks.unknowns(given))
+            yield self._law(descent, descent.point(starts[-1]), [], clock)
+        points = [point for q in starts if (point := descent.best(q, half)) is not None]
+        if not points and given is None:
+            raise too_late("OPTM") if clock.passed else descent.infeasible()
+        for point in points:
+            notes = [f"a local optimum, after {descent.sequence.count} linearised programs"]
+            yield self._law(descent, point, notes, clock)
 
-            def successive(count: int, part: Deadline) -> Successive:
-                return Successive(self.program, given, count, wanted, solver, part, options, certify)
-
-            found, search = self._descended(successive, usable, deadline)
-        else:
-            search = BoxSearch(self.program, self.bounds, solver, deadline, options)
-            found = search.best(self.privacy.epsilon)
+    def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, Any]) -> Law:
+        """Return the best of the boxes."""
+        boxes = BoxSearch(self.program, self.bounds, solver, clock, options)
+        found = boxes.best(self.privacy.epsilon)
         if found is None:
-            raise too_late("OPTM") if deadline.passed else search.infeasible(self.privacy.epsilon)
-        point, law = self._inside(search, found) if certify else (found, None)
-        return self._result(search, found, point, law, deadline)
-
-    def _descended(
-        self, search: Callable[[int, Deadline], Successive], outputs: int, deadline: Deadline
-    ) -> tuple[Any, Any]:
-        """The best point by the deadline and the search it is of; where time is limited, few outputs come first."""
-        parts = [(outputs, deadline)]
-        if deadline.finite and min(outputs, len(self.bins)) > 3 * _FEW:
-            parts.insert(0, (_FEW, deadline.part(0.5)))
-        searches, ends = [], []
-        for part in parts:
-            searches.append(search(*part))
-            ends.append((searches[-1].best(self.privacy.epsilon), searches[-1]))
-        found, best = min(ends, key=lambda end: math.inf if end[0] is None else end[0].value)
-        proved: Any = [each for each in searches if each.lower_bound is not None]
-        if len(searches) > 1 and proved:
-            highest = max(proved, key=lambda each: each.lower_bound)
-            best.lower_bound, best.bound_duals = highest.lower_bound, highest.bound_duals
-            best.deadline = best.sequence.deadline = deadline
-        return found, best
+            raise too_late("OPTM") if clock.passed else boxes.infeasible(self.privacy.epsilon)
+        return self._law(boxes, found, boxes.notes(found), clock)
 
     @property
-    def _successive(self) -> bool:
+    def _on_boxes(self) -> bool:
+        """Whether bounds linearise the program, as in the paper; products of more bins are followed down."""
         if self.constraints == "theorem6" or isinstance(self.bounds, (tuple, Grid)):
-            return False
-        return self.bounds == "successive" or len(self.bins) > 4
+            return True
+        return self.bounds is None and len(self.bins) <= 4
 
-    def _inside(self, search: Any, point: Any) -> tuple[Any, ExactLaw]:
-        """The point with its rational law; solved again for a smaller budget where the floats are outside."""
-        try:
-            return self._tightened(search, point, self.privacy.epsilon)
-        except InfeasibleError:
-            near = None if self.privacy.epsilon <= RESOLVED else search.best(RESOLVED)
-            if near is None:
-                raise
-            return self._tightened(search, near, RESOLVED)
+    def _law(
+        self, search: BoxSearch | Descent, point: BoxPoint | LinearisedPoint, notes: list[str], clock: Clock
+    ) -> Law:
+        """The point's mechanism; in exact arithmetic, solved again for a smaller budget where the floats are outside."""
+        budget = self.privacy.epsilon
 
-    def _tightened(self, search: Any, point: Any, budget: float) -> tuple[Any, ExactLaw]:
+        def solved(epsilon: float) -> Any:
+            found = point if epsilon == budget else search.tighter(point, epsilon)  # type: ignore[arg-type]
+            return None if found is None else (found, found.mechanism.selection.exact(self.input_range))
 
-        def solved(epsilon: float) -> tuple[Any, ExactLaw] | None:
-            found = point if epsilon == budget else search.tighter(point, epsilon)
-            return None if found is None else (found, found.selection().exact(self.input_range))
+        law = None
+        if clock.certify:
+            point, law = tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)
+        value = point.mechanism.expected_loss(self.prior, self.loss)
+        report, table = SolveReport.of(point.solution), Later(lambda: point.audit(budget))
+        floats = Law(point.mechanism, value, report=report, notes=tuple(notes), duals=table)
+        if law is None:
+            return floats
+        exact = Quantizer.of_law(law, point.mechanism.selection)
+        return proved_law(self, floats, exact)
 
-        return tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)
-
-    def _result(
-        self, search: Any, found: Any, point: Any, law: ExactLaw | None, deadline: Deadline
-    ) -> QuantizerResult:
-        selection = point.selection()
-        mechanism = point.mechanism
-        if law is not None:
-            mechanism = replace(Quantizer.of_law(law), selection=selection)
-        value = before = mechanism.expected_loss(self.prior, self.loss)
-        if law is not None:
-            before = found.mechanism.expected_loss(self.prior, self.loss)
-        status = Status.UNCERTIFIED if law is None else Status.FEASIBLE
-        bound = _at_most(search.lower_bound, value)
-        certificate = None
-        if law is not None:
-            certificate = QuantizerCertificate.of(self, law, value, bound, search.bound_duals)
-            value = certificate.shown(value)
-        table = cache(lambda: point.audit(selection, self.privacy.epsilon))
-        return QuantizerResult(
-            design=self,
-            mechanism=mechanism,
-            value=value,
-            lower_bound=bound,
-            solver_report=SolveReport.of(point.solution, status=Status.LIMIT if deadline.passed else status),
-            notes=tuple(search.notes(point)),
-            certificate=certificate,
-            duals=Later(lambda: table()[["family", "index", "dual"]]),
-            model_audit=Later(table),
-            rise=(value - before) / before,
+    def _checked_start(self, start: Any) -> Selection:
+        """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
+        given, bins, epsilon = (
+            start.selection if isinstance(start, Quantizer) else None,
+            np.array(self.bins),
+            self.privacy.epsilon,
         )
+        if (
+            given is None
+            or len(given.bins) != len(bins)
+            or not np.allclose(given.bins, bins, rtol=1e-12, atol=0)
+        ):
+            raise DesignError.of(
+                "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
+            )
+        if start.privacy_loss() > epsilon:
+            raise DesignError.of(
+                "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
+            )
+        return Selection(bins, given.left, given.right)
 
-
-_FEW = 8  # outputs of the search that comes before the whole one
-_BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
-
-
-def _at_most(bound: Any, value: float) -> Any:
-    """A lower bound, or one that is left for later, that is no higher than the value."""
-    if isinstance(bound, Later):
-        return Later(lambda: _at_most(bound.compute(), value))
-    return None if bound is None else min(bound, value)
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Constraints of the definition, and those of the program with its multipliers."""
+        return pd.concat(
+            [super().audit(result), *([] if result.duals is None else [result.duals])], ignore_index=True
+        )
 
 
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
@@ -306,17 +294,3 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
         what = f"o_{n + 1}({i + 1}) = {low[n, i]:g}, u_{n + 1}({i + 1}) = {high[n, i]:g}"
         raise DesignError(f"bounds: {what}; need 0 <= o <= u")
     return low, high
-
-
-def _checked_start(start: Any, bins: Array, epsilon: float) -> Selection:
-    """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
-    given = start.selection if isinstance(start, Quantizer) else None
-    if given is None or len(given.bins) != len(bins) or not np.allclose(given.bins, bins, rtol=1e-12, atol=0):
-        raise DesignError.of(
-            "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
-        )
-    if start.privacy_loss() > epsilon:
-        raise DesignError.of(
-            "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
-        )
-    return Selection(bins, given.left, given.right)

@@ -8,6 +8,7 @@ choice of bins; its linear programs share a compiled model and are re-solved fro
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,17 +18,18 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.problem.checks import one_of, settle
-from mechdesign.problem.design import OldDesign
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.output_space import OutputSpace
-from mechdesign.quantizers.common.result import QuantizerResult
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, told_later
+from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.runs.grid import Grid
@@ -35,9 +37,8 @@ from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
 from mechdesign.runs.store import Store
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Status
 
-__all__ = ["OPTMSearch", "OPTMSearchResult", "authors_bins"]
+__all__ = ["OPTMSearch", "authors_bins"]
 
 Row = tuple[list[float], float | None, int, int]
 """Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
@@ -48,39 +49,9 @@ def authors_bins() -> Grid:
     return Grid(delta=np.arange(10, 21) / 10, inner=np.arange(1, 11) / 10)
 
 
-@serializable("optm-search-result")
-@dataclass(frozen=True, eq=False)
-class OPTMSearchResult(QuantizerResult):
-    """The best mechanism of a search, certified, with the table of the search.
-
-    Parameters
-    ----------
-    best : OPTM
-        The design of the best bins and level, whose answer this is.
-    table : DataFrame
-        A row per choice of bins: its parameters, best level, score (NaN where infeasible), feasible programs,
-        programs solved.
-    """
-
-    best: OPTM | None = None
-    table: pd.DataFrame | None = None
-
-    @property
-    def programs(self) -> int:
-        """Number of linear programs solved."""
-        return 0 if self.table is None else int(self.table["programs"].sum())
-
-    def tried(self) -> pd.DataFrame:
-        return pd.DataFrame() if self.table is None else self.table.sort_values("value", kind="stable")
-
-    def _evidence(self) -> list[str]:
-        bins = "" if self.best is None else ", ".join(f"{b:g}" for b in self.best.bins)
-        return [f"best bins: {bins} of {self.programs} linear programs", *super()._evidence()]
-
-
 @serializable("optm-search")
 @dataclass(frozen=True)
-class OPTMSearch(OldDesign):
+class OPTMSearch(QuantizerDesign, ModelledDesign):
     """Search bins and bounds of OPTM.
 
     Parameters
@@ -105,23 +76,23 @@ class OPTMSearch(OldDesign):
     ...     bins=Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]), levels=Grid(level=[0.66, 0.67], width=[0.01]),
     ... )
     >>> found = search.solve()
-    >>> found.programs, found.best.bins
-    (8, (-3.0, -0.5, 0.5, 3.0))
+    >>> int(found.table["programs"].sum()), found.mechanism.bins.tolist()
+    (8, [-3.0, -0.5, 0.5, 3.0])
     """
 
-    privacy: PureDP
+    privacy: PureDP = field(PureDP)
     prior: Any
     loss: Any = "absolute"
-    constraints: str = "theorem5"
+    constraints: str = field(check=one_of, allowed=("theorem5", "across-outputs"), default="theorem5")
     bins: Any = None
     levels: Any = None
-    families: str = "auto"
-    judge: str = "loss"
+    families: str = field(check=one_of, allowed=("auto", "separate"), default="auto")
+    judge: str = field(check=one_of, allowed=("loss", "objective"), default="loss")
+
+    proves_optimality = False
 
     def __post_init__(self) -> None:
-        one_of("judge", self.judge, ("loss", "objective"))
-        one_of("constraints", self.constraints, ("theorem5", "across-outputs"))
-        one_of("families", self.families, ("auto", "separate"))
+        super().__post_init__()
         bins = authors_bins() if self.bins is None else self.bins
         levels = authors_levels() if self.levels is None else self.levels
         settle(self, prior=Prior.of(self.prior), loss=Loss.of(self.loss), bins=bins, levels=levels)
@@ -171,69 +142,72 @@ class OPTMSearch(OldDesign):
             bounds=bounds,
         )
 
-    def model(self, *, bins: tuple[float, ...] | None = None, **options: Any) -> solvers.Model:
-        """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
-        return self.at(self.alphabets()[0] if bins is None else bins).model(**options)
+    @property
+    def among(self) -> str:
+        return "the OPTM mechanisms of the grids"
 
-    def solve(
+    def takes(self, outputs: Any) -> bool:
+        return any(self.at(bins).takes(outputs) for bins in self.alphabets())
+
+    def model(
+        self, *, bins: tuple[float, ...] | None = None, low: Any = None, high: Any = None
+    ) -> solvers.Model:
+        """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
+        return self.at(self.alphabets()[0] if bins is None else bins).model(low=low, high=high)
+
+    def improve(
         self,
+        clock: Clock,
         solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
         store: str | os.PathLike[str] | None = None,
         jobs: int = 1,
         backend: str = "loky",
-        progress: bool = True,
+        bar: bool = True,
         **options: Any,
-    ) -> OPTMSearchResult:
+    ) -> Iterator[Law | Bound]:
         """Solve every point and return the best mechanism, certified.
 
-        The points are swept by HiGHS; `solver`, `gap` and other options are those of the last solve, at the best point.
+        The points are swept by HiGHS; `solver` and other options are those of the last solve, at the best point.
         The lower bound is that of every ε-private unbiased mechanism, of OPTM's family or not, with outputs among those of
         all choices of bins (`output_space`). Losses that are functions have none.
 
         Parameters
         ----------
-        time_limit : float, optional
-            Seconds; the table holds the choices of bins reached by then, and the status says so.
+        clock : Clock
+            By its end, the table holds the choices of bins reached.
+        solver : str, optional
         store : path, optional
             Finished bins are kept there; a killed run continues, and ends with the same bytes.
         jobs, backend
             joblib's worker count and backend ("loky", "threading", "dask", "ray").
-        progress : bool
-            Show a bar (on a terminal only).
+        bar : bool
+            Whether a progress bar is shown, where there is a terminal.
+        **options
+            The solver's own.
 
         Raises
         ------
         InfeasibleError
             No point of the search is feasible.
         """
-        deadline = Deadline(time_limit)
-        one_of("certify", certify, (True, False))
-        one_of("progress", progress, (True, False))
         solvers.get("highs" if solver is None else solver)
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
-        bar = progress_bar("bins", len(alphabets)) if progress else nullcontext(lambda: None)
-        with nullcontext() if kept is None else closing(kept), bar as step:
+        shown = one_of("bar", bar, (True, False))
+        steps = progress_bar("bins", len(alphabets)) if shown else nullcontext(lambda: None)
+        with nullcontext() if kept is None else closing(kept), steps as step:
             rows = run_chunks(
-                _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
+                _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=clock
             )
         table = _table(alphabets, rows, list(self.levels.axes))
-        best = self._best(table, deadline)
-        result = best.solve(solver, gap=gap, certify=certify, **options)
-        status = Status.LIMIT if deadline.passed else result.status
-        report = replace(result.solver_report, status=status, seconds=deadline.elapsed)
-        parts = {**vars(result), "design": self, "solver_report": report}
-        if result.certificate is None:
-            parts["lower_bound"] = told_later(self, best.bins, result.value)
-        else:
-            duals, law = any_outputs(self, best.bins, deadline), result.certificate.law
-            held = QuantizerCertificate.of(best, law, result.value, duals=duals)
-            parts |= {"certificate": held, "lower_bound": held.bound_below(result.value)}
-        return OPTMSearchResult(**parts, best=best, table=table)
+        best = self._best(table, clock)
+        yield from least_loss(self, best.bins, clock)
+        tried = table.sort_values("value", kind="stable", ignore_index=True)
+        yield replace(best.on_boxes(Clock(certify=clock.certify), solver, options), table=tried)
+
+    def lines(self, result: Result) -> list[str]:
+        bins, count = ", ".join(f"{b:g}" for b in result.mechanism.bins), int(result.table["programs"].sum())
+        return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """What a store is bound to."""

@@ -1,6 +1,6 @@
-r"""The selection family taken apart: one block of unknowns per interval between neighbouring bins.
+r"""Successive linearisation of OPTM, for more than four bins, where a grid over bounds is exponential.
 
-For x in :math:`[B_j, B_{j+1})` the mechanism uses :math:`u = q^L_j` and :math:`v = q^R_{m-j}` and no other row, so a
+**Blocks.** The selection family has one block of unknowns for each interval between neighbouring bins. For x in :math:`[B_j, B_{j+1})` the mechanism uses :math:`u = q^L_j` and :math:`v = q^R_{m-j}` and no other row, so a
 selection mechanism is a free choice of the pair (u, v) on every interval (mirrored intervals share theirs when there is
 one family). On an interval
 
@@ -21,28 +21,55 @@ two bins. With :math:`d_i = |B_i - x|` the equations for (u, v) read
 a positive matrix to be scaled to given marginals, which exists and is unique (Sinkhorn 1967); unbiasedness is
 what makes the marginals' totals equal. The family's only cost is that (u, v) stays the same on an interval, so
 that with many bins its best member approaches the best of all unbiased mechanisms.
+
+**Descent.** Linearise loss and limits at the current point, solve the linear program for a step within a trust region, and
+take it if the exact penalty :math:`E\ell + \text{price} \cdot \text{excess}` falls: sequential linear programming (Fletcher and
+Sainz de la Maza 1989), which ends at a local optimum of the exact problem. Products need no bounds, so nothing is given
+away to a relaxation, and points outside the budget are allowed on the way, so that the search can begin at the optimum over
+*all* unbiased mechanisms: its law at the middle of every interval is that of a selection mechanism. At the end the point is
+moved inside the budget, and its exact loss decides.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import sparse
 
+from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
-from mechdesign.solvers import Model
-from mechdesign.typing import Array
+from mechdesign.quantizers.optm.program import RESOLVED, pair_costs
+from mechdesign.solvers import Model, Solution, SolveSequence
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, Status
 
-__all__ = ["Block", "SelectionBlocks", "pair_costs", "selection_at"]
+__all__ = ["Block", "Descent", "LinearisedPoint", "SelectionBlocks", "selection_at"]
 
 Index = npt.NDArray[np.intp]
+
+_PROGRAMS = 80  # linear programs of one descent
+_ACTIVE = 1e-9
+_LEAST_UNIT = 1e-6  # of the rows of an output that is hardly ever drawn
+_FEW = 150  # unknowns up to which a descent is followed to the smaller tolerance
+_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that for many unknowns
+# Relative steps, and by how much the budget is made smaller, until the point is inside the real one.
+_APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
+    (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
+]
+# An output less likely than that is not used; the larger where the smaller is in the way.
+_NOISE = (1e-9, 1e-6, 1e-4)
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
@@ -288,6 +315,10 @@ class SelectionBlocks:
             q[b.u], q[b.v] = u, v
         return q
 
+    def mechanism(self, q: Array) -> Quantizer:
+        """What the unknowns deploy, in floats; its privacy loss is rounded up."""
+        return Quantizer.of_selection(self.selection(q), self.input_range)
+
     # -- the linearised program -----------------------------------------------------------------------
 
     @cached_property
@@ -357,17 +388,6 @@ class SelectionBlocks:
         return Model(problem, {"step": step, "floor": floor, "over": over}, families, named)
 
 
-def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
-    """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
-
-    Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
-    """
-    mass, first, second = moments
-    low, high = left[:, None], right[None, :]
-    product = (low + high) * first - low * high * mass - second
-    return (2 * loss.absolute / (high - low) + loss.squared) * product
-
-
 def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
     """E ℓ on interval k for every pair of bins: what u and v are multiplied with."""
     bins, knots = blocks.bins, blocks.knots
@@ -393,3 +413,168 @@ def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int
         return (falling + rising) / (high - low)
 
     return general
+
+
+@dataclass(frozen=True)
+class LinearisedPoint:
+    """A selection mechanism within the budget, and the program it was last a solution of."""
+
+    blocks: SelectionBlocks
+    q: Array
+    solution: Solution
+    mechanism: Quantizer
+
+    @property
+    def value(self) -> float:
+        """The exact loss: this program has no other objective."""
+        return self.blocks.loss(self.q)
+
+    def audit(self, epsilon: float) -> pd.DataFrame:
+        """Floors and ceilings of every limit, with the multipliers of the last program."""
+        blocks, q = self.blocks, self.q
+        p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
+        unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
+        parts = []
+        for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
+            lhs, rhs = (low, p) if family == "floor" else (p, math.exp(min(epsilon, 700.0)) * low)
+            frame = pd.DataFrame({"family": f"model: {family}", "index": np.array(blocks.labels)[rows]})
+            frame["lhs"], frame["rhs"] = lhs[rows], rhs[rows]
+            frame["slack"] = frame["rhs"] - frame["lhs"]
+            frame["dual"] = self.solution.dual.get(family, np.nan) / unit[rows]
+            frame["active"] = frame["slack"] <= _ACTIVE
+            parts.append(frame[AUDIT_COLUMNS])
+        return pd.concat(parts, ignore_index=True)
+
+
+class Descent:
+    """Successive linearisation of one question.
+
+    Parameters
+    ----------
+    blocks : SelectionBlocks
+    epsilon : float
+        A budget of more than `RESOLVED` is met at `RESOLVED`: floors below it are lost in a linear program's tolerance.
+    solver, options
+        A registered backend and its options.
+    deadline : Deadline
+
+    Linear programs alone by ``results/ablations``: sequential quadratic programming beside them, for few unknowns, ended within
+    2e-4 of their loss in 13 of 15 designs, .5% above it in one and at more than twice it in another.
+    """
+
+    def __init__(
+        self,
+        blocks: SelectionBlocks,
+        epsilon: float,
+        solver: str | None,
+        deadline: Deadline,
+        options: dict[str, Any],
+    ) -> None:
+        self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
+        self.sequence = SolveSequence(solver, deadline=deadline, **options)
+
+    def point(self, q: Array) -> LinearisedPoint:
+        """A given point within the budget, of which no program was solved."""
+        itself = Solution(Status.FEASIBLE, math.nan, {}, {}, self.sequence.name, 0.0)
+        return LinearisedPoint(self.blocks, q, itself, self.blocks.mechanism(q))
+
+    def infeasible(self) -> InfeasibleError:
+        """The refusal where the descent ends outside the budget."""
+        bins, epsilon = len(self.blocks.bins), self.epsilon
+        return InfeasibleError(
+            f"no selection mechanism with these {bins} bins was found within epsilon = {epsilon:g}: raise it a little"
+        )
+
+    def tighter(self, point: LinearisedPoint, epsilon: float) -> LinearisedPoint | None:
+        """The same mechanism moved inside a smaller budget."""
+        return self.inside(point.q, epsilon)
+
+    def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
+        """Follow linearised programs down from q until the deadline, then move inside the budget; None where that fails."""
+        blocks, epsilon = self.blocks, min(self.epsilon, RESOLVED)
+        value = blocks.loss(q)
+        price, radius = 50.0 * value, 0.1
+
+        def merit_of(point: Array) -> float:
+            return blocks.loss(point) + price * blocks.excess(point, epsilon)
+
+        merit = merit_of(q)
+        tolerance = _TOLERANCE if blocks.size <= _FEW else 10 * _TOLERANCE
+        for _ in range(_PROGRAMS):
+            if deadline.passed:
+                break
+            lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
+            solution = self._solved(blocks.model(q, epsilon, lower, upper, price))
+            if solution is None:
+                break
+            over = float(solution.primal["over"].sum())
+            if over < 1e-12:
+                # The penalty is exact just above the multipliers; a higher price slows every step along the budget's curved edge.
+                worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
+                price = max(1.2 * float(worth.max()), 1e-3 * value)
+                merit = merit_of(q)
+            elif over > 0.5 * blocks.excess(q, epsilon) and price < 1e8 * value:
+                price *= 4.0  # at this price excess is cheaper than what it saves
+                merit = merit_of(q)
+                continue
+            promised = merit - value - solution.value
+            if promised <= tolerance * value or radius < 1e-7:
+                if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
+                    break
+                price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
+                radius = max(radius, 1e-3)
+                merit = merit_of(q)
+                continue
+            step = solution.primal["step"]
+            trial = np.where(q + step > 1e-14, q + step, 0.0)
+            reached = merit_of(trial)
+            if merit - reached > 0.1 * promised:
+                radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
+                q, merit = trial, reached
+            else:
+                radius = 0.35 * min(radius, float(np.abs(step).max()))
+            value = blocks.loss(q)
+        return self.inside(q, self.epsilon)
+
+    def _solved(self, model: Model) -> Solution | None:
+        """The next linear program's answer; None where the deadline came first."""
+        try:
+            return None if self.deadline.passed else self.sequence.solve(model)
+        except InfeasibleError:  # of a program that no step at all solves: the solver's rounding
+            return None
+        except SolverError:
+            if self.deadline.passed:
+                return None
+            raise
+
+    def inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
+        """Move a point that is slightly over a budget inside it, towards a slightly smaller budget.
+
+        A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than
+        the budget does. Outputs that are not used are dropped, so that no input alone can reach one.
+        """
+        blocks = self.blocks
+        price = 1e3 * blocks.loss(q)
+        for noise in _NOISE:
+            moved = _without_noise(blocks, q, noise)
+            for radius, margin in _APPROACH:
+                lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
+                tight = min(epsilon, RESOLVED) - margin * max(1.0, epsilon)
+                model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
+                solution = self._solved(model)
+                if solution is None:
+                    return None
+                moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
+                mechanism = blocks.mechanism(moved)
+                if mechanism.privacy_loss() <= epsilon:
+                    return LinearisedPoint(blocks, moved, self.sequence.total(solution), mechanism)
+        return None
+
+
+def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
+    """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
+    q = np.where(q > 1e-13, q, 0.0)
+    if blocks.floors > 1 or len(blocks.usable) == 1:
+        unused = blocks.extremes(q)[1] < noise
+        q[blocks.outer[unused[blocks.output]]] = 0.0
+    return blocks.normalised(q)

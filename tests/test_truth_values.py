@@ -48,7 +48,7 @@ PAIRS: dict[str, Callable[[Any], Any]] = {
     "privacy_profile": lambda v: privacy_profile(LAW, 1.0, v),
     "gaussian_profile": lambda v: gaussian_profile(v, 1.0),
     "gaussian_mu": lambda v: gaussian_mu(1.0, v),
-    "delta of a result": lambda v: cheap.solved("calibration").delta(v),
+    "delta of a result": lambda v: cheap.solved("calibration").mechanism.privacy_profile(v),
     "workload": lambda v: md.Workload([v, [0.0, 1.0]]),
     "vectors": lambda v: md.CorrelatedGaussian([v, [0.0, 1.0]], APPROXIMATE),
     "grid": lambda v: md.Grid(delta=v),

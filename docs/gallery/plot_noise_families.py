@@ -16,7 +16,7 @@ privacy = md.ApproximateDP(1.0, 1e-6)
 counts = [2, 4, 8, 16]
 families = ["gaussian", "laplace", "logistic", "gennorm"]
 variance = {
-    family: [md.calibrate(family, privacy=privacy, sensitivity=1, dimension=k).variance for k in counts]
+    family: [md.calibrate(family, privacy=privacy, sensitivity=1, dimension=k).value for k in counts]
     for family in families
 }
 

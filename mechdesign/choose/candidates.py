@@ -22,7 +22,6 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.noise.correlated.corners import count_of
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
@@ -167,9 +166,7 @@ def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
             raise DesignError.of(
                 "whole", q.whole, "is noise on the integers: for counts, NumericQuery(whole=True)"
             )
-        design = Calibration(
-            family, privacy, q.sensitivity, q.dimension, q.loss, "exact", q.rounds, q.sampling_rate
-        )
+        design = Calibration(family, privacy, q.sensitivity, q.dimension, q.loss, q.rounds, q.sampling_rate)
         return design.solve(time_limit=deadline.limit())
 
     return solve
@@ -210,7 +207,7 @@ def _densities(others: Mapping[str, Result]) -> dict[str, Any]:
     return {
         name: result.mechanism.law
         for name, result in others.items()
-        if name in FAMILIES and not FAMILIES[name].discrete and isinstance(result, CalibrationResult)
+        if name in FAMILIES and not FAMILIES[name].discrete and isinstance(result.design, Calibration)
     }
 
 

@@ -13,7 +13,7 @@ from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.results import Result
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
+from mechdesign.noise.calibration.design import CalibrationProof
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet
@@ -58,8 +58,10 @@ def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
     if result.certificate is None:
         return "not certified"
     held = result.certificate
-    table = held.evaluated if fresh and isinstance(held, CalibrationCertificate) else held.checks()
-    first = table.iloc[0]
+    proof = next(iter(getattr(held, "proofs", ())), None)
+    if fresh and isinstance(proof, CalibrationProof):  # held to its claims a moment ago
+        return f"{guarantee(privacy)}: {proof.spent.how}"
+    first = held.checks().iloc[0]
     return f"{guarantee(privacy)}: {first['how'] if first['holds'] else 'REFUTED'}"
 
 

@@ -197,7 +197,7 @@ _PARAMETERS = """
         L: how often every coordinate is visited; all L·K noisy gradients are accounted for together.
     learning_rate : float
         τ: the step of coordinate i is τ/M_i.
-    noise : str, law or CalibrationResult
+    noise : str, law or Result
         As in `mechdesign.calibrate`: "gaussian", "laplace", "flipped_huber", "gennorm", …; or an earlier fit's `privacy_`,
         to calibrate once for many fits of one question.
     allocation : {"iid", "scale-perturb-rescale", "least-variance", "least-harm"} or array_like
@@ -219,7 +219,7 @@ _PARAMETERS = """
     coef_, intercept_ : ndarray, shape (n_features,); float
     path_ : ndarray, shape (passes, K)
         Every iterate: all are released.
-    privacy_ : CalibrationResult
+    privacy_ : Result
         The certified noise, in units of the relative scales, composed over all passes.
     noise_scales_ : ndarray, shape (passes, K)
         Standard deviations of the noise on the gradients.
@@ -260,7 +260,7 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
     ... ).fit(np.tile(x, (10, 1)), np.tile(y, 10))
     >>> model.coef_.round(1) + 0.0
     array([ 1. , -0.5,  0. ])
-    >>> model.privacy_.epsilon(1e-6) <= 1.0, model.privacy_.certificate.verify()
+    >>> model.privacy_.mechanism.epsilon(1e-6) <= 1.0, model.privacy_.certificate.verify()
     (True, True)
     """
 

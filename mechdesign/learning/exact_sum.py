@@ -40,7 +40,7 @@ class NoisyAnswers:
     """
 
     def __init__(self, plan: NoisePlan, rng: Any = None) -> None:
-        noise = plan.calibration.noise
+        noise = plan.calibration.mechanism
         shape = (plan.rounds, plan.units.shape[1])
         if rng is None:
             zeros = np.zeros(shape).reshape(-1, noise.dimension)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.results import Result
 from mechdesign.learning.leaks import warn_refit
 from mechdesign.learning.needs import (
     BaseEstimator,
@@ -30,7 +31,6 @@ from mechdesign.learning.needs import (
     validate_data,
 )
 from mechdesign.learning.plan import calibrated
-from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.problem.checks import array, one_of, positive, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -53,7 +53,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         There is no default.
     norm : float
         r: rows longer than that are shrunk to it. A public number.
-    noise : str, law or CalibrationResult
+    noise : str, law or Result
         As in `mechdesign.calibrate`, or an earlier fit's `privacy_`.
     allocation : {"least-variance", "iid"}
         Whether off-diagonal entries get their own, smaller noise.
@@ -74,7 +74,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         The noisy matrix itself: it is released.
     mean_ : ndarray
         The public centre.
-    privacy_ : CalibrationResult
+    privacy_ : Result
         The certified noise, in units of r², off-diagonal entries stretched.
     noise_scales_ : tuple of float
         Standard deviations of the noise on and off the diagonal.
@@ -149,7 +149,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         total = float(np.maximum(values, 0.0).sum())
         self.explained_variance_ratio_ = np.maximum(values[top], 0.0) / (total or 1.0)
         self.n_components_, self.mean_, self.second_moments_ = wanted, mean, noisy
-        each = calibration.standard_deviation * norm**2
+        each = calibration.mechanism.standard_deviation * norm**2
         self.noise_scales_ = (each, each / float(stretch))
         self.privacy_ = calibration
         return self
@@ -170,16 +170,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         kind = one_of("allocation", self.allocation, ("least-variance", "iid"))
         return Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else _ROOT
 
-    def _calibration(self, size: int, stretch: Fraction) -> CalibrationResult:
+    def _calibration(self, size: int, stretch: Fraction) -> Result:
         # Σx_i² + s Σ_{i<j}|x_ix_j| ≤ 1 + s(M − 1)/2 on the unit ball
         total = 1 + float(stretch) * (size - 1) / 2
         bounds = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
         dimension = size * (size + 1) // 2
         return calibrated(self.noise, self.privacy, bounds, dimension)
 
-    def _noisy(self, total: Any, unit: int, calibration: CalibrationResult, stretch: Fraction) -> Array:
+    def _noisy(self, total: Any, unit: int, calibration: Result, stretch: Fraction) -> Array:
         """The matrix of whole numbers, over `unit`, with noise."""
-        size, noise = len(total), calibration.noise
+        size, noise = len(total), calibration.mechanism
         upper = np.triu_indices(size)
         entries = total[upper]
         off = upper[0] != upper[1]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.result import CalibrationResult
 from mechdesign.problem.checks import array
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -35,7 +35,7 @@ class NoisePlan:
 
     Attributes
     ----------
-    calibration : CalibrationResult
+    calibration : Result
         The certified result, in units of the relative scales; its privacy is that of all rounds together.
     shifts : ndarray, shape (rounds, K) or (1, K)
         Sensitivity of each coordinate in those units: at most 1.
@@ -44,7 +44,7 @@ class NoisePlan:
     rounds : int
     """
 
-    calibration: CalibrationResult
+    calibration: Result
     shifts: Array
     units: Array
     rounds: int
@@ -52,7 +52,7 @@ class NoisePlan:
     @property
     def scales(self) -> Array:
         """Standard deviation of the noise on each coordinate in each round, shape (rounds, K)."""
-        each = self.calibration.standard_deviation * self.units
+        each = self.calibration.mechanism.standard_deviation * self.units
         return np.broadcast_to(each, (self.rounds, self.units.shape[1]))
 
 
@@ -83,7 +83,7 @@ def noise_plan(
 
     Parameters
     ----------
-    noise : str, law, or CalibrationResult
+    noise : str, law, or Result of a Calibration
         As in `mechdesign.calibrate`; or the calibration of an earlier plan, which is used again if it is of this very
         question.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
@@ -130,13 +130,11 @@ def noise_plan(
     return NoisePlan(found, shifts, lam / shifts, rounds)
 
 
-_TRUSTED: weakref.WeakSet[CalibrationResult] = weakref.WeakSet()
+_TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
 """Calibrations made or verified in this process: frozen, so that they need not be verified for every fit."""
 
 
-def calibrated(
-    noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *, rounds: int = 1
-) -> CalibrationResult:
+def calibrated(noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *, rounds: int = 1) -> Result:
     """Return the certified calibration of a law, or `noise` itself where it is one of this very question.
 
     Raises
@@ -144,7 +142,7 @@ def calibrated(
     DesignError
         Discrete noise; a calibration of another question, without a certificate, or whose certificate fails.
     """
-    again = isinstance(noise, CalibrationResult)
+    again = isinstance(noise, Result) and isinstance(noise.design, Calibration)
     design = Calibration(noise.design.noise if again else noise, privacy, bounds, dimension, rounds=rounds)
     if design.family.discrete:
         raise DesignError.of(

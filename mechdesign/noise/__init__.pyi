@@ -8,10 +8,10 @@ from .allocation.disparity import majorizes as majorizes
 from .allocation.mixed_result import MixedAllocationResult as MixedAllocationResult
 from .allocation.mixed_result import MixedCertificate as MixedCertificate
 from .allocation.result import AllocationResult as AllocationResult
-from .calibration.certificate import CalibrationCertificate as CalibrationCertificate
 from .calibration.design import Calibration as Calibration
+from .calibration.design import CalibrationBound as CalibrationBound
+from .calibration.design import CalibrationProof as CalibrationProof
 from .calibration.design import calibrate as calibrate
-from .calibration.result import CalibrationResult as CalibrationResult
 from .cell_noise import CellNoise as CellNoise
 from .correlated.counts import CountsGaussian as CountsGaussian
 from .correlated.counts import CountsProof as CountsProof

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,13 +16,15 @@ from mechdesign.accounting.losses import frozen_parts, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
+from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
-from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, whole
+from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, share, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -45,6 +47,10 @@ class AdditiveNoise:
         Δ > 0 per coordinate, all of which may change at once; or several bounds together (`mechdesign.Sensitivity`).
     dimension : int
         K ≥ 1.
+    rounds : int
+        How often the query is answered: privacy is stated for all answers together.
+    sampling_rate : float
+        Probability with which each round sees a record (a Poisson sample).
 
     Raises
     ------
@@ -62,9 +68,16 @@ class AdditiveNoise:
     law: Any
     sensitivity: float | Sensitivity
     dimension: int = 1
+    rounds: int = 1
+    sampling_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        settle(self, dimension=whole("dimension", self.dimension, 1))
+        settle(
+            self,
+            dimension=whole("dimension", self.dimension, 1),
+            rounds=whole("rounds", self.rounds, 1),
+            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
+        )
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
@@ -91,6 +104,15 @@ class AdditiveNoise:
     def standard_deviation(self) -> float:
         """Standard deviation of one coordinate."""
         return float(self.law.std())
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation over the ℓ₂ sensitivity, as libraries for private training state noise."""
+        return self.standard_deviation / Sensitivity.of(self.sensitivity).largest_l2(self.dimension)
+
+    def errors(self) -> Accuracy:
+        """How far off one coordinate is."""
+        return Accuracy(self.standard_deviation, self.absolute_error, half_width(self.law))
 
     @property
     def mse(self) -> float:
@@ -197,42 +219,62 @@ class AdditiveNoise:
 
     @cached_property
     def worst_cases(self) -> WorstCases:
-        """The changes that are worst for this law, of those the sensitivity allows."""
+        """The changes that are worst for this law in one round, of those the sensitivity allows."""
         return worst_cases(self.law, self.sensitivity, self.dimension)
 
+    @property
+    def once(self) -> bool:
+        """Whether there is one round, and everybody takes part in it."""
+        return self.rounds == 1 and self.sampling_rate == 1
+
+    @property
+    def in_rounds(self) -> dict[str, Any]:
+        """Rounds and sampling rate, as keywords of accounting."""
+        return {"rounds": self.rounds, "sampling_rate": self.sampling_rate}
+
     def noise_terms(self) -> tuple[NoiseTerm, ...]:
-        """What `mechdesign.accounting.delta_interval` accounts for: the worst change, or a vector above all changes."""
-        return self.worst_cases.alternatives[0]
+        """What accounting composes, of all rounds: the worst change, or a vector above all changes.
+
+        Raises
+        ------
+        DesignError
+            The rounds are sampled: terms know no sampling, `delta_interval` and `epsilon` do.
+        """
+        if self.sampling_rate < 1:
+            remedy = "is no part of a term: use epsilon or delta_interval"
+            raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
+        return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
     def privacy_profile(self, epsilon: Any) -> Any:
-        """δ(ε), rounded up: the upper end of the interval that is certified.
+        """δ(ε) of all rounds, rounded up: the upper end of the interval that is certified.
 
         Parameters
         ----------
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        if (shift := self.worst_cases.single) is not None:
+        if self.once and (shift := self.worst_cases.single) is not None:
             return privacy_profile(self.law, shift, epsilon)
         values = array("epsilon", epsilon, ndim=None)
         out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
         return float(out) if out.ndim == 0 else out
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Interval for δ(ε), and whether it is proved; options as in `mechdesign.accounting.delta_interval` (width, rounds, sampling_rate)."""
-        return self.worst_cases.delta_interval(epsilon, **options)
+        """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""
+        return self.worst_cases.delta_interval(epsilon, **{**self.in_rounds, **options})
 
     def epsilon(self, delta: float, **options: Any) -> float:
-        """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
+        """The least ε certified at `delta` for all rounds, rounded up; ``inf`` if there is none."""
         cases = self.worst_cases
-        if cases.single is not None and not options:
+        if cases.single is not None and self.once and not options:
             return profile_epsilon(self.law, cases.single, delta)
+        options = {**self.in_rounds, **options}
         if delta == 0:
             return amplified(cases.largest_loss(), **options)
         return min(epsilon_bound(terms, delta, **options) for terms in cases.alternatives)
 
     def pld(self) -> Any:
-        """dp-accounting's `PrivacyLossDistribution` of this noise, to compose with any other mechanism."""
+        """dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""
         from mechdesign.accounting.pld import terms_to_pld  # brings dp-accounting
 
         return terms_to_pld(self.noise_terms())

@@ -159,6 +159,15 @@ def by_newton(original: Any) -> Any:
     return lambda problem, gap, start, deadline: methods._newton(problem, gap, start, deadline)
 
 
+def unfolded(original: Any) -> Any:
+    """A floor problem that does not know that it mirrors."""
+
+    def make(*given: Any) -> Any:
+        return original(*given[:7], False, *given[8:])
+
+    return make
+
+
 def planes_on_samples(original: Any) -> Any:
     """Cutting planes for priors of point masses, Newton's method for densities."""
     from mechdesign.quantizers.optimal import methods
@@ -172,8 +181,10 @@ def planes_on_samples(original: Any) -> Any:
 
 ON_SAMPLES = {QUANTIZER + "methods:_newton": lambda solution: len(solution.slopes) > 0}
 QUANTIZERS = (
+    Strategy("simplex (few samples)", {QUANTIZER + "methods:_simplex": refusing(none_found)}),
     Strategy("Newton", {QUANTIZER + "methods:_newton": by_planes}),
     Strategy("cutting planes", {QUANTIZER + "methods:_planes": by_newton}),
+    Strategy("closed form of two outputs", {QUANTIZER + "methods:_closed_form": by_planes}),
     Strategy(
         "dense or sparse systems in Newton (else dense)",
         {QUANTIZER + "newton:_DENSE": constant(10**9)},
@@ -181,6 +192,21 @@ QUANTIZERS = (
     ),
     Strategy(
         "Newton on samples (sparse systems)", {QUANTIZER + "methods:_newton": planes_on_samples}, ON_SAMPLES
+    ),
+    Strategy(
+        "simplex and Newton on samples",
+        {QUANTIZER + "methods:_newton": planes_on_samples, QUANTIZER + "methods:_simplex": by_planes},
+        {**ON_SAMPLES, QUANTIZER + "methods:_simplex": lambda _: True},
+    ),
+    Strategy(
+        "symmetry of outputs and prior",
+        {QUANTIZER + "design:FloorProblem": unfolded},
+        {QUANTIZER + "design:FloorProblem": lambda problem: problem.mirrored},
+    ),
+    Strategy("bound for larger budgets (known)", {QUANTIZER + "known:carried_over": first_argument(1)}),
+    Strategy(
+        "known losses as a check",
+        {QUANTIZER + "known:known_loss": fixed(math.inf)},
     ),
 )
 

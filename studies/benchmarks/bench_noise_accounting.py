@@ -44,7 +44,7 @@ def main() -> list[Ratio]:
     k, epsilon = 20, 1.0
     ratios = []
     laplace = md.calibrate("laplace", privacy=md.ApproximateDP(epsilon, 1e-6), sensitivity=1.0, dimension=k)
-    scale = laplace.parameters["scale"]
+    scale = laplace.mechanism.parameters["scale"]
 
     print(
         "certified interval at K = 20 and its cost against K = 1,000 (flipped Huber, Gaussian-like and mixed)"
@@ -58,7 +58,7 @@ def main() -> list[Ratio]:
                 sensitivity=1.0,
                 dimension=dimension,
             )
-            law = md.noise.flipped_huber(0.5, scale=noise.parameters["gamma"])
+            law = md.noise.flipped_huber(0.5, scale=noise.mechanism.parameters["gamma"])
             term = md.accounting.NoiseTerm(law, 1.0, dimension)
             widths.append(md.accounting.delta_interval(term, epsilon).width)
             seconds.append(best_of(lambda term=term: md.accounting.delta_interval(term, epsilon)))

@@ -19,6 +19,7 @@ import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
+from ..noise.calibrated import concentrated_variance
 from .data import Problem, problem
 
 PASSES = 50
@@ -326,20 +327,14 @@ def laws(report: Report, p: Problem) -> None:
             {
                 "law": law,
                 **setting,
-                "noise over sensitivity": calibrated.standard_deviation,
+                "noise over sensitivity": calibrated.mechanism.standard_deviation,
                 "error %": 100 * again.mean(),
                 "standard error": 100 * again.std(ddof=1) / math.sqrt(count),
-                "spent of δ": calibrated.certificate.upper / calibrated.certificate.budget,
+                "spent of δ": calibrated.proofs[0].spent.upper / calibrated.design.privacy.delta,
             }
         )
     stepwise = [
-        md.calibrate(
-            "flipped_huber",
-            privacy=privacy_of(p),
-            sensitivity=1.0,
-            dimension=k * row["passes"],
-            accounting="zcdp",
-        ).standard_deviation
+        math.sqrt(concentrated_variance(privacy_of(p).epsilon, privacy_of(p).delta, k * row["passes"]))
         if row["law"] in ("flipped_huber", "gaussian")
         else math.nan
         for row in rows

@@ -60,12 +60,12 @@ def budgets(report: Report) -> None:
             rounds=STEPS,
             sampling_rate=RATE,
         )
-        scale = found.noise_multiplier
+        scale = found.mechanism.noise_multiplier
         rows.append(("Gaussian", epsilon, 1e-5, scale, scale * math.sqrt(size) / batch))
         found = md.calibrate(
             "laplace", privacy=md.PureDP(epsilon), sensitivity=1.0, rounds=STEPS, sampling_rate=RATE
         )
-        scale = found.parameters["scale"]
+        scale = found.mechanism.parameters["scale"]
         rows.append(("Laplace", epsilon, 0.0, scale, scale * math.sqrt(2 * size) / batch))
     columns = ["noise", "epsilon", "delta", "scale at C₀ = 1", "ℓ₂ norm of the noise in a step"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -197,7 +197,7 @@ def training(
     rows = []
     multiplier = md.calibrate(
         "gaussian", privacy=md.ApproximateDP(3.0, 1e-5), sensitivity=1.0, rounds=steps, sampling_rate=rate
-    ).noise_multiplier
+    ).mechanism.noise_multiplier
     with report.progress(name, trials * len(KINDS)) as step:
         for kind in KINDS:
             found = []

@@ -134,7 +134,7 @@ def one_dimension(report: Report) -> None:
 
     rows = []
     for epsilon, printed in ((0.3, 108.94), (3.0, 1.54)):
-        best = md.calibrate("osgt", privacy=md.ApproximateDP(epsilon, 1e-6), sensitivity=1.0)
+        best = md.calibrate("osgt", privacy=md.ApproximateDP(epsilon, 1e-6), sensitivity=1.0).mechanism
 
         def osgt_at(b: float, epsilon: float = epsilon) -> float:
             def gap(log_scale: float) -> float:

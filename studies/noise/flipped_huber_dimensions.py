@@ -10,7 +10,7 @@ import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
-from .calibrated import saving, variance
+from .calibrated import saving, sufficient_variance, variance
 from .profiles import decibel
 
 EPSILONS = (0.2, 0.4, 1.0, 2.2, 5.0)
@@ -29,9 +29,7 @@ def few_dimensions(report: Report) -> None:
                     "K": k,
                     "epsilon": epsilon,
                     "flipped Huber, exact": variance("flipped_huber", epsilon, 1e-8, k),
-                    "flipped Huber, sufficient": variance(
-                        "flipped_huber", epsilon, 1e-8, k, accounting="sufficient"
-                    ),
+                    "flipped Huber, sufficient": sufficient_variance(epsilon, 1e-8, k),
                     "Gaussian": variance("gaussian", epsilon, 1e-8, k),
                     "Laplace": variance("laplace", epsilon, 1e-8, k),
                     "OSGT": variance("osgt", epsilon, 1e-8, k),
@@ -61,7 +59,7 @@ def few_dimensions(report: Report) -> None:
             {
                 "delta": delta,
                 "exact": variance("flipped_huber", 0.3, delta, 5),
-                "sufficient": variance("flipped_huber", 0.3, delta, 5, accounting="sufficient"),
+                "sufficient": sufficient_variance(0.3, delta, 5),
                 "Gaussian": variance("gaussian", 0.3, delta, 5),
             }
         )
@@ -110,9 +108,8 @@ def table_two(report: Report) -> None:
 
     add("flipped Huber, sufficient (printed)", None, PRINTED_SUFFICIENT)
     for delta in (1e-8, 1e-6):
-        for accounting in ("sufficient", "exact"):
-            values = [variance("flipped_huber", e, delta, 20, accounting=accounting) for e in EPSILONS]
-            add(f"flipped Huber, {accounting}", delta, values)
+        add("flipped Huber, sufficient", delta, [sufficient_variance(e, delta, 20) for e in EPSILONS])
+        add("flipped Huber, exact", delta, [variance("flipped_huber", e, delta, 20) for e in EPSILONS])
         add("Gaussian, exact", delta, [variance("gaussian", e, delta, 20) for e in EPSILONS])
         add("Laplace, exact", delta, [variance("laplace", e, delta, 20) for e in EPSILONS])
         add("OSGT, exact", delta, [variance("osgt", e, delta, 20) for e in EPSILONS])
@@ -161,8 +158,8 @@ def table_two(report: Report) -> None:
                 {
                     "K": k,
                     "epsilon": epsilon,
-                    "flipped Huber": noise.variance,
-                    "α/γ": noise.parameters["b"],
+                    "flipped Huber": noise.value,
+                    "α/γ": noise.mechanism.parameters["b"],
                     "δ from": noise.certificate.lower,
                     "δ to": noise.certificate.upper,
                     "Gaussian": gaussian,

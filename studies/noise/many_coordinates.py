@@ -66,11 +66,11 @@ def cell(k: int, epsilon: float, delta: float, *, rough: bool = False) -> dict[s
         kind, value, bound = "free", best.value, best.lower_bound
         for family in FAMILIES:
             try:
-                found[family] = md.calibrate(family, privacy=privacy, sensitivity=1.0).variance
+                found[family] = md.calibrate(family, privacy=privacy, sensitivity=1.0).value
             except md.MechdesignError:
                 continue
     else:
-        wide = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=k).variance
+        wide = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=k).value
         cells = max(1, round(24 / math.sqrt(wide))) if rough else None
         many = md.OptimalNoise(privacy, loss="squared", dimension=k).solve(time_limit=60, cells=cells)
         kind, value, bound = many.kind, many.value, many.lower_bound

@@ -57,7 +57,7 @@ def flipped_huber(
     """Costs of the flipped Huber law of least variance; never above those of its two ends, Laplace and Gaussian."""
     ends = {loss: min(laplace[loss], gaussian[loss]) for loss in LOSSES}
     try:
-        law = md.calibrate("flipped_huber", privacy=privacy, sensitivity=1.0)
+        law = md.calibrate("flipped_huber", privacy=privacy, sensitivity=1.0).mechanism
     except ValueError:  # the search found no interior optimum to bracket
         return ends
     return {

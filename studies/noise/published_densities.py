@@ -25,7 +25,7 @@ def row(k: int, epsilon: float, delta: float) -> dict[str, Any]:
     privacy = md.ApproximateDP(epsilon, delta)
     found: dict[str, float] = {}
     for family in ("gaussian", "gennorm", "staircase"):
-        found[family] = md.calibrate(family, privacy=privacy, sensitivity=1.0, dimension=k).variance
+        found[family] = md.calibrate(family, privacy=privacy, sensitivity=1.0, dimension=k).value
     for order in (1.0, 3.0, 10.0):
         name = "cactus" if order == 1 else f"Rényi, order {order:g}"
         try:

@@ -35,7 +35,7 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 # fmt: off
 CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
 KINDS: dict[str, str] = {
-    "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count",
+    "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
     "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?, held:'l1'|'l2'|'sets'|null, changes:arr|null, weights:arr|null",
     "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
     "alphabet": "max_abs:pos, step:pos",
@@ -46,9 +46,9 @@ KINDS: dict[str, str] = {
     "biased-selection": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, max_bias:num, grid:@grid?, input_range:pair?",
     "bin-search": "m:count, max_abs:num, symmetric:flag|null, starts:count, exhaustive:any, seed:any",
     "block-fill-law": "bins:fracs, floors:fracs, rho:frac, lower:frac, upper:frac",
-    "calibration": "noise:any, privacy:@notion, sensitivity:any, dimension:count, loss:any, accounting:any, rounds:any, sampling_rate:any",
-    "calibration-certificate": "accounting:any, loss:any, noise:any, privacy:@notion, spent:any, value:num, rounds:any, sampling_rate:any, lower_bound:nn, share:nn",
-    "calibration-result": result("@calibration","any","@calibration-certificate"),
+    "calibration": "noise:any, privacy:@notion, sensitivity:any, dimension:count, loss:'squared'|'absolute', rounds:count, sampling_rate:pos",
+    "calibration-bound": "share:nn",
+    "calibration-proof": "spent:@delta-interval",
     "cell-noise": "weights:ints, width:pos, start:num, cells_per_shift:count, spike:count, spike_width:nn, decay:frac, spans:ints",
     "cell-product": "law:@cell-noise, dimension:count, changed:count?",
     "certificate": "question:any, law:any, value:num, lower_bound:num?, proofs:any",

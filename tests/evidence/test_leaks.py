@@ -110,9 +110,9 @@ def lattice(privacy: Any) -> tuple[Draw, Draw]:
 
 def calibrated() -> tuple[Draw, Draw]:
     result = md.calibrate("gaussian", privacy=BUDGET, sensitivity=1.0)
-    return lambda x: result.release(
+    return lambda x: result.mechanism.release(
         np.full(SIZE, x)
-    ), lambda x: x + result.noise.rvs(SIZE, random_state=int(x))
+    ), lambda x: x + result.mechanism.rvs(SIZE, random_state=int(x))
 
 
 def histogram() -> tuple[Draw, Draw]:

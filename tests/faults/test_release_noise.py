@@ -134,8 +134,8 @@ def test_ordinary_counts_are_released_by_optimal_noise() -> None:
 @pytest.mark.parametrize(
     "release",
     [
-        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1).release,
-        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1e-9).release,
+        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1).mechanism.release,
+        md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1e-9).mechanism.release,
         md.OptimalNoise(md.PureDP(1.0)).solve(gap=0.9).mechanism.release,
         lambda x: IndependentNoise("laplace", np.array([1e-9, 3.0]), np.array([1e-9, 1.0])).release([x, x])[1],
         lambda x: md.CountsGaussian(2, 1, PRIVACY).solve().mechanism.release([x, x])[0],

@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
+from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.learning import (
     PrivacyLeakWarning,
     PrivateCoordinateDescentClassifier,
@@ -126,7 +127,7 @@ def test_without_noise_it_is_plain_coordinate_descent(loss: str, power: int) -> 
 def test_exact_answers_are_nearest_multiples_of_the_lattice(total: int, shift: float, seed: int) -> None:
     plan = noise_plan("gaussian", privacy=DP, sensitivities=[1.0, shift], scales=[1.0, 1.0])
     noisy = NoisyAnswers(plan)
-    step, change = Fraction(plan.calibration.noise.lattice.step), 2**40
+    step, change = Fraction(plan.calibration.mechanism.lattice.step), 2**40
     for i, unit in enumerate((1.0, shift)):
         exact = Fraction(total) * Fraction(plan.shifts[0, i]) / change
         nearest = math.floor(exact / step + Fraction(1, 2))
@@ -142,7 +143,7 @@ def test_all_passes_spend_the_gaussian_budget(allocation: str, noise_on: str) ->
     spent = ((2 * model.clips_ / len(X) / model.noise_scales_) ** 2).sum()
     budget = gaussian_mu(DP.epsilon, DP.delta) ** 2
     assert budget * (1 - 1e-6) < spent <= budget * (1 + 1e-12)
-    assert model.privacy_.certificate.verify() and model.privacy_.epsilon(DP.delta) <= DP.epsilon
+    assert model.privacy_.certificate.verify() and model.privacy_.mechanism.epsilon(DP.delta) <= DP.epsilon
     assert model.privacy_.design.rounds == 7
 
 
@@ -291,17 +292,17 @@ def test_a_calibration_that_was_tampered_with_is_refused(tmp_path: Path) -> None
     first.save(tmp_path / "noise.json")
     loaded = md.load(tmp_path / "noise.json")
     assert regressor(noise=loaded, passes=2).fit(X, Y).privacy_ is loaded
-    narrow = replace(first.noise, law=stats.laplace(scale=first.law.std() / 10))
-    small = replace(first.certificate, noise=narrow)
+    narrow = replace(first.mechanism, law=stats.laplace(scale=first.mechanism.law.std() / 10))
+    inside = replace(first.proofs[0], spent=DeltaInterval(0.0, first.proofs[0].spent.lower / 2))
     for doctored in (
         replace(first, mechanism=narrow),
-        replace(first, mechanism=narrow, certificate=small),
-        replace(first, certificate=small),
+        replace(first, mechanism=narrow, proofs=(inside,)),
+        replace(first, proofs=(inside, *first.proofs[1:])),
     ):
         with pytest.raises(md.DesignError, match="own checks"):
             regressor(noise=doctored, passes=2).fit(X, Y)
     with pytest.raises(md.DesignError, match="not certified"):
-        regressor(noise=replace(first, certificate=None), passes=2).fit(X, Y)
+        regressor(noise=replace(first, proofs=()), passes=2).fit(X, Y)
 
 
 def test_without_scikit_learn_the_error_names_the_extra() -> None:

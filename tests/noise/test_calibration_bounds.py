@@ -14,8 +14,9 @@ from scipy import optimize, stats
 
 import mechdesign as md
 from mechdesign.evidence.audit import claims
-from mechdesign.noise.calibration import certificate as certificates
-from mechdesign.noise.calibration.lower import least_cost, unit_cost
+from mechdesign.noise.calibration import design as designs
+from mechdesign.noise.calibration.design import CalibrationBound
+from mechdesign.noise.calibration.evaluation import least_cost, unit_cost
 from mechdesign.solvers.deadline import Deadline
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
@@ -142,25 +143,26 @@ def test_doctored_bounds_do_not_pass() -> None:
     result = md.Calibration("gennorm", APPROXIMATE, 1.0, dimension=3).solve()
     good = claims(result)
     assert good["holds"].all(), good
-    raised = dataclasses.replace(result.certificate, lower_bound=result.value * 0.9)
-    assert not raised.verify()
+    raised = dataclasses.replace(result, lower_bound=result.value * 0.9)
+    assert not raised.certificate.verify()
     # a bound over the scales of this law is none over the family, which has a shape
-    scales = dataclasses.replace(result.certificate, share=0.9, lower_bound=result.value * 0.8)
-    assert scales.verify()
-    table = claims(dataclasses.replace(result, certificate=scales, lower_bound=scales.lower_bound))
+    scales = (result.proofs[0], CalibrationBound(0.9))
+    table = claims(dataclasses.replace(result, proofs=scales, lower_bound=result.value * 0.8))
     assert not table["holds"].all()
     other = dataclasses.replace(result.design, noise="osgt")
     assert not claims(dataclasses.replace(result, design=other))["holds"].all()
     gaussian = md.Calibration("gaussian", APPROXIMATE, 1.0).solve()
-    near = dataclasses.replace(gaussian.certificate, share=1.0, lower_bound=gaussian.value)
-    assert not near.verify()  # at its own scale it is within the budget
+    assert gaussian.certificate.verify() and gaussian.proofs[1].share < 1
+    near = (gaussian.proofs[0], CalibrationBound(1.0))
+    near_result = dataclasses.replace(gaussian, proofs=near, lower_bound=gaussian.value)
+    assert not near_result.certificate.verify()  # at its own scale it is within the budget
 
 
 def test_a_scale_is_not_called_too_small_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is seen from below, the closed form is what is left."""
-    monkeypatch.setattr(certificates, "too_small", lambda *a, **k: 0.0)
+    monkeypatch.setattr(designs, "too_small", lambda *a, **k: 0.0)
     result = md.Calibration("logistic", APPROXIMATE, 1.0, dimension=3).solve()
-    assert result.certificate.share == 0 and 0.3 < result.gap < 1
+    assert result.proofs[1].share == 0 and 0.3 < result.gap < 1
 
 
 def test_discrete_laws_have_no_bound() -> None:

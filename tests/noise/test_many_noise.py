@@ -185,7 +185,7 @@ def test_few_coordinates_compose_the_optimum_of_one() -> None:
     found = composed_share(question, narrow, Deadline(None))
     assert found is not None
     staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0, dimension=2)
-    assert found.value < 0.97 * staircase.variance
+    assert found.value < 0.97 * staircase.mechanism.variance
     assert enclosed_spent(found.noise, privacy).how == "proved"
     assert enclosed_spent(found.noise, privacy).upper <= privacy.delta
 
@@ -273,10 +273,10 @@ def test_laws_that_were_calibrated_before_are_checked_and_kept() -> None:
     staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0)
     loose = md.calibrate("staircase", privacy=md.ApproximateDP(8.1, 1e-3), sensitivity=1.0)
     design = md.OptimalNoise(privacy, loss="squared")
-    found = design.solve(gap=0.5, starts={"staircase": staircase.law})
-    assert found.value <= staircase.variance and found.checks()["holds"].all()
-    plain = design.solve(gap=0.5, starts={"staircase": loose.law})
-    assert plain.value > loose.variance
+    found = design.solve(gap=0.5, starts={"staircase": staircase.mechanism.law})
+    assert found.value <= staircase.mechanism.variance and found.checks()["holds"].all()
+    plain = design.solve(gap=0.5, starts={"staircase": loose.mechanism.law})
+    assert plain.value > loose.mechanism.variance
     with pytest.raises(md.DesignError, match="starts"):
         design.solve(starts=[staircase])
 
@@ -317,7 +317,7 @@ def test_the_cactus_law_beats_gaussian_noise() -> None:
     design = md.noise.LeastDivergence(md.ApproximateDP(8.0, 1e-3), dimension=20)
     result = design.solve()
     gaussian = md.calibrate("gaussian", privacy=design.privacy, sensitivity=1.0, dimension=20)
-    assert 0.97 * gaussian.variance < result.value < gaussian.variance
+    assert 0.97 * gaussian.mechanism.variance < result.value < gaussian.mechanism.variance
     assert result.certificate.verify()
     assert result.noise.law.decay > 0
     assert loads(dumps(result), source="", kinds=KINDS).value == result.value

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration import certificate
+from mechdesign.noise.calibration import evaluation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
 from mechdesign.noise.laws.flipped_huber import flipped_huber, flipped_huber_law
@@ -279,11 +279,11 @@ def test_noise_on_the_integers_is_calibrated_for_many_changes():
 def test_costs_of_wide_laws_are_summed_in_blocks(loss, monkeypatch):
     """Was: every step of a staircase, and every integer, 34 s at ε = 1e-6 a coordinate."""
     for law in (staircase(1e-3, 0.3, scale=2.0), discrete_laplace_law(2e4), discrete_gaussian(2e4)):
-        short = certificate._integrated_cost(law, loss)
+        short = evaluation.integrated_cost(law, loss)
         with monkeypatch.context() as patch:
-            patch.setattr(certificate, "_BLOCK", 10**9)
-            patch.setattr(certificate, "_STRIDE", 0.0)
-            direct = certificate._integrated_cost(law, loss)
+            patch.setattr(evaluation, "_BLOCK", 10**9)
+            patch.setattr(evaluation, "_STRIDE", 0.0)
+            direct = evaluation.integrated_cost(law, loss)
         assert short == pytest.approx(direct, rel=1e-8)
 
 

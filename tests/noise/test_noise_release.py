@@ -132,11 +132,11 @@ def test_rounded_answers_are_within_the_shift_that_is_accounted(x, sensitivity, 
 
 LAPLACE = NoiseAllocation("laplace", [1.0, 2.0], PureDP(30)).solve().mechanism
 RELEASES = {
-    "discrete laplace": calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).release,
+    "discrete laplace": calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
     "discrete gaussian": calibrate(
         "discrete_gaussian", privacy=ApproximateDP(30, 1e-6), sensitivity=1
-    ).release,
-    "laplace": calibrate("laplace", privacy=PureDP(30), sensitivity=1).release,
+    ).mechanism.release,
+    "laplace": calibrate("laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
     "optimal": OptimalNoise(PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
     "allocation": lambda x: LAPLACE.release([0, x] if np.ndim(x) == 0 else np.append(x, x)),
     "correlated": lambda x: (
@@ -184,15 +184,15 @@ def test_ties_are_rounded_up_not_to_even() -> None:
 
 def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
     result = calibrate("gaussian", privacy=ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
-    out = result.release(np.zeros((4000, 3)))
-    assert out.std() == pytest.approx(result.standard_deviation, rel=0.05)
+    out = result.mechanism.release(np.zeros((4000, 3)))
+    assert out.std() == pytest.approx(result.mechanism.standard_deviation, rel=0.05)
     assert "released on multiples of" in result.summary()
     whole = calibrate("discrete_laplace", privacy=PureDP(1.0), sensitivity=1)
-    assert float(whole.release(7)).is_integer()
+    assert float(whole.mechanism.release(7)).is_integer()
     with pytest.raises(DesignError, match="whole numbers"):
-        whole.release(0.5)
+        whole.mechanism.release(0.5)
     with pytest.raises(DesignError, match="3 coordinates"):
-        result.release(1.0)
+        result.mechanism.release(1.0)
 
 
 def test_a_law_without_exact_release_names_those_that_have_one() -> None:

@@ -33,6 +33,10 @@ DESIGNS: dict[str, Any] = {
 }
 
 
+def spent_of(result: Any) -> Any:
+    return result.proofs[0].spent if getattr(result, "proofs", ()) else result.certificate.spent
+
+
 def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int) -> None:
     """Every finite deadline is over once all of them together were asked so often."""
     asked = itertools.count()
@@ -58,7 +62,7 @@ def test_whenever_time_is_up_the_answer_is_private(
     assert result.status is Status.LIMIT
     monkeypatch.undo()
     assert result.certificate.verify()
-    assert result.certificate.spent.upper <= result.design.privacy.delta
+    assert spent_of(result).upper <= result.design.privacy.delta
 
 
 @pytest.mark.parametrize("name", ["gennorm", "sampled", "truncated"])
@@ -69,12 +73,13 @@ def test_little_is_composed_after_the_limit(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(composition, "convolve", lambda *a: counted.append(1) or composed(*a))
     passing_after(monkeypatch, 0)
     DESIGNS[name]().solve(time_limit=1.0, certify=False)
-    assert 0 < len(counted) <= 45
+    # generalised normal noise contains the Gaussian, which a closed form knows: nothing is composed at all
+    assert len(counted) <= 45 and (counted or name == "gennorm")
 
 
 def test_a_late_scale_is_one_that_was_seen_to_be_private(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the meter: the scale returned is among those asked about, and kept the budget."""
-    requirement = search.Requirement.of(APPROXIMATE, DESIGNS["gennorm"]().query, "exact")
+    requirement = search.Requirement.of(APPROXIMATE, DESIGNS["gennorm"]().query)
     for questions in range(12):
         asked: dict[float, float] = {}
 

@@ -86,4 +86,4 @@ def test_complex_numbers_and_masks_are_refused() -> None:
     noise = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
     for value in (np.array([1 + 2j]), np.ma.array([1.0, 2.0], mask=[False, True])):
         with pytest.raises(md.DesignError):
-            noise.release(value)
+            noise.mechanism.release(value)

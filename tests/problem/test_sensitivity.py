@@ -148,9 +148,9 @@ def test_the_reference():
     three = md.Sensitivity(linf=1, changed=3)
     assert 20 * md.calibrate(
         "gaussian", privacy=privacy, sensitivity=three, dimension=20
-    ).variance == pytest.approx(20 * 1070.8747030859186 / 20, rel=1e-9)
+    ).mechanism.variance == pytest.approx(20 * 1070.8747030859186 / 20, rel=1e-9)
     box = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=20)
-    assert 20 * box.variance == pytest.approx(20 * 7139.1646872 / 20, rel=1e-9)
+    assert 20 * box.mechanism.variance == pytest.approx(20 * 7139.1646872 / 20, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_reference():
 def test_one_number_with_that_sensitivity(s, family, privacy, same):
     many = md.calibrate(family, privacy=privacy, sensitivity=s, dimension=30)
     one = md.calibrate(family, privacy=privacy, sensitivity=same)
-    assert many.variance == pytest.approx(one.variance, rel=1e-6)
+    assert many.mechanism.variance == pytest.approx(one.mechanism.variance, rel=1e-6)
     assert many.certificate.verify()
 
 
@@ -178,7 +178,7 @@ def test_counts_are_whole():
     b = md.calibrate(
         "discrete_laplace", privacy=privacy, sensitivity=Sensitivity(changed=3, linf=1), dimension=20
     )
-    assert a.variance == b.variance and a.noise.worst_cases.exact
+    assert a.mechanism.variance == b.mechanism.variance and a.mechanism.worst_cases.exact
     with pytest.raises(md.DesignError, match=r"sensitivity\.linf = 1\.5"):
         md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(linf=1.5), dimension=2)
 

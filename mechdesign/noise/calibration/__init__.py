@@ -1,5 +1,5 @@
 """Calibration as a design: the least noise of a named family (or of any law's scale) that meets a privacy requirement.
 
-``design`` says what is wanted, ``requirement`` how a law's privacy is measured against it, ``search`` finds scale and
-shape, ``certificate`` evaluates the answer once more apart from the search, ``result`` is what comes back.
+``design`` says what is wanted and proves what is found, ``search`` finds scale and shape, ``evaluation`` encloses what a law
+consumes and bounds what every law costs, ``page`` is what prints and pages say.
 """

@@ -3,46 +3,59 @@ r"""Calibration: the least noise of a family that meets a privacy requirement.
 minimise    the variance (or E|T|) of the law, over its shape and scale
 subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 
-For a fixed shape δ falls as the scale grows, so the constraint is an equation for log scale; along it the cost is
-a smooth function of the shape, minimised by Brent's method from the best of a few closed-form starts. The
-search uses one coarse upper bound of δ per step; what is returned has been held to a finer one, and is
-certified on a different grid.
+`mechdesign.noise.calibration.search` finds the law; what it consumes is enclosed on a different grid
+(`mechdesign.noise.calibration.evaluation`), which is the proof.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from mechdesign.errors import DesignError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.losses import frozen_parts
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
-from mechdesign.noise.calibration.requirement import Query, Requirement
-from mechdesign.noise.calibration.result import CalibrationResult
-from mechdesign.noise.calibration.search import cost_of, least_noise
+from mechdesign.noise.calibration import page
+from mechdesign.noise.calibration.evaluation import (
+    budget_of,
+    consumed,
+    cost_of,
+    evaluated,
+    exceeds,
+    least_cost,
+    too_small,
+)
+from mechdesign.noise.calibration.search import Query, Requirement, laws_of
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
-from mechdesign.problem.checks import UP, one_of, settle, share, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
-from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Status
+from mechdesign.problem.sensitivity import Sensitivity, sensitivity
+from mechdesign.problem.spine import Bound, Clock, Design, Law
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "CalibrationBound", "CalibrationProof", "calibrate"]
 
+_FITS = "the law is of the family and for the query asked for"
 _LARGEST = 1e100
+_OFF = 1 - 1e-9
+"""What a lower bound computed in doubles is multiplied by."""
 
 
 @serializable("calibration")
 @dataclass(frozen=True)
-class Calibration(OldDesign):
+class Calibration(Design):
     r"""The least noise of one family that meets `privacy`.
 
     Parameters
@@ -59,14 +72,11 @@ class Calibration(OldDesign):
         K: the same law, independent, on every coordinate.
     loss : {"squared", "absolute"}
         What is minimised per coordinate: the variance or E|T|.
-    accounting : {"exact", "sufficient", "zcdp"}
-        ``"sufficient"`` (Theorem 8, with Δ, Δ₁ and Δ₂) and ``"zcdp"`` are closed forms for flipped Huber noise, more
-        careful than needed.
     rounds : int
         How often the query is answered; `privacy` is for all answers together.
     sampling_rate : float
         q: each round sees a Poisson sample of the records. With the Gaussian, ε, δ, q and the number of steps this is
-        the noise multiplier of private stochastic gradients (`CalibrationResult.noise_multiplier`).
+        the noise multiplier of private stochastic gradients (`AdditiveNoise.noise_multiplier`).
 
     Raises
     ------
@@ -82,58 +92,38 @@ class Calibration(OldDesign):
     Examples
     --------
     >>> result = Calibration("gaussian", ApproximateDP(0.3, 1e-6), sensitivity=1.0).solve()
-    >>> round(result.variance, 2), result.status
+    >>> round(result.value, 2), result.status
     (168.8, <Status.FEASIBLE: 'feasible'>)
 
     Twenty counts of which one person changes three by one:
 
     >>> three = Sensitivity(linf=1, changed=3)
-    >>> round(Calibration("gaussian", ApproximateDP(1, 1e-6), three, dimension=20).solve().variance * 20, 2)
+    >>> round(Calibration("gaussian", ApproximateDP(1, 1e-6), three, dimension=20).solve().value * 20, 2)
     1070.87
     """
 
     noise: Any
-    privacy: PureDP | ApproximateDP | ZeroConcentratedDP
-    sensitivity: float | Sensitivity
-    dimension: int = 1
-    loss: str = "squared"
-    accounting: str = "exact"
-    rounds: int = 1
-    sampling_rate: float = 1.0
+    privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
+    sensitivity: float | Sensitivity = field(check=sensitivity)
+    dimension: int = field(check=whole, least=1, most=10**9, default=1)
+    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+    sampling_rate: float = field(check=share, side=UP, default=1.0)
+
+    default_gap = 0.1
+    proves_optimality = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
-            raise DesignError.of(
-                "privacy", self.privacy, "must be PureDP, ApproximateDP or ZeroConcentratedDP"
-            )
+        super().__post_init__()
         name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
         if (level := getattr(self.privacy, name)) > _LARGEST:
             raise DesignError.of(
                 name, level, f"must be at most {_LARGEST:g}: doubles cube it, and it is no privacy"
             )
         family = self.family
-        settle(
-            self,
-            dimension=whole("dimension", self.dimension, 1, 10**9),
-            rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
-        )
-        if isinstance(self.sensitivity, Sensitivity):
-            self.sensitivity.check(self.dimension)
-        else:
-            settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
-            if family.discrete and self.sensitivity != int(self.sensitivity):
-                raise DesignError.of(
-                    "sensitivity", self.sensitivity, "must be a whole number for discrete noise"
-                )
-        one_of("loss", self.loss, ("squared", "absolute"))
-        exact = one_of("accounting", self.accounting, ("exact", "sufficient", "zcdp")) == "exact"
-        if not exact and family.name not in ("flipped_huber", "gaussian"):
-            raise DesignError.of(
-                "accounting", self.accounting, 'only flipped Huber noise has it; use accounting="exact"'
-            )
-        if not exact and not self.query.plain:
-            raise DesignError.of("accounting", self.accounting, 'is for one round; use accounting="exact"')
+        Sensitivity.of(self.sensitivity).check(self.dimension)
+        if not isinstance(self.sensitivity, Sensitivity) and family.discrete and self.sensitivity % 1:
+            raise DesignError.of("sensitivity", self.sensitivity, "must be a whole number for discrete noise")
         self._check_sampling()
         if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)
@@ -177,69 +167,175 @@ class Calibration(OldDesign):
         """The family whose shape and scale are chosen."""
         return family_of(self.noise)
 
-    def model(self, **options: Any) -> NoReturn:
-        """Refuse: a search over closed forms has no program."""
-        raise DesignError.of("model", type(self).__name__, "a search over closed forms has no program")
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield the laws of the family that closed forms and a search find, and what every law costs at least."""
+        requirement, noise = Requirement.of(self.privacy, self.query, clock), None
+        for law in laws_of(self.family, requirement, self.loss, clock):
+            if (priced := self._priced(law)) is None:
+                continue
+            noise, value, least = priced
+            if least:
+                yield Bound(least * _OFF, CalibrationBound())
+            yield Law(noise, value, report=SolveReport("family search"))
+        if noise is None:
+            allowed = f"no {self.family.name} noise of finite variance was found: raise it"
+            raise DesignError.of("epsilon", requirement.epsilon, allowed)
+        if clock.certify and self.has_scale_only and (part := too_small(noise, self.privacy, clock)):
+            power = 2 if self.loss == "squared" else 1
+            yield Bound(value * part**power * _OFF, CalibrationBound(part))
 
     @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> CalibrationResult:
-        """Search the family, and certify what was found apart from the search.
+    def _priced(self, law: Any) -> tuple[AdditiveNoise, float, float] | None:
+        """The mechanism, its cost, and what every law costs at least; None where no double holds its variance."""
+        if not 0 < float(law.var()) < math.inf:  # a tiny ε has such members
+            return None
+        noise = AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+        return noise, cost_of(noise, self.loss), least_cost(noise, self.privacy, self.loss)
 
-        Parameters
-        ----------
-        solver : None
-            There is no program to give to a solver.
-        gap : float, optional
-            Without effect: the search stops by itself.
-        time_limit : float, optional
-            Seconds; past them the best shape tried is returned, at the least scale that was seen to be private, with what
-            every law of the family costs at least.
+    @property
+    def has_scale_only(self) -> bool:
+        """Whether the family is all scales of one continuous law."""
+        return self.family.starts is None and not self.family.discrete
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        """Enclose what the law consumes on a grid that no search uses.
 
         Raises
         ------
-        DesignError
-            A solver is named, or an option.
         SolverError
-            No scale of the law meets the requirement.
+            It is over the budget, or two evaluations contradict each other.
         """
-        if solver is not None:
-            raise DesignError.of("solver", solver, "must be None: a search over closed forms has no program")
-        refuse_unknown(options, "a calibration has none")
-        one_of("certify", certify, (True, False))
-        wanted_gap(gap, 0.1)
-        started, deadline = time.perf_counter(), Deadline(time_limit)
-        requirement = Requirement.of(self.privacy, self.query, self.accounting, deadline)
-        law, cut = least_noise(self.family, requirement, self.loss, deadline)
-        noise, value = AdditiveNoise(law, self.sensitivity, self.dimension), cost_of(law, self.loss)
-        status = (
-            Status.LIMIT if cut or deadline.passed else Status.FEASIBLE if certify else Status.UNCERTIFIED
+        noise, privacy = law.mechanism, self.privacy
+        spent = consumed(noise, privacy, clock)
+        claims = evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
+        if failed := [claim.claim for claim in claims if not claim.holds]:
+            found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"
+            message = f"calibration check failed ({'; '.join(failed)}): {found}"
+            raise SolverError(message, solver="calibrate", status="check")
+        composed = noise.worst_cases.single is None or not noise.once
+        if clock.passed and composed and isinstance(privacy, ApproximateDP):
+            # an upper end found in less time may lie below the one that is computed anew; the budget does not
+            spent = DeltaInterval(0.0, privacy.delta)
+        return replace(law, proofs=(CalibrationProof(spent),))
+
+    # -- what a result asks --------------------------------------------------------------------------------
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        if (spent := _enclosure(result)) is None:
+            return super().audit(result)
+        budget = budget_of(self.privacy)
+        slack = budget - spent.upper
+        unit = "ρ" if isinstance(self.privacy, ZeroConcentratedDP) else "ε"
+        if getattr(self.privacy, "delta", 0.0):
+            unit = f"δ at ε = {self.privacy.epsilon:g}"
+        row = ("privacy", unit, spent.upper, budget, slack, math.nan, slack <= 1e-2 * budget)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """One row: the law and what it costs."""
+        noise = result.mechanism
+        row = {"noise": noise.law.dist.name, "dimension": noise.dimension, **noise.parameters}
+        return pd.DataFrame([{**row, "variance": noise.variance, "absolute error": noise.absolute_error}])
+
+    def lines(self, result: Result) -> list[str]:
+        return page.lines(self, result.mechanism, _enclosure(result))
+
+    def account(self, result: Result) -> Account:
+        return page.account(self, result.mechanism, _enclosure(result))
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        return page.alternatives(self, result)
+
+    def plot(self, result: Result, **options: Any) -> Any:
+        """Draw the law and its tail, with the usual laws at the same privacy."""
+        return page.draw(self, result.mechanism, **options)
+
+
+def _enclosure(result: Result) -> DeltaInterval | None:
+    """What the proof says of the budget."""
+    return next((proof.spent for proof in result.proofs if isinstance(proof, CalibrationProof)), None)
+
+
+@serializable("calibration-proof")
+@dataclass(frozen=True, eq=False)
+class CalibrationProof(Proof):
+    """What all rounds of a law consume of the budget lies in an interval, whose upper end keeps to it.
+
+    One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
+    elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
+
+    Parameters
+    ----------
+    spent : DeltaInterval
+        Encloses δ at ε; the largest privacy loss under pure privacy; ρ under zCDP.
+    """
+
+    spent: DeltaInterval
+    speaks_of = ("privacy", "value")
+
+    def __post_init__(self) -> None:
+        instance("spent", self.spent, DeltaInterval)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, noise = (
+            instance("question", stated.question, Calibration),
+            instance("law", stated.law, AdditiveNoise),
         )
-        certificate = (
-            CalibrationCertificate.of(
-                noise,
-                self.privacy,
-                self.accounting,
-                self.loss,
-                value,
-                rounds=self.rounds,
-                sampling_rate=self.sampling_rate,
-                scales=self.family.starts is None and not self.family.discrete,
-                deadline=deadline,
+        fits = _fits(design, noise)
+        if fits:  # nothing is evaluated of the law of another question
+            fresh = consumed(noise, design.privacy)
+            yield from evaluated(
+                noise, design.privacy, design.loss, stated.value, stated=self.spent, fresh=fresh
             )
-            if certify
-            else None
+        yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
+
+
+def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
+    """Whether noise is for the query asked for, and of the family; where scale alone is free, of its shape."""
+    asked = (design.sensitivity, design.dimension, design.rounds, design.sampling_rate)
+    same = (noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate) == asked
+    dist, shapes, _, _ = frozen_parts(noise.law)
+    member, known, _, _ = frozen_parts(design.family.member)
+    return bool(same and dist.name == member.name and (shapes == known or not design.has_scale_only))
+
+
+@serializable("calibration-bound")
+@dataclass(frozen=True, eq=False)
+class CalibrationBound(Proof):
+    """What every symmetric law costs at least that is as private, or every scale of this law.
+
+    A closed form (`mechdesign.noise.calibration.evaluation`); or, as less noise of a continuous law is less private, the cost at a
+    scale that is seen, from below, to consume more than the budget.
+
+    Parameters
+    ----------
+    share : float
+        A share of the law's scale at which it consumes more than the budget, where scale is all that was free; 0: none.
+    """
+
+    share: float = 0.0
+    speaks_of = ("lower bound",)
+    bound_how = RECOMPUTED
+
+    def __post_init__(self) -> None:
+        settle(self, share=probability("share", self.share))
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, noise = (
+            instance("question", stated.question, Calibration),
+            instance("law", stated.law, AdditiveNoise),
         )
-        report = SolveReport("family search", status, seconds=time.perf_counter() - started)
-        bound = (certificate.lower_bound or None) if certificate else None
-        return CalibrationResult(self, noise, value, bound, solver_report=report, certificate=certificate)
+        if stated.lower_bound is None:
+            return
+        least, what = 0.0, "every symmetric law"
+        if _fits(design, noise):
+            least = least_cost(noise, design.privacy, design.loss)
+            if self.share and design.has_scale_only and exceeds(noise, design.privacy, self.share):
+                power, what = 2 if design.loss == "squared" else 1, "every scale of this law"
+                least = max(least, cost_of(noise, design.loss) * self.share**power)
+        margin = min(least, stated.value) - stated.lower_bound
+        claim = f"{what} that is private loses at least {stated.lower_bound:.9g}"
+        yield Claim(claim, RECOMPUTED, margin, margin >= 0)
 
 
 def calibrate(
@@ -249,11 +345,10 @@ def calibrate(
     sensitivity: float | Sensitivity,
     dimension: int = 1,
     loss: str = "squared",
-    accounting: str = "exact",
     rounds: int = 1,
     sampling_rate: float = 1.0,
     time_limit: float | None = None,
-) -> CalibrationResult:
+) -> Result:
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
 
     Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
@@ -262,9 +357,9 @@ def calibrate(
     Examples
     --------
     >>> noise = calibrate("laplace", privacy=PureDP(1.0), sensitivity=1.0)
-    >>> round(noise.variance, 6), round(noise.epsilon(0.0), 6)
+    >>> round(noise.value, 6), round(noise.mechanism.epsilon(0.0), 6)
     (2.0, 1.0)
     """
-    return Calibration(noise, privacy, sensitivity, dimension, loss, accounting, rounds, sampling_rate).solve(
+    return Calibration(noise, privacy, sensitivity, dimension, loss, rounds, sampling_rate).solve(
         time_limit=time_limit
     )

@@ -1,25 +1,50 @@
-"""The numerical search behind a calibration: scale by root finding, shape by one-dimensional minimisation."""
+r"""The search behind a calibration: scale by root finding, shape by one-dimensional minimisation.
+
+A `Requirement` says what a law consumes, from above, and what it may consume. For a fixed shape that falls as the scale
+grows, so that the constraint is an equation for log scale; along it the cost is a smooth function of the shape, minimised
+by Brent's method from the best of a few closed-form starts. The search uses one coarse upper bound a step; the scale
+returned is one at which a finer one keeps to the budget.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from scipy import optimize
 
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.accounting.interval import (
+    SMALLEST_DELTA,
+    GridPlan,
+    apart,
+    delta_interval,
+    plan_grid,
+    upper_delta,
+)
+from mechdesign.accounting.losses import frozen_parts, loss_of
+from mechdesign.accounting.profile import fast_profile, profile_interval
+from mechdesign.accounting.terms import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.requirement import Meter, Requirement
+from mechdesign.noise.calibration.evaluation import cost_of
 from mechdesign.noise.laws.families import Family
+from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline, too_late
 
-__all__ = ["cost_of", "least_noise", "scale_for"]
+__all__ = ["Meter", "Query", "Requirement", "laws_of", "scale_for"]
 
+Meter = Callable[[Any], float]
+"""What a law consumes, from above; falls as the law's scale grows."""
 
 _HOPELESS = 30.0
 """Times the least cost, from which shapes further off are not tried."""
@@ -27,14 +52,283 @@ _STEEPEST = 690.0
 """Sensitivities per scale beyond which e^-1/scale is 0."""
 
 
-def cost_of(law: Any, loss: str) -> float:
-    """Variance, or E|T|."""
-    noise = AdditiveNoise(law, 1.0)
-    return noise.variance if loss == "squared" else noise.absolute_error
+@dataclass(frozen=True)
+class Query:
+    """What is asked, in numbers.
+
+    Parameters
+    ----------
+    sensitivity : float or Sensitivity
+    dimension : int
+    rounds : int
+    sampling_rate : float
+    """
+
+    sensitivity: float | Sensitivity
+    dimension: int
+    rounds: int = 1
+    sampling_rate: float = 1.0
+
+    def worst(self, law: Any) -> WorstCases:
+        """What the law must be private for, in one round."""
+        return worst_cases(law, self.sensitivity, self.dimension)
+
+    @property
+    def several(self) -> Sensitivity:
+        """The sensitivity as a set of bounds."""
+        return Sensitivity.of(self.sensitivity)
+
+    @property
+    def top(self) -> float:
+        """The most one coordinate changes."""
+        return self.several.largest_linf(self.dimension)
+
+    @property
+    def norm(self) -> float:
+        """Largest ℓ₂ norm, rounds included."""
+        if isinstance(self.sensitivity, Sensitivity):
+            return math.sqrt(self.rounds) * self.sensitivity.largest_l2(self.dimension)
+        return math.sqrt(self.dimension * self.rounds) * self.sensitivity
+
+    def in_rounds(self, terms: Terms) -> Terms:
+        """Terms of all rounds, which are not sampled."""
+        return tuple(NoiseTerm(t.law, t.sensitivity, t.count * self.rounds) for t in terms)
 
 
-def least_noise(family: Family, requirement: Requirement, loss: str, deadline: Deadline) -> tuple[Any, bool]:
-    """Return the law of `family` that meets the requirement at the least cost found, and whether the time cut the search short.
+@dataclass(frozen=True)
+class Requirement:
+    """A privacy requirement on a query, as a budget that a law consumes.
+
+    Parameters
+    ----------
+    query : Query
+    target : float
+        The budget: δ, the largest privacy loss, or ρ.
+    meter : callable
+        Returns a fresh meter for a search, cheap.
+    final : callable
+        The meter that the law returned is held to.
+    refined : callable
+        A meter as tight as possible, for laws of which `final` leaves part of the budget.
+    sigma : float or None
+        Standard deviation of the Gaussian that consumes exactly the budget, where a formula knows it.
+    guess : float
+        A scale to start from.
+    slope : float
+        Rough d log(consumed)/d log(scale).
+    epsilon, delta : float
+        (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
+    tolerance : float
+        Share of the budget that may be left.
+    exact : bool
+        Whether (ε, δ) is the requirement itself, not a substitute for it.
+    """
+
+    query: Query
+    target: float
+    meter: Callable[[], Meter]
+    final: Meter
+    refined: Meter
+    guess: float
+    slope: float
+    epsilon: float
+    delta: float
+    sigma: float | None = None
+    tolerance: float = 1e-9
+    exact: bool = True
+
+    @classmethod
+    @np.errstate(under="ignore")
+    def of(
+        cls,
+        privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
+        query: Query,
+        deadline: Deadline | None = None,
+    ) -> Requirement:
+        """Return the requirement in numbers; past the deadline its meters are coarser upper bounds.
+
+        Raises
+        ------
+        DesignError
+            δ is below what double precision certifies.
+        """
+        if isinstance(privacy, ZeroConcentratedDP):
+            return _concentrated(privacy, query)
+        delta, deadline = getattr(privacy, "delta", 0.0), Deadline.of(deadline)
+        if delta == 0:
+            return _pure(privacy.epsilon, query)
+        if delta < SMALLEST_DELTA:
+            raise DesignError.of(
+                "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
+            )
+        if query.sampling_rate < 1:
+            return _sampled(privacy.epsilon, delta, query, deadline)
+        return _approximate(privacy.epsilon, delta, query, deadline)
+
+
+def _pure(epsilon: float, query: Query) -> Requirement:
+    """The largest privacy loss: rounds add, sampling amplifies."""
+
+    def largest(law: Any) -> float:
+        return amplified(
+            query.worst(law).largest_loss(), rounds=query.rounds, sampling_rate=query.sampling_rate
+        )
+
+    guess = query.dimension * query.top * query.rounds / epsilon
+    return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
+
+
+def _approximate(epsilon: float, delta: float, query: Query, deadline: Deadline) -> Requirement:
+    """δ at ε."""
+    sensitivity, k = query.top, query.dimension
+
+    def one(terms: Terms) -> float:
+        if is_gaussian(terms[0].law):
+            return delta_interval(terms, epsilon).upper
+        if (
+            len(terms) == 1 and terms[0].count == 1
+        ):  # in doubles: the certificate proves the one law that is left
+            return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
+        return upper_delta(terms, epsilon, width=1e-3, deadline=deadline)
+
+    def exact(law: Any) -> float:
+        return _least(one, map(query.in_rounds, query.worst(law).alternatives), deadline, delta)
+
+    def refined(law: Any) -> float:
+        seen = exact(law)
+        if deadline.passed:
+            return seen
+        options: dict[str, Any] = {"width": 3e-3, "points": 2**17, "deadline": deadline}
+        return min(seen, query.worst(law).delta_interval(epsilon, rounds=query.rounds, **options).upper)
+
+    # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
+    slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
+    sigma = query.norm / gaussian_mu(epsilon, delta - slack)
+    lone = k == 1 and query.rounds == 1
+    return Requirement(
+        query,
+        delta,
+        lambda: _Planned(epsilon, delta, query, deadline),
+        exact,
+        exact if lone else refined,
+        min(sigma, k * query.rounds * sensitivity / epsilon),
+        -2.0 * max(abs(math.log(delta)), 1.0),
+        epsilon,
+        delta,
+        sigma=sigma,
+        tolerance=1e-9 if lone else 1e-8,  # what a grid of many coordinates is certain to
+    )
+
+
+def _sampled(epsilon: float, delta: float, query: Query, deadline: Deadline) -> Requirement:
+    """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
+
+    def meter(width: float) -> Meter:
+        options: dict[str, Any] = {
+            "rounds": query.rounds,
+            "sampling_rate": query.sampling_rate,
+            "width": width,
+        }
+        return lambda law: _least(
+            lambda terms: upper_delta(terms, epsilon, deadline=deadline, **options),
+            query.worst(law).alternatives,
+            deadline,
+            delta,
+        )
+
+    # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
+    mu = float(gaussian_mu(epsilon, delta))
+    worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
+    sigma = query.norm / math.sqrt(query.rounds * worth)
+    fine = meter(5e-3)
+
+    def final(law: Any) -> float:
+        return fine(law) * (1 + 2e-4)  # room for the certificate, whose grid is another
+
+    return Requirement(
+        query,
+        delta,
+        lambda: meter(0.03),
+        final,
+        final,
+        sigma,
+        -2.0 * abs(math.log(delta)),
+        epsilon,
+        delta,
+        tolerance=2e-3,
+    )
+
+
+def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
+    """The least ρ beside ξ, from Rényi divergences of every order."""
+
+    def rho(law: Any) -> float:
+        return query.rounds * worst_rho(law, query.sensitivity, query.dimension, privacy.xi / query.rounds)
+
+    sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
+    delta = 1e-6
+    epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
+    return Requirement(
+        query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma, exact=False
+    )
+
+
+T = TypeVar("T")
+
+
+def _least(bound: Callable[[T], float], cases: Iterable[T], deadline: Deadline, target: float) -> float:
+    """The least of several upper bounds; past the deadline the first that keeps to the target is enough."""
+    least = math.inf
+    for case in cases:
+        if least <= target and deadline.passed:
+            break
+        least = min(least, bound(case))
+    return least
+
+
+class _Planned:
+    """Upper bound on δ at a fixed ε, cheap enough for a search.
+
+    Of one coordinate the exact profile. Of several, one gridded upper bound a worst case; its step, tails and tilt come
+    from a full plan made once and again only when shape or scale have changed by more than some percent.
+    """
+
+    def __init__(self, epsilon: float, delta: float, query: Query, deadline: Deadline) -> None:
+        self._epsilon, self._delta, self._query, self._deadline = epsilon, delta, query, deadline
+        self._nothing = 1e-18 * delta  # beside δ no double sees it, and finding out more takes seconds
+        self._plans: dict[int, tuple[GridPlan, np.ndarray]] = {}
+
+    def __call__(self, law: Any) -> float:
+        cases = self._query.worst(law).alternatives
+        return _least(
+            lambda case: self._one(case[0], self._query.in_rounds(case[1])),
+            enumerate(cases),
+            self._deadline,
+            self._delta,
+        )
+
+    def _one(self, which: int, terms: Terms) -> float:
+        law = terms[0].law
+        if len(terms) == 1 and terms[0].count == 1:
+            return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
+        if apart(terms):
+            return 1.0
+        # a shape may change much before the plan does, unless the loss turns into an atom
+        kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
+        plan, at = self._plans.get(which, (None, kind))
+        if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
+            plan, at = plan_grid(terms, self._epsilon, 0.01), kind
+            if self._deadline.passed:
+                return composed_delta(plan.coarse, self._epsilon, guess=plan.theta, enough=self._nothing)[0]
+        plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
+        parts = plan.parts(plan.align(plan.step), pessimistic=True)
+        value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta, enough=self._nothing)
+        self._plans[which] = replace(plan, theta=tilt.theta), at
+        return value
+
+
+def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Iterator[Any]:
+    """Yield laws of `family` that meet the requirement: closed forms, then what a search finds.
 
     Raises
     ------
@@ -43,58 +337,47 @@ def least_noise(family: Family, requirement: Requirement, loss: str, deadline: D
     SolverError
         No scale meets the requirement.
     """
-    r = requirement
-    if r.delta == 0 and family.closed_form is not None:
-        return _pure_law(family, family.closed_form, r, loss), False
+    known = False
+    if family.closed_form is not None and (r.delta == 0 or (family.starts is not None and r.exact)):
+        yield _pure_law(family, family.closed_form, r, loss)  # what is private without δ is so with it
+        if r.delta == 0:
+            return
+        known = True
+    if family.normal is not None and r.sigma is not None:
+        # the Gaussian member is known in closed form, so that the family never costs more
+        shape, unit = family.normal
+        yield family.make(shape, unit * r.sigma, r.query.top)
+        known = True
+    if family.starts is not None or not known:
+        try:
+            yield _searched(family, r, loss, deadline)
+        except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
+            if not known:
+                raise
+
+
+@np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
+def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Any:
+    """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
 
     def make(shape: float, scale: float) -> Any:
         return family.make(shape, scale, r.query.top)
 
-    members, cut = [], False
-    if family.closed_form is not None and family.starts is not None and r.exact:
-        # What is private without δ is so with it: the best of the pure laws is a member, whatever the search finds.
-        members.append(_pure_law(family, family.closed_form, r, loss))
-    if family.normal is not None and r.sigma is not None:
-        # the Gaussian member costs nothing to know exactly, so the family is never worse
-        shape, unit = family.normal
-        members.append(make(shape, unit * r.sigma))
-    if family.starts is not None or not members:
-        try:
-            law, cut = _searched(family, make, r, loss, deadline)
-            members.append(law)
-        except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
-            if not members:
-                raise
-    # A tiny ε has members whose variance no double holds.
-    finite = [law for law in members if 0 < float(law.var()) < math.inf]
-    if not finite:
-        raise DesignError.of(
-            "epsilon", r.epsilon, f"no {family.name} noise of finite variance was found: raise it"
-        )
-    return min(finite, key=lambda law: cost_of(law, loss)), cut
-
-
-def _searched(
-    family: Family, make: Callable[[float, float], Any], r: Requirement, loss: str, deadline: Deadline
-) -> tuple[Any, bool]:
-    """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
-    search = ShapeSearch(make, r, lambda law: cost_of(law, loss), deadline.part(0.5))
-    starts = (
-        (0.0,)
-        if family.starts is None
-        else family.starts(r.epsilon, r.delta, r.query.dimension * r.query.rounds) + r.far
-    )
+    search = ShapeSearch(make, r, lambda law: cost_of(AdditiveNoise(law, 1.0), loss), deadline.part(0.5))
+    count = r.query.dimension * r.query.rounds
+    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, count)
     shape, scale = search.best(starts)
-    cut, late = search.deadline.passed, deadline.part(0.6)
+    late = deadline.part(0.6)
     scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
     near = make(shape, scale * (1 - 1e-3))
     if not late.passed and r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
         # the grid was so coarse that part of the budget was left
         refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
         scale = min(scale, refined)
-    return make(shape, scale), cut or late.passed
+    return make(shape, scale)
 
 
+@np.errstate(under="ignore")
 def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
     """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
     q = r.query

@@ -65,7 +65,12 @@ def optimal_noise_alternatives(result: Any) -> pd.DataFrame:
     rows = [("this noise", result.value)]
     if loss.polynomial:
         for name, r in _rivals(result).items():
-            rows.append((f"{name} noise", loss.absolute * r.absolute_error + loss.squared * r.variance))
+            rows.append(
+                (
+                    f"{name} noise",
+                    loss.absolute * r.mechanism.absolute_error + loss.squared * r.mechanism.variance,
+                )
+            )
     if result.lower_bound is not None:
         rows.append(("proved least of all laws", result.lower_bound))
     return relative_table(rows if len(rows) > 1 else [])
@@ -73,4 +78,6 @@ def optimal_noise_alternatives(result: Any) -> pd.DataFrame:
 
 def draw_optimal_noise(result: Any, **options: Any) -> Figure:
     """Draw the law and its tail, with the usual laws at the same privacy."""
-    return draw_laws({"this noise": result.law, **{n: r.law for n, r in _rivals(result).items()}}, **options)
+    return draw_laws(
+        {"this noise": result.law, **{n: r.mechanism.law for n, r in _rivals(result).items()}}, **options
+    )

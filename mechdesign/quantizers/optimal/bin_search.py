@@ -31,6 +31,7 @@ from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
 from mechdesign.quantizers.optimal.outputs import BinSearch
+from mechdesign.quantizers.optimal.simplex import linear
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -73,19 +74,13 @@ class Searched:
         return replace(self, bins=unit * self.bins, rows=rows)
 
 
-def _mirrors(problem: FloorProblem) -> bool:
-    """Whether range, loss and prior mirror about zero, so that mirrored outputs lose nothing."""
-    even = problem.lower == -problem.upper and problem.loss.polynomial
-    return even and (problem.objective == "worst" or problem.prior.symmetric())
-
-
 class _Search:
     """The optimal value as a function of the free outputs."""
 
     def __init__(self, problem: FloorProblem, spec: BinSearch, deadline: Deadline) -> None:
         self.problem, self.spec, self.deadline = problem, spec, deadline
         self.R, self.m = float(problem.bins[-1]), spec.m
-        self.mirrored = _mirrors(problem) if spec.symmetric is None else spec.symmetric
+        self.mirrored = problem.mirrored if spec.symmetric is None else spec.symmetric
         if self.mirrored and problem.lower != -problem.upper:
             raise DesignError.of("symmetric", spec.symmetric, "needs an input range that mirrors about zero")
         self.free = self.m // 2 if self.mirrored else self.m
@@ -237,7 +232,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         )
         best, value = min((best, value), (free, height), key=lambda found: found[1])
     # Under point masses the value has kinks, on which a descent stops early: begun anew, it may leave them.
-    for _ in range(1 if problem.has_density or problem.objective == "worst" else _POLISHES):
+    for _ in range(_POLISHES if linear(problem) else 1):
         before = value
         best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
         if not before - value > coarse * abs(before):

@@ -32,8 +32,8 @@ from mechdesign.quantizers.mechanism.selection import check_bins, check_range, m
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.optimal.exact import widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
-from mechdesign.quantizers.optimal.lower_bound import without_privacy
+from mechdesign.quantizers.optimal.floors import smallest_epsilon
+from mechdesign.quantizers.optimal.known import carried_over, solved_epsilon
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
@@ -151,6 +151,7 @@ class OptimalQuantizer(OldDesign):
         centre, unit = self.frame
         lower, upper = ((v - centre) / unit for v in self.input_range)
         prior, loss = self.prior.standardised(centre, unit), self.loss.in_units(unit)
+        mirrored = lower == -upper and loss.polynomial and (self.objective == "worst" or prior.symmetric())
         return FloorProblem(
             mirrored_bins((self._outputs - centre) / unit),
             math.exp(self.solved_epsilon),
@@ -159,6 +160,7 @@ class OptimalQuantizer(OldDesign):
             prior,
             loss,
             self.max_bias / unit,
+            mirrored,
             self.objective,
             None if self.max_mse is None else self.max_mse / unit**2,
         )
@@ -208,8 +210,9 @@ class OptimalQuantizer(OldDesign):
         Parameters
         ----------
         solver : str, optional
-            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend of
-            `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting planes. None chooses.
+            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"simplex"`` (few samples as prior),
+            ``"exchange"`` (worst case), or a backend of `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting
+            planes. None chooses.
         gap : float, optional
             Relative gap between value and lower bound to stop at, 1e-6 by default. What cannot be reached in double
             precision is answered with what was proved.
@@ -237,7 +240,7 @@ class OptimalQuantizer(OldDesign):
         method, start, fallbacks = fixed._start(solver, knots, deadline, options)
         solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = without_privacy(fixed.problem, solution, self.privacy.epsilon)
+            solution = carried_over(fixed.problem, solution)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)

@@ -28,6 +28,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.design import OldDesign, wanted_gap
 from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.spine import Design
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
@@ -238,7 +239,9 @@ def frontier(
     [1.7005, 1.0329]
     """
     if not isinstance(design, OptimalQuantizer):
-        return _any_design(instance("design", design, OldDesign), over, values, gap, Deadline(time_limit))
+        return _any_design(
+            instance("design", design, OldDesign, Design), over, values, gap, Deadline(time_limit)
+        )
     one_of("verify", verify, (True, False))
     over, gap, deadline = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6), Deadline(time_limit)
     points = _default(design, over, gap, deadline) if values is None else array("values", values).tolist()

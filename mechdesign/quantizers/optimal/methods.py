@@ -12,15 +12,20 @@ from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
+from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import fill_proof
+from mechdesign.quantizers.optimal.simplex import linear, simplex
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 __all__ = ["METHODS", "check_feasible", "uncapped"]
 
-METHODS = ("newton", "cutting-planes", "exchange")
+METHODS = ("newton", "simplex", "cutting-planes", "exchange")
 # Below this the bound's rounding margin decides, not the method.
 LEAST_GAP = 1e-13
+# Entries of the rows at point masses up to which the simplex method beats the interior point.
+_FEW = 400
 
 Method = Callable[[FloorProblem, float, Array | None, Deadline], FloorSolution]
 
@@ -60,7 +65,7 @@ def uncapped(
     problem : FloorProblem
     gap : float
         Relative gap between value and lower bound to stop at.
-    method : {"newton", "cutting-planes", "exchange"}, optional
+    method : {"newton", "simplex", "cutting-planes", "exchange"}, optional
         The only one to try; by default those that fit, in order.
     start : ndarray (m,), optional
         Floors that cutting planes begin with.
@@ -102,10 +107,14 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
         return [_BY_NAME[method]]
     if problem.objective == "worst":
         return [_exchange]
+    if m == 2 and problem.bias == 0:
+        return [_closed_form]
     if problem.bias > 0:
         return [_planes]
     if guessed:
         return [_planes, _newton]
+    if atoms * m <= _FEW and linear(problem):
+        return [_simplex, _newton, _planes]
     # Many point masses make the loss piecewise linear: planes fit it better than Newton's quadratics.
     if atoms > 30:
         return [_planes, _newton] if atoms * m <= 20_000 else [_planes]
@@ -116,6 +125,10 @@ def _newton(problem: FloorProblem, gap: float, start: Array | None, deadline: De
     return newton(problem, gap=gap, deadline=deadline)
 
 
+def _simplex(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
+    return simplex(problem, deadline=deadline)
+
+
 def _planes(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
     return cutting_planes(problem, gap=gap, start=start, deadline=deadline)
 
@@ -124,8 +137,22 @@ def _exchange(problem: FloorProblem, gap: float, start: Array | None, deadline: 
     return worst_case(problem, gap=gap, start=start, deadline=deadline)
 
 
+def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
+    """Two outputs and a given mean leave no choice."""
+    floors = problem.centre
+    value = pieces(problem, floors).expected_loss(problem)
+    margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
+    nothing = np.zeros(len(problem.constraints[1]))
+    slopes = np.zeros(len(problem.atoms[0]))
+    proof = fill_proof(problem, floors, nothing)
+    return FloorSolution(
+        floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",), proof=proof
+    )
+
+
 _BY_NAME: dict[str, Method] = {
     "newton": _newton,
+    "simplex": _simplex,
     "cutting-planes": _planes,
     "exchange": _exchange,
 }

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import (
     CLAIMED,
     FORM,
@@ -23,7 +23,7 @@ from mechdesign.evidence.certificate import (
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.certificate import CalibrationCertificate
+from mechdesign.noise.calibration.evaluation import consumed, evaluated
 from mechdesign.noise.optimal.certificate import NoiseCertificate
 from mechdesign.noise.optimal.costs import law_cost
 from mechdesign.noise.optimal.many.copies import Copies
@@ -55,16 +55,15 @@ def averaged(loss: Any, mean: int) -> Loss:
     return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)
 
 
-def delta_spent(evidence: CalibrationCertificate) -> DeltaInterval:
-    """What a named law spends of δ: nothing under pure privacy, whose evidence encloses the largest loss."""
-    spent = evidence.spent
-    return spent if getattr(evidence.privacy, "delta", 0.0) else DeltaInterval(0.0, 0.0, spent.how)
+def delta_spent(spent: DeltaInterval, privacy: Any) -> DeltaInterval:
+    """What a named law consumes of δ: nothing under pure privacy, where the largest loss is enclosed."""
+    return spent if getattr(privacy, "delta", 0.0) else DeltaInterval(0.0, 0.0, spent.how)
 
 
 def enclosed_spent(noise: CellProduct | AdditiveNoise, privacy: PureDP | ApproximateDP) -> DeltaInterval:
     """Enclose δ(ε): by exact sums where each of the c coordinates that move keeps its share (ε/c, δ/c), else in doubles."""
     if isinstance(noise, AdditiveNoise):
-        return delta_spent(calibrated(noise, privacy))
+        return delta_spent(calibrated(noise, privacy), privacy)
     share = noise.moved * noise.law.exact_delta(Fraction(privacy.epsilon) / noise.moved)
     if share <= Fraction(getattr(privacy, "delta", 0.0)):
         upper = getattr(privacy, "delta", 0.0)
@@ -161,7 +160,7 @@ class ManyNoiseCertificate(OldCertificate):
         """Privacy over all changes up to the sensitivity, the cost, and the lower bound."""
         return self._checked()
 
-    def _checked(self, spent: DeltaInterval | CalibrationCertificate | None = None) -> pd.DataFrame:
+    def _checked(self, spent: DeltaInterval | None = None) -> pd.DataFrame:
         """The checks; with what was found a moment ago, nothing is composed again."""
         same = self.mechanism.dimension == self.dimension
         rows: list[Check] = [("the noise has K coordinates", PROVED, 0.0 if same else -1.0, same)]
@@ -194,8 +193,9 @@ class ManyNoiseCertificate(OldCertificate):
         covers = reach >= 0 and together >= 0 and held.allows(((self.sensitivity, self.moved),))
         rows: list[Check] = [("changes up to the sensitivity", PROVED, min(reach, float(together)), covers)]
         # but for the check of the evidence made here, which is not what is stored
-        rows += [tuple(row) for row in spent.evaluated.itertuples(index=False) if row[0] not in FORM]
-        rows.append(self._stated(delta_spent(spent)))
+        claims = evaluated(noise, self.privacy, "squared", noise.variance, stated=spent, fresh=spent)
+        rows += [claim[:4] for claim in claims if claim.claim not in FORM]
+        rows.append(self._stated(delta_spent(spent, self.privacy)))
         error = abs(cost_of(noise, Loss.of(self.loss)) / self.value - 1)
         rows.append(("value", RECOMPUTED, 1e-9 - error, error <= 1e-9))
         return rows
@@ -227,17 +227,18 @@ class ManyNoiseCertificate(OldCertificate):
         return (claim, self.bound_how if fits else CLAIMED, margin, fits and margin >= 0 and held.verify())
 
 
-def calibrated(
-    noise: AdditiveNoise, privacy: Any, deadline: Deadline | None = None
-) -> CalibrationCertificate:
-    """Hold a named law to the requirement."""
-    variance = noise.variance
-    return CalibrationCertificate.of(noise, privacy, "exact", "squared", variance, deadline=deadline)
+def calibrated(noise: AdditiveNoise, privacy: Any, deadline: Deadline | None = None) -> DeltaInterval:
+    """Hold a named law to the requirement: what it consumes, or an error where that is too much."""
+    spent = consumed(noise, privacy, deadline)
+    claims = evaluated(noise, privacy, "squared", noise.variance, stated=spent, fresh=spent)
+    if failed := [claim.claim for claim in claims if not claim.holds]:
+        raise SolverError(
+            f"calibration check failed: {'; '.join(failed)}", solver="calibrate", status="check"
+        )
+    return spent
 
 
-def checked(
-    certificate: ManyNoiseCertificate, spent: DeltaInterval | CalibrationCertificate
-) -> ManyNoiseCertificate:
+def checked(certificate: ManyNoiseCertificate, spent: DeltaInterval) -> ManyNoiseCertificate:
     """Return the certificate, or raise where a claim fails; `spent` is its own, found a moment ago."""
     table = certificate._checked(spent)
     if not table["holds"].all():

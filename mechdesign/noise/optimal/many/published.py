@@ -173,7 +173,7 @@ class _Scaled:
         normal = Calibration("gaussian", design.privacy, design.sensitivity, design.dimension).solve(
             certify=False
         )
-        ratio = normal.standard_deviation / design.sensitivity
+        ratio = normal.mechanism.standard_deviation / design.sensitivity
         cells = max(1, min(64, round(_CELLS / (_REACH * ratio))))
         side = max(math.ceil(_REACH * ratio * cells), 2 * cells + 2)
         if side > 1200:
@@ -191,7 +191,7 @@ class _Scaled:
         repeated = tail_costs(loss, middles, Fraction(width) / 2, cells, decay)[1].floats()
         costs[-cells:] = (costs[-cells:] + repeated) * (1 - float(decay))
         x = width * np.arange(side + 1)
-        start = -((x / normal.standard_deviation) ** 2) / 2 - 1e-3 * x / x[-1]
+        start = -((x / normal.mechanism.standard_deviation) ** 2) / 2 - 1e-3 * x / x[-1]
         scaled = costs / float(np.median(costs))
         return cls(design, Descent(problem, cells, scaled, 0.0, deadline), width, decay, start)  # type: ignore[arg-type]
 

@@ -146,9 +146,9 @@ def _named(q: ManyQuestion, deadline: Deadline) -> tuple[list[Candidate], bool]:
             )
         except MechdesignError:
             continue  # this family cannot meet the requirement, or not in time
-        value = cost_of(result.noise, q.loss)
+        value = cost_of(result.mechanism, q.loss)
         if math.isfinite(value):
-            found.append(Candidate(name, q.named(result.law), value))
+            found.append(Candidate(name, q.named(result.mechanism.law), value))
     return found, False
 
 

@@ -124,7 +124,7 @@ def _certificate(
         found = spent = enclosed_spent(noise, design.privacy)
     else:
         found = calibrated(noise, design.privacy, deadline)
-        spent = delta_spent(found)
+        spent = delta_spent(found, design.privacy)
     held, mean = bound or (None, None)
     lower = 0.0 if held is None else max(round_down(held.lower_bound), 0.0)
     certificate = ManyNoiseCertificate(

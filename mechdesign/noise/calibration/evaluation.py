@@ -1,0 +1,313 @@
+r"""What a calibrated law consumes and costs, evaluated apart from the search, and what every law costs at least.
+
+*Consumption* is enclosed by closed forms, or on grids that no search uses.
+
+*All symmetric laws.* A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
+:math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.
+In units of that move, its survival function S has S(0) = ½ and :math:`S(t + 1) \ge e^{-\varepsilon}(S(t) - \delta)`; if
+the law is log-concave, so is S, and between 0 and 1 it lies above the logarithmic chord. Var = ∫ 4tS(t) dt and E|T| = ∫ 2S(t) dt
+over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A round that is sampled at rate q is
+(log(1 + (e^ε − 1)/q), δ/q)-private without sampling. Under zCDP the variance is at least
+:math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality.
+
+*All scales of one law.* Less noise of a continuous law is less private: where a scale consumes more than the budget, seen
+from below, every smaller one does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
+from mechdesign.accounting.losses import AtomicLoss, frozen_parts, loss_of
+from mechdesign.accounting.profile import integrated_profile
+from mechdesign.accounting.terms import is_gaussian
+from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Claim
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.worst_case import amplified, worst_rho
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.solvers.deadline import Deadline
+
+__all__ = [
+    "Privacy",
+    "budget_of",
+    "consumed",
+    "cost_of",
+    "evaluated",
+    "exceeds",
+    "integrated_cost",
+    "least_cost",
+    "too_small",
+    "unit_cost",
+]
+
+Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
+
+_BLOCK = 4096
+"""Steps of a staircase that are summed one by one."""
+_STRIDE = 1e-4
+"""The integers that are looked at where a law is wide, as a share of its standard deviation."""
+_POINTS = 20_001
+_OFF = 1e-9
+"""Relative error allowed to sums in doubles."""
+_NEAR = (1 - 3e-9, 1 - 1e-3, 1 - 1e-2)
+"""Shares of the scale found at which the budget is looked for to be exceeded: where accounting is exact one of them is."""
+_HALVINGS = 4
+
+
+def budget_of(privacy: Privacy) -> float:
+    """What may be consumed: ρ, δ at the ε asked for, or the largest privacy loss."""
+    if isinstance(privacy, ZeroConcentratedDP):
+        return privacy.rho
+    return float(getattr(privacy, "delta", 0.0) or privacy.epsilon)
+
+
+def cost_of(noise: AdditiveNoise, loss: str) -> float:
+    """Variance, or E|T|, of one coordinate."""
+    return noise.variance if loss == "squared" else noise.absolute_error
+
+
+@np.errstate(under="ignore")
+def consumed(noise: AdditiveNoise, privacy: Privacy, deadline: Deadline | None = None) -> DeltaInterval:
+    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP.
+
+    Past the deadline it is enclosed from above alone.
+    """
+    deadline, cases = Deadline.of(deadline), noise.worst_cases
+    if isinstance(privacy, ZeroConcentratedDP):
+        rho = noise.rounds * worst_rho(
+            noise.law, noise.sensitivity, noise.dimension, privacy.xi / noise.rounds
+        )
+        return DeltaInterval(rho * (1 - 3e-9), rho)
+    delta = getattr(privacy, "delta", 0.0)
+    if delta == 0:
+        loss = amplified(cases.largest_loss(), **noise.in_rounds)
+        closed = noise.sampling_rate == 1 and cases.loss_is_closed
+        return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
+    if noise.sampling_rate < 1:
+        return _sampled(noise, privacy.epsilon, delta, deadline)
+    if (cases.single is not None and noise.rounds == 1) or is_gaussian(noise.law):
+        return noise.delta_interval(privacy.epsilon)
+    return _late(noise, privacy.epsilon, delta, deadline) or _composed(
+        noise, privacy.epsilon, delta, deadline
+    )
+
+
+def _sampled(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
+    """Enclose δ of sampled rounds, on finer grids while δ seems to be over the budget."""
+    found = noise.delta_interval(epsilon, width=1.7e-2, deadline=deadline)
+    if found.upper > delta:
+        found = _narrower(found, noise.delta_interval(epsilon, width=1.3e-3, deadline=deadline))
+    # where the time is over, the interval is that of its first grid, and a search's is finer
+    for width in (4.3e-3, 5e-3):
+        if found.upper > delta:
+            uppers = [
+                upper_delta(terms, epsilon, width=width, deadline=deadline, **noise.in_rounds)
+                for terms in noise.worst_cases.alternatives
+            ]
+            found = _narrower(found, DeltaInterval(0.0, min(uppers)))
+    return found
+
+
+def _composed(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
+    """Enclose δ of several coordinates or rounds, once more on a finer grid where it seems to be over the budget."""
+    options: dict[str, Any] = {"closed_form": False, "points": 2**16, "deadline": deadline}
+    found = noise.delta_interval(epsilon, width=7.3e-3, **options)
+    alternatives = noise.worst_cases.alternatives
+    upper = min(found.upper, *(upper_delta(terms, epsilon, rounds=noise.rounds) for terms in alternatives))
+    if upper > delta:
+        upper = min(upper, noise.delta_interval(epsilon, width=3e-3, points=2**17, deadline=deadline).upper)
+    return DeltaInterval(min(found.lower, upper), upper, found.how)
+
+
+def _late(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval | None:
+    """Past the deadline one bound from above that keeps the budget is enough."""
+    if deadline.passed:
+        for terms in noise.worst_cases.alternatives:
+            # the coarse grid first: atoms may lie on it, and between the points of a finer one
+            for seen in (deadline, None):
+                upper = upper_delta(terms, epsilon, rounds=noise.rounds, deadline=seen)
+                if upper <= delta:
+                    return DeltaInterval(0.0, upper)
+    return None
+
+
+def _narrower(a: DeltaInterval, b: DeltaInterval) -> DeltaInterval:
+    return DeltaInterval(max(a.lower, b.lower), min(a.upper, b.upper), b.how)
+
+
+@np.errstate(under="ignore")
+def evaluated(
+    noise: AdditiveNoise,
+    privacy: Privacy,
+    loss: str,
+    value: float,
+    *,
+    stated: DeltaInterval,
+    fresh: DeltaInterval,
+) -> list[Claim]:
+    """Claims of a law: its privacy, the enclosure stated, a second opinion where there is one, and its cost."""
+    margin = budget_of(privacy) - fresh.upper
+    agrees = stated.vouched(fresh, budget_of(privacy))
+    claims = [
+        Claim(f"{privacy} is kept", fresh.how, margin, margin >= 0),
+        Claim(
+            "the enclosure stored is that of the law",
+            RECOMPUTED,
+            stated.upper - fresh.upper,
+            agrees,
+            ABOUT_FILE,
+        ),
+    ]
+    shift = noise.worst_cases.single if noise.once else None
+    normal = noise.dimension > 1 and is_gaussian(noise.law)
+    if isinstance(privacy, ApproximateDP) and privacy.delta and shift is not None and not normal:
+        second = integrated_profile(noise.law, shift, privacy.epsilon)
+        # near an atom's loss δ is only defined to the rounding of ε, and of log densities far out to that of theirs
+        room = 1e-5 * fresh.upper + 3e-13 - abs(second - fresh.upper)
+        claims.append(Claim("quadrature of the density agrees", RECOMPUTED, room, room >= 0))
+    error = abs(integrated_cost(noise.law, loss) / value - 1)
+    # the formula, and the integral of the law
+    holds = error <= 1e-6 and value >= cost_of(noise, loss) * (1 - 1e-12)
+    return [*claims, Claim(f"the {loss} loss is {value:.9g}", RECOMPUTED, 1e-6 - error, holds)]
+
+
+def integrated_cost(law: Any, loss: str) -> float:
+    """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
+    power = 2 if loss == "squared" else 1
+    if not hasattr(law.dist, "_logpdf"):
+        # Where the law is wide every h-th integer says the same, up to (h/std)²/12 from its corner at 0.
+        h = (
+            max(int(float(law.std()) * _STRIDE), 1)
+            if law.dist.name in ("dlaplace", "discrete_gaussian")
+            else 1
+        )
+        k = h * np.arange(1, math.ceil(60 * float(law.std()) / h) + 3)
+        return 2 * h * float(np.sum(k.astype(float) ** power * law.pmf(k)))
+    top, starts = min(float(law.support()[1]), 80 * float(law.std())), np.zeros(1)
+    edges, order = np.append(np.arange(0, top, float(law.std()) / 4), top), 16
+    if law.dist.name == "staircase":
+        (_, gamma), _, step = law.dist._parse_args(*law.args, **law.kwds)
+        # Where ε is large the law is narrower than its first step, and costs beyond it; where ε is tiny it has a great many
+        # steps, and is without memory from one block of them to the next.
+        shells = 3 + math.ceil(top / step)
+        block = min(shells, _BLOCK)
+        starts = step * block * np.arange(math.ceil(shells / block))
+        edges = np.add.outer(step * np.arange(block + 1), [0.0, gamma * step]).ravel()[:-1]
+        order = 2  # exact: between the edges P(T > t) is a line
+    edges = np.unique(edges)
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    width = np.diff(edges)[:, None]
+    t = edges[:-1, None] + width * (1 + nodes) / 2
+    mass = law.sf(t) * weights * width / 2
+    reached = law.sf(starts) / law.sf(0.0)  # each block's share of the first one's masses
+    within = [float(np.sum(t**j * mass)) for j in range(power)]
+    whole = within[0] if power == 1 else starts * within[0] + within[1]
+    return 2 * power * float(np.sum(reached * whole))
+
+
+@np.errstate(under="ignore")
+def least_cost(noise: AdditiveNoise, privacy: Privacy, loss: str) -> float:
+    """What any symmetric law costs at least that is as private; log-concave, where `noise` is. 0 for discrete laws.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
+    >>> round(least_cost(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
+    (6.0, 18.0)
+    """
+    if not noise.continuous:
+        return 0.0
+    top, square = _moves(noise)
+    rounds, rate = noise.rounds, noise.sampling_rate
+    if isinstance(privacy, ZeroConcentratedDP):
+        exponent = privacy.xi + 2 * privacy.rho
+        known = loss == "squared" and exponent < 700
+        return rounds * square / math.expm1(exponent) * (1 - _OFF) if known else 0.0
+    epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
+    if rate < 1:
+        epsilon = epsilon - math.log(rate) if epsilon > 700 else math.log1p(math.expm1(epsilon) / rate)
+        delta, rounds = delta / rate, 1
+    steps = isinstance(loss_of(noise.law, top), AtomicLoss)
+    least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
+    return least * (rounds * square if loss == "squared" else top) * (1 - _OFF)
+
+
+def _moves(noise: AdditiveNoise) -> tuple[float, float]:
+    """The largest change of one coordinate, and the largest ‖v‖₂² of changes that are allowed."""
+    s, k = noise.sensitivity, noise.dimension
+    if not isinstance(s, Sensitivity):
+        return s, k * s * s
+    changes = s.attained(k)
+    return max(v[0][0] for v in changes), max(sum(count * size * size for size, count in v) for v in changes)
+
+
+def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = True) -> float:
+    """Variance or E|T| of every symmetric law that is (ε, δ)-private for a move by 1, from below.
+
+    Examples
+    --------
+    >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
+    199.9
+    """
+    after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
+    if after <= 0:
+        return 0.0
+    reach = 60 / epsilon
+    if delta > 0:
+        reach = min(
+            reach, (math.log(-math.expm1(-epsilon) / (2 * delta) + math.exp(-epsilon)) + epsilon) / epsilon
+        )
+    t = (reach + 1) * np.linspace(0.0, 1.0, _POINTS) ** 2
+    whole = np.floor(t)
+    part = t - whole
+    first = 0.5 * (2 * after) ** part if log_concave else np.where(part > 0, after, 0.5)
+    fallen = np.exp(-epsilon * whole)
+    spent = delta * math.exp(-epsilon) * np.expm1(-epsilon * whole) / math.expm1(-epsilon)
+    kept = first * fallen
+    survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
+    moment = 2 * t**2 if loss == "squared" else 2 * t
+    return float(np.sum(survival[1:] * np.diff(moment))) * (1 - _OFF)
+
+
+def too_small(noise: AdditiveNoise, privacy: Privacy, deadline: Deadline | None = None) -> float:
+    """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
+    deadline = Deadline.of(deadline)
+    for share in _NEAR:
+        if not deadline.passed and exceeds(noise, privacy, share):
+            return share
+    # late, or accounted for from above alone: the scale is not the least
+    low, high = 0.5, _NEAR[-1]
+    if not exceeds(noise, privacy, low):
+        return 0.0
+    for _ in range(_HALVINGS):
+        if deadline.passed:
+            break
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(noise, privacy, middle) else (low, middle)
+    return low
+
+
+@np.errstate(under="ignore")
+def exceeds(noise: AdditiveNoise, privacy: Privacy, share: float) -> bool:
+    """Whether a continuous law at this share of its scale is over the budget, from below."""
+    if not noise.continuous:
+        return False
+    dist, shapes, _, scale = frozen_parts(noise.law)
+    smaller = replace(noise, law=dist(*shapes, scale=scale * share))
+    cases = smaller.worst_cases
+    if isinstance(privacy, ZeroConcentratedDP):
+        if isinstance(noise.sensitivity, Sensitivity):
+            return False  # ρ is known from above alone
+        return consumed(smaller, privacy).upper * (1 - 1e-8) > privacy.rho
+    if not (delta := getattr(privacy, "delta", 0.0)):
+        return consumed(smaller, privacy).upper * (1 - 1e-9) > privacy.epsilon
+    changes: Any = cases.attained or (cases.alternatives[:1] if cases.exact else ())
+    return any(lower_delta(terms, privacy.epsilon, **noise.in_rounds) > delta for terms in changes)

@@ -75,7 +75,7 @@ from .user_level.privacy import EMDPrivacy as EMDPrivacy
 from .vectors.cap import PrivUnit as PrivUnit
 from .vectors.design import VectorQuantizer as VectorQuantizer
 from .vectors.sampled import SampledCoordinates as SampledCoordinates
-from .vectors.signs import SampledSigns as SampledSigns
+from .vectors.sampled import SampledSigns as SampledSigns
 from .vectors.sphere import SphereQuantizer as SphereQuantizer
 
 __version__: str

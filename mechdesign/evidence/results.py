@@ -224,12 +224,12 @@ class Result(Handed):
 
     def tried(self) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
-        return pd.DataFrame() if self.table is None else self.table
+        return self.design.tried(self)
 
     @property
     def tried_words(self) -> str:
         """What a page says of `tried`."""
-        return "Stated by the search, not checked."
+        return "Computed for this page." if self.table is None else "Stated by the search, not checked."
 
     def errors(self, question: Any = None) -> Accuracy:
         """How far off an answer is: standard deviation, mean absolute error, 95% half-width.

@@ -286,6 +286,10 @@ class Design(Checked):
         """What other mechanisms cost at the same privacy: mechanism, error, relative."""
         return pd.DataFrame(columns=["mechanism", "error", "relative"])
 
+    def tried(self, result: Result) -> pd.DataFrame:
+        """What a search tried, best first; no rows where nothing was searched."""
+        return pd.DataFrame() if result.table is None else result.table
+
     def errors(self, result: Result, question: Any = None) -> Accuracy:
         """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
         found: Accuracy = result.mechanism.errors()

@@ -1,13 +1,12 @@
 from .cap import PrivUnit as PrivUnit
-from .certificate import VectorCertificate as VectorCertificate
+from .coded import ModularSum as ModularSum
+from .design import VectorProof as VectorProof
 from .design import VectorQuantizer as VectorQuantizer
 from .export import c_header as c_header
 from .export import flat_json as flat_json
 from .integer_table import IntegerTable as IntegerTable
-from .modular import ModularSum as ModularSum
-from .result import VectorQuantizerResult as VectorQuantizerResult
 from .sampled import SampledCoordinates as SampledCoordinates
-from .signs import SampledSigns as SampledSigns
+from .sampled import SampledSigns as SampledSigns
 from .sphere import SphereQuantizer as SphereQuantizer
 from .tensors import gradient_hook as gradient_hook
 from .tensors import privatize_gradients as privatize_gradients

@@ -21,7 +21,8 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import array, check_preserved, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import array, check_preserved, non_negative, one_of, positive, whole
+from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array
 
@@ -57,18 +58,18 @@ def power_of_e(epsilon: float) -> Fraction:
     return bound
 
 
-def checked_dimension(value: Any) -> int:
+def checked_dimension(name: str, value: Any) -> int:
     """Return d ≥ 2, or raise DesignError."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
-        raise DesignError.of("dimension", 1, "must be at least 2; a single number is md.OptimalQuantizer's")
-    return whole("dimension", value, 2, _LARGEST_DIMENSION)
+        raise DesignError.of(name, 1, "must be at least 2; a single number is md.OptimalQuantizer's")
+    return whole(name, value, 2, _LARGEST_DIMENSION)
 
 
-def checked_radius(value: Any) -> float:
+def checked_radius(name: str, value: Any) -> float:
     """Return R, what vectors are clipped at, or raise DesignError."""
-    found = positive("radius", value)
+    found = positive(name, value)
     if not 1e-100 <= found <= 1e100:
-        raise DesignError.of("radius", value, "must be between 1e-100 and 1e100")
+        raise DesignError.of(name, value, "must be between 1e-100 and 1e100")
     return found
 
 
@@ -115,7 +116,7 @@ def _regular(x: Any) -> bool:
     return True
 
 
-class VectorMechanism(ABC):
+class VectorMechanism(Checked, ABC):
     """A vector in a ball, answered under one budget; frozen dataclasses are.
 
     Attributes
@@ -136,13 +137,7 @@ class VectorMechanism(ABC):
     radius: float
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            dimension=checked_dimension(self.dimension),
-            privacy=DesignError.unless("privacy", self.privacy, PureDP),
-            inputs=one_of("inputs", self.inputs, ("ball", "sphere")),
-            radius=checked_radius(self.radius),
-        )
+        super().__post_init__()
         _ = self.power
 
     @property

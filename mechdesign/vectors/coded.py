@@ -12,18 +12,22 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import dumps
 from mechdesign.problem.checks import indices, whole
+from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.randomness import SEED_BITS, checked_seed
 
-__all__ = ["CodedMechanism", "listed_messages", "packed", "unpacked"]
+__all__ = ["CodedMechanism", "ModularSum", "SubsetSelection", "listed_messages", "packed", "unpacked"]
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
 _HEAD = struct.Struct("<2sBB4sI")
@@ -265,3 +269,126 @@ class CodedMechanism(ABC):
         for (used, number), rows in groups.items():
             total += self._total(np.array(rows), used, number)
         return total, sum(map(len, groups.values()))
+
+
+class SubsetSelection(CodedMechanism):
+    """Codes of which k are near the input (subset selection): one of them is drawn with E times the probability of another.
+
+    A place in an order of all codes that puts the near ones first, whichever they are: that is what is private."""
+
+    @property
+    @abstractmethod
+    def power(self) -> Fraction:
+        """E, the rational lower bound of e^ε that every probability is made of."""
+
+    bits: int
+    """b, of a code."""
+
+    @property
+    def outputs(self) -> int:
+        """M = 2^b, the number of codes."""
+        return 1 << self.bits
+
+    @property
+    def levels(self) -> int:
+        return self.outputs
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    @property
+    @abstractmethod
+    def near(self) -> int:
+        """k, how many are near."""
+
+    @cached_property
+    def probabilities(self) -> tuple[Fraction, Fraction]:
+        """The probability of each near code and of each other one."""
+        total = self.near * self.power + self.outputs - self.near
+        return self.power / total, 1 / total
+
+    @cached_property
+    def _choice(self) -> IntegerWeights:
+        """Near or not: integers in the ratio kE to M − k."""
+        above, below = self.power.numerator, self.power.denominator
+        return IntegerWeights([self.near * above, (self.outputs - self.near) * below])
+
+    def _exact_ranks(self, size: int) -> Indices:
+        other = self._choice.draw(size).astype(bool)
+        near = uniform_integers(self.near, size)
+        return np.where(other, self.near + uniform_integers(self.outputs - self.near, size), near)
+
+    def _simulated_ranks(self, source: np.random.Generator, size: int) -> Indices:
+        first = source.integers(0, self.near, size)
+        other = source.integers(self.near, self.outputs, size)
+        return np.where(source.random(size) < self.near * float(self.probabilities[0]), first, other)
+
+
+@dataclass(frozen=True)
+class ModularSum(Checked):
+    """Integer vectors modulo a power of two.
+
+    Parameters
+    ----------
+    dimension : int
+    bits : int
+        Of the modulus 2^bits, 1 to 32.
+
+    Examples
+    --------
+    >>> sums = ModularSum(dimension=3, bits=8)
+    >>> masks = sums.masks(2)
+    >>> one, two = sums.masked([100, -7, 0], masks[0]), sums.masked([20, 9, -3], masks[1])
+    >>> sums.centred(sums.total([one, two])).tolist()
+    [120, 2, -3]
+    """
+
+    dimension: int = field(check=whole, least=1, most=1 << 24)
+    bits: int = field(check=whole, least=1, most=32)
+
+    @property
+    def modulus(self) -> int:
+        """2^bits."""
+        return 1 << self.bits
+
+    def _residues(self, name: str, x: Any) -> Indices:
+        try:
+            found = np.asarray(x)
+        except (TypeError, ValueError, OverflowError):
+            found = np.asarray(None)
+        if found.dtype.kind not in "iu" or found.shape != (self.dimension,):
+            raise DesignError.of(name, x, f"must be {self.dimension} integers")
+        return np.asarray(np.mod(found, self.modulus), dtype=np.int64)
+
+    def masks(self, clients: int) -> Indices:
+        """Draw masks, shape (n, d), each uniform, that sum to 0: what pairwise agreed seeds give a real protocol."""
+        count = whole("clients", clients, 1, 1 << 24)
+        made = uniform_integers(self.modulus, count * self.dimension).reshape(count, self.dimension)
+        made[-1] = np.mod(-made[:-1].sum(axis=0), self.modulus)
+        return made
+
+    def masked(self, x: Any, mask: Any) -> bytes:
+        """Return an integer vector under a mask as bytes, `bits` a number."""
+        total = self._residues("x", x) + self._residues("mask", mask)
+        return packed(np.mod(total, self.modulus), self.bits)
+
+    def total(self, messages: Iterable[bytes]) -> Indices:
+        """Return the sum of all messages modulo m.
+
+        Raises
+        ------
+        DesignError
+            A message of another length.
+        """
+        size, out = -(-self.dimension * self.bits // 8), np.zeros(self.dimension, dtype=np.int64)
+        for message in listed_messages(messages):
+            if not isinstance(message, bytes) or len(message) != size:
+                raise DesignError.of("messages", message, f"must be {size} bytes each")
+            out = np.mod(out + unpacked(message, self.dimension, self.bits), self.modulus)
+        return out
+
+    def centred(self, total: Any) -> Indices:
+        """Return residues as the integers of [−m/2, m/2) that they stand for."""
+        found = indices("total", total, self.modulus)
+        return np.where(found >= self.modulus // 2, found - self.modulus, found)

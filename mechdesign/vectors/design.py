@@ -1,45 +1,72 @@
 r"""The best way to send a vector under one budget, in so many bits.
 
-Rotated simplices of 1, …, b bits, sampled coordinates and, for a box, their signs together are tried; their errors are exact before any run, and the least worst
-error is taken. The lower bound is the cap's error: of all unbiased ε-private answers to the vectors of one length none has a
-smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind. A box has corners besides: `box_bound`.
+Rotated simplices of 1, …, b bits, sampled coordinates and, for a box, their signs together are tried. Their errors are exact before
+any run, and the least worst error is taken. The lower bound is the cap's error: of all unbiased ε-private answers to the vectors of
+one length none has a smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind. For a box the
+corners give another bound (`cap`).
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.certificate import CLAIMED, PROVED, RECOMPUTED
+from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import instance, one_of, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.checks import instance, one_of, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Status
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import LOCAL, guarantee, privacy_words
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
-from mechdesign.vectors.certificate import VectorCertificate, least_error
-from mechdesign.vectors.result import VectorQuantizerResult, row_of
-from mechdesign.vectors.sampled import SampledCoordinates
-from mechdesign.vectors.signs import LARGEST_BITS as MOST_SIGNS
-from mechdesign.vectors.signs import SampledSigns
+from mechdesign.vectors.cap import box_error, cap_error
+from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import LARGEST_BITS, SphereQuantizer
 
-__all__ = ["VectorQuantizer"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["VectorProof", "VectorQuantizer", "least_error"]
 
 Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
+
+_ROUNDING = 1e-9  # relative room for the roundings of a lower bound
+_EQUAL = 1e-12  # how far what is stated may be better than what is computed anew
+_LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
+_INPUTS = {
+    "ball": "of Euclidean length at most {}",
+    "sphere": "of Euclidean length {}",
+    "box": "whose coordinates are at most {} in size",
+}
+
+
+def _dimension(name: str, value: Any) -> int:
+    if not isinstance(value, int) and hasattr(value, "probabilities"):
+        raise DesignError.of(
+            name, value, "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer"
+        )
+    return checked_dimension(name, value)
 
 
 @serializable("vector-design")
 @dataclass(frozen=True)
-class VectorQuantizer(OldDesign):
+class VectorQuantizer(Design):
     """The best mechanism for a whole vector under one budget.
 
     Parameters
@@ -67,31 +94,19 @@ class VectorQuantizer(OldDesign):
     (1, 1000)
     """
 
-    dimension: int
-    privacy: PureDP
-    bits: int | None = None
-    inputs: str = "ball"
-    radius: float = 1.0
-    rotation: str = "exact"
+    proves_optimality = False
+
+    dimension: int = field(check=_dimension)
+    privacy: PureDP = field(PureDP)
+    bits: int | None = field(check=whole, least=1, most=LARGEST_BITS, default=None)
+    inputs: str = field(check=one_of, allowed=("ball", "sphere", "box"), default="ball")
+    radius: float = field(check=checked_radius, default=1.0)
+    rotation: str = field(check=one_of, allowed=("exact", "fast"), default="exact")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dimension, int) and hasattr(self.dimension, "probabilities"):
-            raise DesignError.of(
-                "dimension",
-                self.dimension,
-                "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer",
-            )
-        settle(
-            self,
-            dimension=checked_dimension(self.dimension),
-            privacy=DesignError.unless("privacy", self.privacy, PureDP),
-            bits=None if self.bits is None else whole("bits", self.bits, 1, LARGEST_BITS),
-            inputs=one_of("inputs", self.inputs, ("ball", "sphere", "box")),
-            radius=checked_radius(self.radius),
-            rotation=one_of("rotation", self.rotation, ("exact", "fast")),
-        )
+        super().__post_init__()
         if self.inputs == "box":
-            checked_radius(self.radius * math.sqrt(self.dimension))
+            checked_radius("radius", self.radius * math.sqrt(self.dimension))
         power_of_e(self.privacy.epsilon)
 
     @property
@@ -99,36 +114,27 @@ class VectorQuantizer(OldDesign):
         """ε of the whole vector."""
         return self.privacy.epsilon
 
-    def model(self, **options: Any) -> Model:
-        """Refuse: the candidates are closed forms."""
-        refuse_unknown(options, "there is no model")
-        raise DesignError("a vector quantizer is a search over closed forms; there is no program to return")
-
-    @cached_property
-    def spheres(self) -> tuple[SphereQuantizer, ...]:
-        """The rotated simplices, a bit more each."""
+    @property
+    def spheres(self) -> Iterator[SphereQuantizer]:
+        """The rotated simplices of 1, 2, … bits."""
         sphere = self.inputs == "sphere"
-        reach = (
-            math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
-            if self.inputs == "box"
-            else self.radius
-        )
+        reach = self.radius
+        if self.inputs == "box":
+            reach = math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
         working = self.dimension + (not sphere)
         most = min((working + 1).bit_length() - 1, LARGEST_BITS if self.bits is None else self.bits)
-        while self.rotation == "exact" and most > 1 and working * ((1 << most) - 1) > 1 << 27:
+        while self.rotation == "exact" and most > 1 and working * ((1 << most) - 1) > _LARGEST_FRAME:
             most -= 1
         kind = "sphere" if sphere else "ball"
-        return tuple(
-            SphereQuantizer(self.dimension, b, self.privacy, kind, reach, self.rotation)
-            for b in range(1, most + 1)
-        )
+        for bits in range(1, most + 1):
+            yield SphereQuantizer(self.dimension, bits, self.privacy, kind, reach, self.rotation)
 
     @property
-    def signs(self) -> tuple[SampledSigns, ...]:
+    def signs(self) -> Iterator[SampledSigns]:
         """For a box: the signs of 2, 3, … coordinates together. (One sign is a sampled coordinate.)"""
         most = min(self.dimension, MOST_SIGNS if self.bits is None else self.bits, MOST_SIGNS)
-        counts = range(2, most + 1 if self.inputs == "box" else 2)
-        return tuple(SampledSigns(self.dimension, b, self.privacy, self.radius) for b in counts)
+        for bits in range(2, most + 1 if self.inputs == "box" else 2):
+            yield SampledSigns(self.dimension, bits, self.privacy, self.radius)
 
     def candidates(self) -> Iterator[Mechanism]:
         """What is tried, each made when it is asked for."""
@@ -137,72 +143,192 @@ class VectorQuantizer(OldDesign):
         kind = "box" if self.inputs == "box" else "ball"
         yield SampledCoordinates(self.dimension, self.bits, self.privacy, kind, self.radius)
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> VectorQuantizerResult:
-        """Return the mechanism of least worst error; a search, whose status is "feasible".
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Compare the candidates, whose errors are closed forms; the bound holds for any number of bits."""
+        yield Bound(least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius))
+        for mechanism in self.candidates():
+            fast = isinstance(mechanism, SphereQuantizer) and mechanism.rotation == "fast"
+            note = "the fast rotation is not of the uniform law: unbiased up to what rotation_bias measures"
+            yield Law(mechanism, mechanism.error, (VectorProof(),), notes=(note,) if fast else ())
 
-        Parameters
-        ----------
-        solver : {None, "closed-form"}
-        gap : float, optional
-            Not used: what is tried is few.
-        """
-        one_of("certify", certify, (True, False))
-        wanted_gap(gap, 0.5)
-        refuse_unknown(options, "the search has none")
-        if instance("solver", solver, str, type(None)) not in (None, "closed-form"):
-            raise DesignError.of(
-                "solver", solver, "must be None or 'closed-form': the candidates are closed forms"
-            )
-        started, deadline = time.perf_counter(), Deadline(time_limit)
-        found: list[Mechanism] = []
-        limited = False
-        for candidate in self.candidates():
-            found.append(candidate)
-            _ = candidate.error
-            if limited := deadline.passed:
-                break
-        best = min(found, key=lambda m: m.error)
-        bound = min(least_error(self.dimension, self.epsilon, self.inputs, self.radius), best.error)
-        evidence = VectorCertificate(
-            self.dimension,
-            self.epsilon,
-            self.inputs,
-            self.radius,
-            self.bits,
-            self.rotation,
-            best,
-            best.error,
-            bound,
-        )
-        status = Status.LIMIT if limited else Status.FEASIBLE
-        report = SolveReport(
-            "closed-form",
-            status if certify else Status.UNCERTIFIED,
-            seconds=time.perf_counter() - started,
-            iterations=len(found),
-            requested=solver,
-        )
-        return VectorQuantizerResult(
-            design=self,
-            mechanism=best,
-            value=best.error,
-            lower_bound=bound,
-            solver_report=report,
-            notes=_notes(best),
-            certificate=evidence if certify else None,
-            table=pd.DataFrame([row_of(m) for m in sorted(found, key=lambda m: m.error)]),
+    # -- what a result says ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        rows = [
+            {
+                "mechanism": _named(m),
+                "bits": m.slots * m.code_bits,
+                "count": m.slots if isinstance(m, SampledCoordinates) else m.near,
+                "error": m.error,
+            }
+            for m in self.candidates()
+        ]
+        return pd.DataFrame(rows).sort_values("error", kind="stable", ignore_index=True)
+
+    def tried(self, result: Result) -> pd.DataFrame:
+        """What was tried, best first: mechanism, bits, count, error; computed anew."""
+        return self._table.copy()
+
+    frame = tried
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        rows = [("this mechanism", result.value)]
+        if result.lower_bound is not None:
+            best = "a lower bound" if self.inputs == "box" else "the cap, simulation only"
+            rows.append((f"{best}, any number of bits", result.lower_bound))
+        return pd.DataFrame(
+            [(name, error, error / result.value if result.value else np.nan) for name, error in rows],
+            columns=["mechanism", "error", "relative"],
         )
 
+    def audit(self, result: Result) -> pd.DataFrame:
+        loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon
+        needed = float(result.mechanism.slots * result.mechanism.code_bits)
+        allowed = needed if self.bits is None else float(self.bits)
+        rows = [
+            ("privacy", 0, loss, budget, budget - loss, np.nan, loss == budget),
+            ("bits", 0, needed, allowed, allowed - needed, np.nan, needed == allowed),
+        ]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
-def _notes(mechanism: Mechanism) -> tuple[str, ...]:
-    if isinstance(mechanism, SphereQuantizer) and mechanism.rotation == "fast":
-        return ("the fast rotation is not of the uniform law: unbiased up to what rotation_bias measures",)
-    return ()
+    def lines(self, result: Result) -> list[str]:
+        m = result.mechanism
+        if isinstance(m, SampledCoordinates):
+            what = f"{m.slots} of {m.dimension} coordinates, {m.levels} outputs each"
+        elif isinstance(m, SampledSigns):
+            what = f"{m.near} of {m.outputs} texts near, {m.bits} of {m.dimension} coordinates"
+        else:
+            what = f"{m.near} of {m.outputs} vertices near"
+        return [f"{_named(m)}: {what}; {m.slots * m.code_bits} bits a vector"]
+
+    def errors(self, result: Result, question: Any = None) -> Accuracy:
+        raise DesignError.of(
+            "mechanism", _named(result.mechanism), "has no error in the units of one answer; see result.value"
+        )
+
+    def account(self, result: Result) -> Account:
+        inputs = _INPUTS[self.inputs].format(f"{self.radius:g}")
+        bits = "any number of bits" if self.bits is None else f"at most {self.bits} bits"
+        question = [
+            f"Every person has a vector of {self.dimension} numbers {inputs}, and sends {bits}. The answer is unbiased.",
+            privacy_words(self.privacy, LOCAL),
+            "The budget is for the whole vector, sent once; each further message of a person consumes it once more.",
+        ]
+        return Account(
+            f"A vector of {self.dimension} numbers at {guarantee(self.privacy)}",
+            f"In {bits}: expected squared error of the worst input.",
+            "\n\n".join(question),
+            "expected squared error of the worst input",
+            (
+                guarantee(self.privacy),
+                f"{at_most(result.mechanism.privacy_loss())} consumed by the whole vector",
+            ),
+            "The worst expected squared error of what was tried, and the least that is possible with any number of bits.",
+        )
+
+    def plot(self, result: Result, **options: Any) -> Figure:
+        """Draw the error of what was tried over its bits, and the lower bound."""
+        fig, axis = figure(**sized(options, 5.0, 3.2))
+        for colour, (name, part) in zip(COLOURS, self._table.groupby("mechanism", sort=False)):
+            part = part.sort_values("bits")
+            axis.plot(part["bits"], part["error"], "o-", color=colour, label=name)
+        if result.lower_bound:
+            axis.axhline(result.lower_bound, color="black", linestyle=":", label="least possible")
+        axis.set(xlabel="bits a vector", ylabel="worst expected squared error", yscale="log")
+        axis.legend()
+        return fig
+
+
+def _named(mechanism: Mechanism) -> str:
+    if isinstance(mechanism, SampledSigns):
+        return "sampled signs"
+    return "rotated simplex" if isinstance(mechanism, SphereQuantizer) else "sampled coordinates"
+
+
+# -- evidence ------------------------------------------------------------------------------------------------------
+
+
+def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> float:
+    """A lower bound of the worst error of unbiased private answers, less roundings: the cap's for vectors of length at most R,
+    which are in the box of half-width R; for the box what its corners need, if that is more."""
+    least = cap_error(dimension, epsilon)
+    if inputs == "box":
+        least = max(least, box_error(dimension, epsilon))
+    return radius**2 * least * (1 - _ROUNDING)
+
+
+@serializable("vector-proof")
+@dataclass(frozen=True, eq=False)
+class VectorProof(Proof):
+    r"""A mechanism whose codes have the probabilities E/t and 1/t, E ≤ e^ε rational, is ε-private (so are k coordinates of ε/k
+    each); its error is a closed form; and no unbiased ε-private answer to vectors of one length has a smaller error than the
+    cap's (Asi, Feldman, Talwar 2022), none to the corners of a box a smaller one than `box_error`.
+
+    Probabilities are checked in rational numbers, errors and the bound in doubles.
+    """
+
+    speaks_of = ("privacy", "bias", "value", "lower bound")
+    bound_how = RECOMPUTED
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, VectorQuantizer)
+        m: Any = instance("law", stated.law, SphereQuantizer, SampledSigns, SampledCoordinates)
+        yield from _of_coordinates(m) if isinstance(m, SampledCoordinates) else _of_codes(m)
+        spare = design.privacy.epsilon - m.privacy.epsilon
+        yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
+        covered = "every input that is stated is one of the mechanism's, and rotated as stated"
+        yield Claim(covered, PROVED, math.nan, _covers(design, m))
+        short = design.bits is None or m.slots * m.code_bits <= design.bits
+        yield Claim("a vector takes no more bits than stated", PROVED, math.nan, short)
+        nearly = isinstance(m, SphereQuantizer) and m.rotation != "exact"
+        room = stated.value * (1 + _EQUAL) - m.error
+        how = CLAIMED if nearly else RECOMPUTED
+        yield Claim(f"the worst error is at most {stated.value:.9g}", how, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        least = least_error(design.dimension, design.privacy.epsilon, design.inputs, design.radius)
+        below = least * (1 + _EQUAL) - stated.lower_bound
+        reason = "a box's corners" if design.inputs == "box" else "the cap's error; Asi et al. 2022"
+        claim = f"no unbiased mechanism does better than {stated.lower_bound:.9g} ({reason})"
+        yield Claim(claim, RECOMPUTED, below, below >= 0)
+
+
+def _covers(design: VectorQuantizer, m: Mechanism) -> bool:
+    """Whether inputs of the kind stated are inputs of the mechanism, and rotated as stated."""
+    if m.dimension != design.dimension or (isinstance(m, SphereQuantizer) and m.rotation != design.rotation):
+        return False
+    if m.inputs == "sphere":
+        return design.inputs == "sphere" and m.radius == design.radius
+    larger = math.sqrt(design.dimension) if design.inputs == "box" and m.inputs != "box" else 1.0
+    return m.radius >= design.radius * larger
+
+
+def _of_codes(m: SphereQuantizer | SampledSigns) -> Iterator[Claim]:
+    bound, (more, less) = exp_lower(m.privacy.epsilon), m.probabilities
+    margin = float(1 - more / (less * bound))
+    yield Claim("two probabilities of a code differ by at most e^ε", PROVED, margin, more <= bound * less)
+    total = m.near * more + (m.outputs - m.near) * less
+    yield Claim("the probabilities of the codes sum to 1", PROVED, 0.0, total == 1 and less > 0)
+    if isinstance(m, SampledSigns):
+        # The agreement of a sign with its answer, text by text.
+        places = [m.bits - 2 * int(v).bit_count() for v in m._order.tolist()]
+        agreement = (more * sum(places[: m.near]) + less * sum(places[m.near :])) / m.bits
+        holds = agreement == m.agreement > 0
+        yield Claim("unbiased over the coordinates that are sent", PROVED, 0.0, holds)
+        return
+    exact, off = m.rotation == "exact", abs(m.factor * float(more - less) * m.closeness - 1)
+    name = f"unbiased over the {m.rotation} rotation" + ("" if exact else ", nearly")
+    yield Claim(name, RECOMPUTED if exact else CLAIMED, 1e-12 - off, off <= 1e-12)
+
+
+def _of_coordinates(m: SampledCoordinates) -> Iterator[Claim]:
+    margin, law = m.coordinate_margin(), m.one.law
+    claim = f"two probabilities of a coordinate's output differ by at most e^(ε/{m.slots})"
+    yield Claim(claim, PROVED, margin, margin >= 0)
+    unbiased = law is not None and all(
+        sum((b * p for b, p in zip(law.bins, law.row(k, end))), start=Fraction(0)) == law.knots[k + end]
+        for k in range(len(law.knots) - 1)
+        for end in (0, 1)
+    )
+    yield Claim("every coordinate's answer is unbiased", PROVED, 0.0, unbiased)

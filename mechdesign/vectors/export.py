@@ -10,10 +10,9 @@ from typing import Any
 from mechdesign.errors import DesignError
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.vector import CoordinateQuantizer
+from mechdesign.vectors.coded import SubsetSelection
 from mechdesign.vectors.integer_table import IntegerTable
-from mechdesign.vectors.near import NearResponse
-from mechdesign.vectors.sampled import SampledCoordinates
-from mechdesign.vectors.signs import SampledSigns
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 __all__ = ["c_header", "flat_json"]
@@ -141,80 +140,49 @@ def flat_json(mechanism: Any) -> str:
     ['bits', 'dimension', 'epsilon', 'format']
     """
     if isinstance(mechanism, SphereQuantizer):
-        body = _sphere(mechanism)
-    elif isinstance(mechanism, SampledSigns):
         body = {
-            "kind": "sampled-signs",
-            "dimension": mechanism.dimension,
-            "bits": mechanism.bits,
-            "flips": mechanism.flips,
-            "stretch": mechanism.stretch,
-            "radius": mechanism.radius,
-            "inputs": mechanism.inputs,
-            "epsilon": mechanism.privacy.epsilon,
+            **_fields(mechanism, "dimension", "bits", "radius", "inputs", "rotation"),
+            "working_dimension": mechanism.working,
+            "vertices": mechanism.outputs,
+            "stretch": mechanism.factor * mechanism.radius,
             **_near(mechanism),
         }
+    elif isinstance(mechanism, SampledSigns):
+        own = _fields(mechanism, "dimension", "bits", "flips", "stretch", "radius", "inputs")
+        body = {**own, **_near(mechanism)}
     elif isinstance(mechanism, SampledCoordinates):
-        body = {
-            "kind": "sampled-coordinates",
-            "dimension": mechanism.dimension,
-            "count": mechanism.slots,
-            "radius": mechanism.radius,
-            "inputs": mechanism.inputs,
-            "epsilon": mechanism.privacy.epsilon,
-            "stretch": mechanism.radius * mechanism.dimension / mechanism.slots,
-            **_rows(mechanism.one),
-        }
+        stretch = mechanism.radius * mechanism.dimension / mechanism.slots
+        own = _fields(mechanism, "dimension", "count", "radius", "inputs")
+        body = {**own, "stretch": stretch, **_rows(mechanism.one)}
     elif isinstance(mechanism, IntegerTable):
         keep, alias = mechanism.alias
-        body = {
-            "kind": "integer-table",
-            "epsilon": mechanism.privacy_loss(),
-            "knots": mechanism.knots.tolist(),
-            "bins": mechanism.bins.tolist(),
-            "column_bits": mechanism.column_bits,
-            "keep": keep.ravel().tolist(),
-            "alias": alias.ravel().tolist(),
-        }
+        tables = {"knots": mechanism.knots, "bins": mechanism.bins, "keep": keep, "alias": alias}
+        lists = {name: table.ravel().tolist() for name, table in tables.items()}
+        body = {**_fields(mechanism, "column_bits"), **lists}
     elif isinstance(mechanism, CoordinateQuantizer):
-        body = {
-            "kind": "coordinate-quantizer",
-            "dimension": mechanism.dimension,
-            "scale": mechanism.scale,
-            "epsilon": mechanism.privacy_loss(),
-            **_rows(mechanism.coordinate),
-        }
+        body = {**_fields(mechanism, "dimension", "scale"), **_rows(mechanism.coordinate)}
     elif isinstance(mechanism, Quantizer):
-        body = {"kind": "quantizer", "epsilon": mechanism.privacy_loss(), **_rows(mechanism)}
+        body = {**_fields(mechanism), **_rows(mechanism)}
     else:
         wanted = "must be a SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer"
         raise DesignError.of("mechanism", mechanism, wanted)
     return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
 
 
-def _near(mechanism: NearResponse) -> dict[str, Any]:
+def _fields(mechanism: Any, *names: str) -> dict[str, Any]:
+    """The kind, the budget and attributes of a mechanism."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(mechanism).__name__).lower()
+    budget = mechanism.privacy.epsilon if hasattr(mechanism, "privacy") else mechanism.privacy_loss()
+    return {"kind": kind, "epsilon": budget, **{name: getattr(mechanism, name) for name in names}}
+
+
+def _near(mechanism: SubsetSelection) -> dict[str, Any]:
     """The number of near codes, and the exact weights of all of them and of all others."""
     above, below = mechanism.power.numerator, mechanism.power.denominator
     return {
         "near": mechanism.near,
         "weight_of_all_near": str(mechanism.near * above),
         "weight_of_all_others": str((mechanism.outputs - mechanism.near) * below),
-    }
-
-
-def _sphere(mechanism: SphereQuantizer) -> dict[str, Any]:
-    return {
-        "kind": "sphere-quantizer",
-        "dimension": mechanism.dimension,
-        "working_dimension": mechanism.working,
-        "bits": mechanism.bits,
-        "vertices": mechanism.outputs,
-        **_near(mechanism),
-        "stretch": mechanism.factor * mechanism.radius,
-        "inputs": mechanism.inputs,
-        "radius": mechanism.radius,
-        "rotation": mechanism.rotation,
-        "epsilon": mechanism.privacy.epsilon,
     }
 
 

@@ -4,10 +4,15 @@ r"""Rotations of the sphere that both ends of a message derive from a seed.
 biased). As :math:`A^\top A = R^\top R` it needs one Cholesky decomposition, :math:`Q^\top x = R^{-\top} A^\top x`, and n < D rows of the rotation.
 `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between rounds: orthogonal, in
 O(D log D), and of nearly the uniform law only. Privacy holds under any rotation; an answer is exactly unbiased under the uniform law.
+
+What is rotated are the vertices of a regular simplex of unit vectors in n dimensions, never written as a matrix:
+
+.. math:: v_i = \sqrt{1 + \tfrac1n}\, e_i - \frac{\sqrt{n+1} - 1}{n\sqrt n}\, \mathbf 1 \quad (i < n), \qquad v_n = -\tfrac1{\sqrt n} \mathbf 1 .
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +23,18 @@ from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.solvers.one_thread import one_thread
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 from mechdesign.vectors.randomness import shared_normals, shared_words
 
-__all__ = ["ExactRotation", "FastRotation", "Rotation", "rotation_of"]
+__all__ = [
+    "ExactRotation",
+    "FastRotation",
+    "Rotation",
+    "rotation_of",
+    "vertex_products",
+    "vertices",
+    "weighted_sum",
+]
 
 _ROUNDS = 4
 _CHUNK = 32
@@ -204,3 +217,47 @@ def sylvester(size: int) -> Array:
 def rotation_of(name: str, dimension: int, kept: int) -> Rotation:
     """Return the rotation of that name: "exact" or "fast"."""
     return {"exact": ExactRotation, "fast": FastRotation}[name](dimension, kept)
+
+
+# -- the simplex that is rotated ----------------------------------------------------------------------------------
+
+
+def _constants(n: int) -> tuple[float, float]:
+    return math.sqrt(1 + 1 / n), (math.sqrt(n + 1) - 1) / (n * math.sqrt(n))
+
+
+def vertex_products(z: Array) -> Array:
+    """Inner products of vectors (count, n) with all vertices; shape (count, n + 1).
+
+    Examples
+    --------
+    >>> vertex_products(vertices(np.arange(3), 2)).round(12).tolist()
+    [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
+    """
+    n = z.shape[1]
+    along, back = _constants(n)
+    total = z.sum(axis=1, keepdims=True)
+    return np.hstack([along * z - back * total, -total / math.sqrt(n)])
+
+
+def vertices(index: Indices, n: int) -> Array:
+    """The vertices of these numbers, shape (count, n)."""
+    along, back = _constants(n)
+    out = np.full((len(index), n), -back)
+    last = index == n
+    out[last] = -1 / math.sqrt(n)
+    rows = np.flatnonzero(~last)
+    out[rows, index[rows]] += along
+    return out
+
+
+def weighted_sum(counts: Array, n: int) -> Array:
+    """The sum of the vertices, each that many times; shape (n,).
+
+    Examples
+    --------
+    >>> bool(np.allclose(weighted_sum(np.array([1.0, 0.0, 2.0]), 2), vertices(np.array([0, 2, 2]), 2).sum(axis=0)))
+    True
+    """
+    along, back = _constants(n)
+    return np.asarray(along * counts[:n] - back * counts[:n].sum() - counts[n] / math.sqrt(n))

@@ -9,6 +9,16 @@ guarantee holds for any k of them. With :math:`T_k` the mean sum of the k larges
 
 :math:`r v_J` has the mean x over the rotation, and the error :math:`r^2 - 1` on the sphere; k is the best.
 (Isik, Chen, Özgür, Weissman, No 2023: the best for this codebook.)
+
+Expected sums of the largest of M independent normals, and of their squares: what the k closest vertices are worth.
+
+With S the survival function of the normal law and φ its density, the sum of the k largest has the mean
+:math:`\int x \varphi M\, P[\mathrm{Bin}(M-1, S(x)) < k]\,dx`; by parts, with V beta-distributed with parameters (M − k, k) and
+:math:`Z = \Phi^{-1}(V)`,
+
+.. math:: T_k = M\, E\,\varphi(Z), \qquad Q_k = E \sum_{i \le k} g_{(i)}^2 = k + M\, E\, Z \varphi(Z) .
+
+The integrands are smooth and decay on both sides, so that the trapezoidal rule converges faster than any power of its step.
 """
 
 from __future__ import annotations
@@ -20,18 +30,18 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, one_of, settle, whole
+from mechdesign.problem.checks import generator, one_of, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.ball import VectorMechanism
-from mechdesign.vectors.near import NearResponse
-from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
+from mechdesign.vectors.coded import SubsetSelection
 from mechdesign.vectors.randomness import checked_key, fresh_seed
-from mechdesign.vectors.rotation import Rotation, rotation_of
-from mechdesign.vectors.simplex import vertex_products, vertices, weighted_sum
+from mechdesign.vectors.rotation import Rotation, rotation_of, vertex_products, vertices, weighted_sum
 
 __all__ = ["LARGEST_BITS", "SphereQuantizer"]
 
@@ -41,7 +51,7 @@ _PART = 1 << 22  # numbers held at a time
 
 @serializable("sphere-quantizer")
 @dataclass(frozen=True)
-class SphereQuantizer(VectorMechanism, NearResponse):
+class SphereQuantizer(VectorMechanism, SubsetSelection):
     """A vector of any length in b bits under one budget.
 
     Parameters
@@ -67,17 +77,15 @@ class SphereQuantizer(VectorMechanism, NearResponse):
     (2, 500)
     """
 
-    dimension: int
-    bits: int
-    privacy: PureDP
-    inputs: str = "ball"
-    radius: float = 1.0
-    rotation: str = "exact"
+    dimension: int = field(check=checked_dimension)
+    bits: int = field(check=whole, least=1, most=LARGEST_BITS)
+    privacy: PureDP = field(PureDP)
+    inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
+    radius: float = field(check=checked_radius, default=1.0)
+    rotation: str = field(check=one_of, allowed=("exact", "fast"), default="exact")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, bits=whole("bits", self.bits, 1, LARGEST_BITS))
-        one_of("rotation", self.rotation, ("exact", "fast"))
         if self.outputs > self.working + 1:
             most = (self.working + 1).bit_length() - 1
             raise DesignError.of("bits", self.bits, f"must be at most {most} in {self.dimension} dimensions")
@@ -221,3 +229,55 @@ class SphereQuantizer(VectorMechanism, NearResponse):
             largest = -np.partition(-products, self.near - 1, axis=1)[:, : self.near]
             found[part] = largest.sum(axis=1) / self.closeness - 1
         return float(found.mean()), float(found.std(ddof=1) / math.sqrt(count))
+
+
+# -- order statistics of normals ----------------------------------------------------------------------------------
+
+_NODES = np.linspace(-12.0, 12.0, 2401)
+_STEP = float(_NODES[1] - _NODES[0])
+_LOG_DENSITY = -0.5 * _NODES**2 - 0.5 * math.log(2 * math.pi)
+_LOG_BELOW, _LOG_ABOVE = special.log_ndtr(_NODES), special.log_ndtr(-_NODES)
+
+
+def _weighted(m: int, k: int) -> Array:
+    """φ(x) times the density of Z at the nodes, times the step."""
+    beta = special.betaln(m - k, k)
+    logs = 2 * _LOG_DENSITY + (m - k - 1) * _LOG_BELOW + (k - 1) * _LOG_ABOVE - beta
+    return np.asarray(np.exp(logs) * _STEP)
+
+
+def top_sum(m: int, k: int) -> float:
+    """Return the mean of the sum of the `k` largest of `m` independent standard normals, 1 ≤ k < m.
+
+    Examples
+    --------
+    >>> round(top_sum(2, 1), 12) == round(math.pi**-0.5, 12)
+    True
+    """
+    return float(m * _weighted(m, k).sum())
+
+
+def top_squares(m: int, k: int) -> float:
+    """Return the mean of the sum of the squares of the `k` largest of `m` independent standard normals.
+
+    Examples
+    --------
+    >>> round(top_squares(2, 1), 12)
+    1.0
+    """
+    return float(k + m * (_weighted(m, k) * _NODES).sum())
+
+
+def chi_mean(d: int) -> float:
+    r"""Return the mean length of a standard normal vector, :math:`\sqrt2\,\Gamma((d+1)/2)/\Gamma(d/2)`.
+
+    Examples
+    --------
+    >>> round(chi_mean(1) ** 2 * math.pi, 12)
+    2.0
+    """
+    if d < 300:
+        return math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
+    # The difference of the logarithms would lose digits; the asymptotic series has them all here.
+    x = 1 / d
+    return math.sqrt(d) * (1 - x / 4 + x**2 / 32 + 5 * x**3 / 128 - 21 * x**4 / 2048)

@@ -12,8 +12,7 @@ from typing import Any
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import generator, one_of
-from mechdesign.vectors.sampled import SampledCoordinates
-from mechdesign.vectors.signs import SampledSigns
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 __all__ = ["gradient_hook", "privatize_gradients", "torch_module"]

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import integrate, optimize, special
 
 import mechdesign as md
-from mechdesign.vectors.box_bound import corner_reach
-from mechdesign.vectors.certificate import least_error
+from mechdesign.vectors.cap import corner_reach
+from mechdesign.vectors.design import least_error
 from tests.campaign.oracles import Faults, exactly
 
 DIGITS = 40

@@ -138,10 +138,9 @@ KINDS: dict[str, str] = {
     "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
     "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
     "strategy-noise": "workload:@workload, strategy:arr, budget:pos",
-    "vector-certificate": "dimension:count, epsilon:pos, inputs:text, radius:pos, bits:count?, rotation:text, mechanism:@sphere-quantizer|@sampled-signs|@sampled-coordinates, value:num, lower_bound:num",
     "vector-design": "dimension:count, privacy:@pure-dp, bits:count?, inputs:'ball'|'sphere'|'box', radius:pos, rotation:'exact'|'fast'",
     "vector-quantizer": "coordinate:@quantizer, dimension:count, scale:num",
-    "vector-result": result("@vector-design","@sphere-quantizer|@sampled-signs|@sampled-coordinates","@vector-certificate","table:table|null"),
+    "vector-proof": "",
     "workload": "blocks:any, name:text",
     "zcdp": "rho:pos, xi:nn",
 }

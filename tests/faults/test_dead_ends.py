@@ -21,11 +21,9 @@ from commands import ended
 from scipy import stats
 
 import mechdesign as md
-from faults import altered
 from faults.altered import BINS, P
 from mechdesign.errors import DesignError, ResultFormatError
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import dumps
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 REFUSED_NOTHING = pytest.fail.Exception
@@ -125,16 +123,6 @@ def test_a_quantizer_of_every_coordinate_is_exported() -> None:
 def test_the_accuracy_of_a_vector_result_is_given_or_refused() -> None:
     with contextlib.suppress(DesignError):
         assert md.accuracy(cheap.solved("vectors")).standard_deviation > 0
-
-
-@pytest.mark.parametrize("column", ["mechanism", "bits", "error"])
-@pytest.mark.parametrize("method", ["report", "plot"])
-def test_a_renamed_column_ends_in_the_packages_own_error(column: str, method: str, tmp_path: Path) -> None:
-    payload = altered.payload("vectors")
-    next(c for c in payload["fields"]["table"]["$table"] if c[0] == column)[0] = "renamed"
-    with pytest.raises(ResultFormatError):
-        result = loads(cheap.sealed(payload), kinds=KINDS)
-        getattr(result, method)(*([tmp_path / "page.html"] if method == "report" else []))
 
 
 @pytest.mark.parametrize("column", ["epsilon", "value"])

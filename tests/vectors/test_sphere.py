@@ -17,9 +17,8 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.vectors import randomness
 from mechdesign.vectors.cap import PrivUnit, cap_depth, cap_error, cap_mass, cap_mean
-from mechdesign.vectors.normal_tops import chi_mean, top_squares, top_sum
-from mechdesign.vectors.rotation import ExactRotation, FastRotation
-from mechdesign.vectors.simplex import vertex_products, vertices
+from mechdesign.vectors.rotation import ExactRotation, FastRotation, vertex_products, vertices
+from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 
 # Isik et al. 2023 and Asi et al. 2022, recomputed: (d, ε) → the cap, then 1, 2, 4, 6, 8 bits.
 TABLE = {

@@ -82,10 +82,10 @@ class Baseline(ABC):
     def _settle(self, kind: type) -> None:
         settle(
             self,
-            dimension=checked_dimension(self.dimension),
+            dimension=checked_dimension("dimension", self.dimension),
             privacy=DesignError.unless("privacy", self.privacy, kind),
             clients=whole("clients", self.clients, 1, _LARGEST_CLIENTS),
-            radius=checked_radius(self.radius),
+            radius=checked_radius("radius", self.radius),
         )
         if getattr(self.privacy, "delta", 1.0) == 0:
             raise DesignError.of("delta", 0.0, "must be positive: this mechanism is not purely private")

@@ -19,7 +19,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.problem.checks import generator, whole
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.modular import ModularSum
+from mechdesign.vectors.coded import ModularSum
 from mechdesign.vectors.randomness import checked_seed
 from mechdesign.vectors.rotation import FastRotation
 

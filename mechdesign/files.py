@@ -69,7 +69,7 @@ KINDS: dict[str, str] = {
     "law:staircase": "mechdesign.noise.laws.staircase",
     "law:truncated_laplace": "mechdesign.noise.laws.truncated_laplace",
     "least-divergence": "mechdesign.noise.optimal.many.published",
-    "linear-query": "mechdesign.user_level.linear_query",
+    "linear-query": "mechdesign.user_level.linear_release",
     "linear-release": "mechdesign.user_level.linear_release",
     "local-report": "mechdesign.choose.questions",
     "loss": "mechdesign.problem.losses",

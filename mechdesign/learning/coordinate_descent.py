@@ -13,10 +13,8 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
-from mechdesign.learning.descent import CURVATURE, descend, objective, smoothness_of
-from mechdesign.learning.exact_sum import NoisyAnswers
-from mechdesign.learning.leaks import warn_leak, warn_refit
-from mechdesign.learning.needs import (
+from mechdesign.learning.descent import CURVATURE, NoisyAnswers, descend, objective, smoothness_of
+from mechdesign.learning.estimators import (
     BaseEstimator,
     ClassifierMixin,
     RegressorMixin,
@@ -25,6 +23,8 @@ from mechdesign.learning.needs import (
     check_random_state,
     type_of_target,
     validate_data,
+    warn_leak,
+    warn_refit,
 )
 from mechdesign.learning.plan import NoisePlan, noise_plan
 from mechdesign.problem.checks import array, non_negative, one_of, positive, whole

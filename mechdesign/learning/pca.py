@@ -21,14 +21,14 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
-from mechdesign.learning.leaks import warn_refit
-from mechdesign.learning.needs import (
+from mechdesign.learning.estimators import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     check_is_fitted,
     check_random_state,
     validate_data,
+    warn_refit,
 )
 from mechdesign.learning.plan import calibrated
 from mechdesign.problem.checks import array, one_of, positive, whole

@@ -1,11 +1,11 @@
 from .frequency import FrequencyEstimate as FrequencyEstimate
 from .frequency import FrequencyFit as FrequencyFit
 from .frequency import LaplaceHistogram as LaplaceHistogram
+from .frequency import emd_error_bound as emd_error_bound
+from .frequency import metric_response_error_bound as metric_response_error_bound
 from .frequency import simplex_projection as simplex_projection
-from .frequency_bounds import emd_error_bound as emd_error_bound
-from .frequency_bounds import metric_response_error_bound as metric_response_error_bound
 from .itemwise import ItemwiseRelease as ItemwiseRelease
-from .linear_query import LinearQuery as LinearQuery
+from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease
 from .privacy import DiscreteEMDPrivacy as DiscreteEMDPrivacy
 from .privacy import EMDPrivacy as EMDPrivacy

@@ -25,8 +25,7 @@ from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 from mechdesign.user_level.itemwise import ItemwiseRelease
-from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 
 
 def test_far_points_do_not_underflow() -> None:

@@ -29,8 +29,7 @@ from mechdesign.learning import (
     PrivatePCA,
     noise_plan,
 )
-from mechdesign.learning.descent import descend, objective
-from mechdesign.learning.exact_sum import NoisyAnswers, largest_whole
+from mechdesign.learning.descent import NoisyAnswers, descend, largest_whole, objective
 
 DP = md.ApproximateDP(1.0, 1e-6)
 ESTIMATORS = (PrivateCoordinateDescentRegressor, PrivateCoordinateDescentClassifier, PrivatePCA)

@@ -19,13 +19,11 @@ from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import (
     FrequencyEstimate,
     LaplaceHistogram,
-    signed_emd,
-    simplex_projection,
-)
-from mechdesign.user_level.frequency_bounds import (
     emd_error_bound,
     laplace_error_bound,
     metric_response_error_bound,
+    signed_emd,
+    simplex_projection,
 )
 
 SPACE = MetricSpace.clustered(4, 3, within=0.2)

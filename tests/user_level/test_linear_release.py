@@ -18,8 +18,7 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.knorm import KNormNoise, ball
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 
 ORDERS = (1, 2, math.inf)
 

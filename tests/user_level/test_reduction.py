@@ -15,8 +15,7 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
-from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.user_level.reduction import ReducedRelease, SamplingReduction, sampling_reduction
 
 

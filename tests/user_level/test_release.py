@@ -23,8 +23,7 @@ from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import FrequencyEstimate, LaplaceHistogram
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.lattice import LatticeLaplace, discrete_laplace, stochastic_round
-from mechdesign.user_level.linear_query import LinearQuery
-from mechdesign.user_level.linear_release import LinearRelease
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.user_level.reduction import ReducedRelease
 
 LINE = MetricSpace.line([0.0, 1.0, 3.0])

@@ -181,7 +181,6 @@ def planes_on_samples(original: Any) -> Any:
 
 ON_SAMPLES = {QUANTIZER + "methods:_newton": lambda solution: len(solution.slopes) > 0}
 QUANTIZERS = (
-    Strategy("simplex (few samples)", {QUANTIZER + "methods:_simplex": refusing(none_found)}),
     Strategy("Newton", {QUANTIZER + "methods:_newton": by_planes}),
     Strategy("cutting planes", {QUANTIZER + "methods:_planes": by_newton}),
     Strategy("closed form of two outputs", {QUANTIZER + "methods:_closed_form": by_planes}),
@@ -192,11 +191,6 @@ QUANTIZERS = (
     ),
     Strategy(
         "Newton on samples (sparse systems)", {QUANTIZER + "methods:_newton": planes_on_samples}, ON_SAMPLES
-    ),
-    Strategy(
-        "simplex and Newton on samples",
-        {QUANTIZER + "methods:_newton": planes_on_samples, QUANTIZER + "methods:_simplex": by_planes},
-        {**ON_SAMPLES, QUANTIZER + "methods:_simplex": lambda _: True},
     ),
     Strategy(
         "symmetry of outputs and prior",

@@ -31,7 +31,6 @@ from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
 from mechdesign.quantizers.optimal.outputs import BinSearch
-from mechdesign.quantizers.optimal.simplex import linear
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Status
 
@@ -232,7 +231,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         )
         best, value = min((best, value), (free, height), key=lambda found: found[1])
     # Under point masses the value has kinks, on which a descent stops early: begun anew, it may leave them.
-    for _ in range(_POLISHES if linear(problem) else 1):
+    for _ in range(1 if problem.has_density or problem.objective == "worst" else _POLISHES):
         before = value
         best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
         if not before - value > coarse * abs(before):

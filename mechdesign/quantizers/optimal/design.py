@@ -210,9 +210,8 @@ class OptimalQuantizer(OldDesign):
         Parameters
         ----------
         solver : str, optional
-            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"simplex"`` (few samples as prior),
-            ``"exchange"`` (worst case), or a backend of `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting
-            planes. None chooses.
+            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend of
+            `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting planes. None chooses.
         gap : float, optional
             Relative gap between value and lower bound to stop at, 1e-6 by default. What cannot be reached in double
             precision is answered with what was proved.

@@ -14,18 +14,15 @@ from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.quantizers.optimal.pieces import pieces
 from mechdesign.quantizers.optimal.proof import fill_proof
-from mechdesign.quantizers.optimal.simplex import linear, simplex
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 __all__ = ["METHODS", "check_feasible", "uncapped"]
 
-METHODS = ("newton", "simplex", "cutting-planes", "exchange")
+METHODS = ("newton", "cutting-planes", "exchange")
 # Below this the bound's rounding margin decides, not the method.
 LEAST_GAP = 1e-13
-# Entries of the rows at point masses up to which the simplex method beats the interior point.
-_FEW = 400
 
 Method = Callable[[FloorProblem, float, Array | None, Deadline], FloorSolution]
 
@@ -65,7 +62,7 @@ def uncapped(
     problem : FloorProblem
     gap : float
         Relative gap between value and lower bound to stop at.
-    method : {"newton", "simplex", "cutting-planes", "exchange"}, optional
+    method : {"newton", "cutting-planes", "exchange"}, optional
         The only one to try; by default those that fit, in order.
     start : ndarray (m,), optional
         Floors that cutting planes begin with.
@@ -113,8 +110,6 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
         return [_planes]
     if guessed:
         return [_planes, _newton]
-    if atoms * m <= _FEW and linear(problem):
-        return [_simplex, _newton, _planes]
     # Many point masses make the loss piecewise linear: planes fit it better than Newton's quadratics.
     if atoms > 30:
         return [_planes, _newton] if atoms * m <= 20_000 else [_planes]
@@ -123,10 +118,6 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
 
 def _newton(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
     return newton(problem, gap=gap, deadline=deadline)
-
-
-def _simplex(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
-    return simplex(problem, deadline=deadline)
 
 
 def _planes(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
@@ -152,7 +143,6 @@ def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadlin
 
 _BY_NAME: dict[str, Method] = {
     "newton": _newton,
-    "simplex": _simplex,
     "cutting-planes": _planes,
     "exchange": _exchange,
 }

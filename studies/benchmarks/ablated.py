@@ -183,7 +183,6 @@ ON_SAMPLES = {QUANTIZER + "methods:_newton": lambda solution: len(solution.slope
 QUANTIZERS = (
     Strategy("Newton", {QUANTIZER + "methods:_newton": by_planes}),
     Strategy("cutting planes", {QUANTIZER + "methods:_planes": by_newton}),
-    Strategy("closed form of two outputs", {QUANTIZER + "methods:_closed_form": by_planes}),
     Strategy(
         "dense or sparse systems in Newton (else dense)",
         {QUANTIZER + "newton:_DENSE": constant(10**9)},

@@ -68,7 +68,7 @@ def test_duchi(epsilon):
     for loss, value in (("absolute", A - 1 / (3 * A)), ("squared", A * A - 1 / 3)):
         result = design(bins=[-wide, wide], privacy=md.PureDP(epsilon), loss=loss).solve()
         assert result.value == pytest.approx(value, rel=1e-11)
-        assert result.gap < 1e-12 and result.certify().verify()
+        assert result.gap <= 1e-6 and result.certify().verify()
     exact = design(bins=[-A, A], privacy=md.PureDP(epsilon)).solve()
     assert exact.value == pytest.approx(A - 1 / (3 * A), rel=1e-12)
     if exact.mechanism.law is None:

@@ -12,8 +12,6 @@ from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
-from mechdesign.quantizers.optimal.pieces import pieces
-from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -104,8 +102,6 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
         return [_BY_NAME[method]]
     if problem.objective == "worst":
         return [_exchange]
-    if m == 2 and problem.bias == 0:
-        return [_closed_form]
     if problem.bias > 0:
         return [_planes]
     if guessed:
@@ -126,19 +122,6 @@ def _planes(problem: FloorProblem, gap: float, start: Array | None, deadline: De
 
 def _exchange(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
     return worst_case(problem, gap=gap, start=start, deadline=deadline)
-
-
-def _closed_form(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
-    """Two outputs and a given mean leave no choice."""
-    floors = problem.centre
-    value = pieces(problem, floors).expected_loss(problem)
-    margin = 64 * np.finfo(float).eps * max(problem.scale, abs(value))
-    nothing = np.zeros(len(problem.constraints[1]))
-    slopes = np.zeros(len(problem.atoms[0]))
-    proof = fill_proof(problem, floors, nothing)
-    return FloorSolution(
-        floors, value, value - margin, 0, nothing, slopes, methods=("closed-form",), proof=proof
-    )
 
 
 _BY_NAME: dict[str, Method] = {

@@ -43,7 +43,7 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.mvu_alphabets import FEW, AlphabetSearch
 from mechdesign.quantizers.optimal.any_outputs import least_loss
-from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
+from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline

@@ -196,11 +196,6 @@ QUANTIZERS = (
         {QUANTIZER + "design:FloorProblem": unfolded},
         {QUANTIZER + "design:FloorProblem": lambda problem: problem.mirrored},
     ),
-    Strategy("bound for larger budgets (known)", {QUANTIZER + "known:carried_over": first_argument(1)}),
-    Strategy(
-        "known losses as a check",
-        {QUANTIZER + "known:known_loss": fixed(math.inf)},
-    ),
 )
 
 

@@ -32,8 +32,8 @@ from mechdesign.quantizers.mechanism.selection import check_bins, check_range, m
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.optimal.exact import widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.floors import smallest_epsilon
-from mechdesign.quantizers.optimal.known import carried_over, solved_epsilon
+from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.optimal.lower_bound import without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
@@ -239,7 +239,7 @@ class OptimalQuantizer(OldDesign):
         method, start, fallbacks = fixed._start(solver, knots, deadline, options)
         solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = carried_over(fixed.problem, solution)
+            solution = without_privacy(fixed.problem, solution)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)

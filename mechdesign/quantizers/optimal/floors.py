@@ -35,6 +35,7 @@ from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
 from mechdesign.typing import Array, Indices
 
 __all__ = [
+    "LARGEST_EPSILON",
     "BlockFill",
     "block_fill",
     "exact_block_fill",
@@ -42,7 +43,11 @@ __all__ = [
     "range_constraints",
     "rational_ratio",
     "smallest_epsilon",
+    "solved_epsilon",
 ]
+
+LARGEST_EPSILON = 23.0
+"""Beyond it e^ε has no digits left in which floors could differ: designs are solved there, or next to the least feasible ε."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +178,11 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
     if first == lower or last == upper:
         return math.inf
     return math.log(max((last - lower) / (last - upper), (upper - first) / (lower - first)))
+
+
+def solved_epsilon(epsilon: float, least: float) -> float:
+    """Return the ε at which a design is solved for budget ε, the least feasible one being `least`."""
+    return min(epsilon, max(LARGEST_EPSILON, least + 2.0))
 
 
 def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Array:

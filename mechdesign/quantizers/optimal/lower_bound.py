@@ -16,10 +16,10 @@ import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.pieces import pieces
-from mechdesign.quantizers.optimal.proof import Proof
+from mechdesign.quantizers.optimal.proof import Proof, fill_proof
 from mechdesign.typing import Array
 
-__all__ = ["FloorSolution", "Folding", "at_point_masses", "lower_bound", "rounding_decides"]
+__all__ = ["FloorSolution", "Folding", "at_point_masses", "lower_bound", "rounding_decides", "without_privacy"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,21 @@ def lower_bound(
     size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
     margin = problem.accuracy * size
     return float(bound - margin), float(margin)
+
+
+def without_privacy(problem: FloorProblem, solution: FloorSolution) -> FloorSolution:
+    """Return the solution with a bound for every ε, for budgets beyond that of the problem: the loss without privacy.
+
+    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
+    """
+    nothing = np.zeros(len(problem.constraints[1]))
+    if problem.objective == "worst" or problem.bias > 0 or not problem.loss.polynomial:
+        return replace(solution, lower_bound=-np.inf, proof=None)
+    floors = np.full(len(problem.bins), 1.0 / (problem.rho - 1.0))
+    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
+    margin = problem.accuracy * problem.scale
+    chords = fill.expected_loss(problem) - problem.scale * len(floors) * float(floors[0])
+    return replace(solution, lower_bound=chords - margin, proof=proof, multipliers=nothing)
 
 
 def at_point_masses(

@@ -20,7 +20,7 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.optimal.known import LARGEST_EPSILON
+from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.typing import Array
 

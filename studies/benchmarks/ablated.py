@@ -159,15 +159,6 @@ def by_newton(original: Any) -> Any:
     return lambda problem, gap, start, deadline: methods._newton(problem, gap, start, deadline)
 
 
-def unfolded(original: Any) -> Any:
-    """A floor problem that does not know that it mirrors."""
-
-    def make(*given: Any) -> Any:
-        return original(*given[:7], False, *given[8:])
-
-    return make
-
-
 def planes_on_samples(original: Any) -> Any:
     """Cutting planes for priors of point masses, Newton's method for densities."""
     from mechdesign.quantizers.optimal import methods
@@ -190,11 +181,6 @@ QUANTIZERS = (
     ),
     Strategy(
         "Newton on samples (sparse systems)", {QUANTIZER + "methods:_newton": planes_on_samples}, ON_SAMPLES
-    ),
-    Strategy(
-        "symmetry of outputs and prior",
-        {QUANTIZER + "design:FloorProblem": unfolded},
-        {QUANTIZER + "design:FloorProblem": lambda problem: problem.mirrored},
     ),
 )
 

@@ -19,7 +19,7 @@ from mechdesign.quantizers.mechanism import error_curve
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, expected_planes
+from mechdesign.quantizers.optimal.cutting_planes import expected_planes
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import (
     block_fill,
@@ -320,21 +320,6 @@ def test_local_maxima_are_maxima(case, which):
     grid = error_curve.at(table, np.linspace(lower, upper, 400), problem.loss)
     assert grid.max() <= height.max() * (1 + 1e-12)
     assert error_curve.at(table, where, problem.loss) == pytest.approx(height, rel=1e-9, abs=1e-12)
-
-
-def test_symmetric_reduction_changes_nothing():
-    bins = np.array([-3.0, -1.2, -0.4, 0.0, 0.4, 1.2, 3.0])
-    for law in (
-        stats.uniform(-1, 2),
-        md.clipped(stats.norm(0, 0.6), -1, 1),
-        np.array([-0.7, -0.1, 0.1, 0.7]),
-    ):
-        full = FloorProblem(bins, np.e, -1.0, 1.0, Prior.of(law), Loss.of("absolute"))
-        half = FloorProblem(bins, np.e, -1.0, 1.0, Prior.of(law), Loss.of("absolute"), mirrored=True)
-        for method in (newton, cutting_planes):
-            one, two = method(full, gap=1e-8), method(half, gap=1e-8)
-            assert one.value == pytest.approx(two.value, rel=3e-8)
-            assert np.array_equal(two.floors, two.floors[::-1])
 
 
 def test_bin_slopes_against_differences():

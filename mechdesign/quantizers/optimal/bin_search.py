@@ -73,13 +73,19 @@ class Searched:
         return replace(self, bins=unit * self.bins, rows=rows)
 
 
+def _mirrors(problem: FloorProblem) -> bool:
+    """Whether range, loss and prior mirror about zero, so that mirrored outputs lose nothing."""
+    even = problem.lower == -problem.upper and problem.loss.polynomial
+    return even and (problem.objective == "worst" or problem.prior.symmetric())
+
+
 class _Search:
     """The optimal value as a function of the free outputs."""
 
     def __init__(self, problem: FloorProblem, spec: BinSearch, deadline: Deadline) -> None:
         self.problem, self.spec, self.deadline = problem, spec, deadline
         self.R, self.m = float(problem.bins[-1]), spec.m
-        self.mirrored = problem.mirrored if spec.symmetric is None else spec.symmetric
+        self.mirrored = _mirrors(problem) if spec.symmetric is None else spec.symmetric
         if self.mirrored and problem.lower != -problem.upper:
             raise DesignError.of("symmetric", spec.symmetric, "needs an input range that mirrors about zero")
         self.free = self.m // 2 if self.mirrored else self.m

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, Folding, lower_bound, rounding_decides
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution, lower_bound, rounding_decides
 from mechdesign.quantizers.optimal.pieces import Pieces, pieces
 from mechdesign.quantizers.optimal.proof import Chords, Lines, Proof
 from mechdesign.solvers.deadline import Deadline
@@ -132,21 +132,21 @@ class Bundle:
     """
 
     def __init__(self, problem: FloorProblem, groups: int, unit: float, deadline: Deadline) -> None:
-        self.problem, self.folding, self.unit = problem, Folding(problem), unit
-        n = self.folding.n
+        self.problem, self.unit = problem, unit
+        (C, self.reach), n = problem.constraints, len(problem.bins)
         self.program = GrowingProgram(None, what="cutting-plane program", deadline=deadline)
         self.floors = self.program.add_columns(np.zeros(n), upper=1.0)
         # Only a callable loss can be negative.
         self.bounded = problem.loss.polynomial
         self.heights = self.program.add_columns(np.ones(groups), lower=0.0 if self.bounded else -1e6)
-        self.program.add_rows(self.folding.C, self.floors, lower=self.folding.b)
+        self.program.add_rows(C, self.floors, lower=self.reach)
         self.group = np.zeros(0, dtype=int)
         self.constants, self.gradients = np.zeros(0), np.zeros((0, len(problem.bins)))
         self.source: Indices = np.zeros(0, dtype=int)
         self.place: Indices = np.zeros(0, dtype=int)
         self.found: list[Planes] = []
         self.best, self.value, self.lower_bound, self.margin = np.zeros(n), math.inf, -math.inf, 0.0
-        self.multipliers = np.zeros(self.folding.total)
+        self.multipliers = np.zeros(len(self.reach))
         self.slopes = np.zeros(len(problem.atoms[0]))
         self.weights = np.zeros(0)
 
@@ -160,7 +160,7 @@ class Bundle:
             new = np.flatnonzero(height > theta[found.group] + 1e-13 * self.problem.scale)
         group = found.group[new]
         table = np.zeros((len(new), len(self.floors) + len(self.heights)))
-        table[:, : len(self.floors)] = -self.folding.fold(found.gradients[new]) / self.unit
+        table[:, : len(self.floors)] = -found.gradients[new] / self.unit
         table[np.arange(len(new)), len(self.floors) + group] = 1.0
         columns = np.concatenate([self.floors, self.heights])
         self.program.add_rows(table, columns, lower=found.constants[new] / self.unit)
@@ -204,12 +204,12 @@ class Bundle:
         """Return the program's floors and θ, and raise the lower bound; None where the deadline came first."""
         if self.program.solve() is not Status.OPTIMAL:
             return None
-        fixed = self.program.row_dual[: len(self.folding.b)] * self.unit
-        weights = np.maximum(self.program.row_dual[len(self.folding.b) :], 0.0)
+        fixed = self.program.row_dual[: len(self.reach)] * self.unit
+        weights = np.maximum(self.program.row_dual[len(self.reach) :], 0.0)
         sums = np.bincount(self.group, weights, len(self.heights))
         if self.bounded or np.all(sums > 0):
             weights = weights / np.where(sums > 0, sums, 1.0)[self.group]
-            nu = self.folding.unfold(np.maximum(fixed, 0.0))
+            nu = np.maximum(fixed, 0.0)
             constant = float(weights @ self.constants)
             gradient = weights @ self.gradients
             bound, margin = lower_bound(self.problem, constant, gradient, nu, self.problem.scale)
@@ -219,7 +219,7 @@ class Bundle:
                 self.lower_bound, self.margin = bound - hair, margin + hair
                 self.multipliers, self.slopes, self.weights = nu, self._slopes(weights), weights
         x = self.program.x
-        floors = self.problem.inside(np.maximum(x[self.floors], 0.0)[self.folding.index])
+        floors = self.problem.inside(np.maximum(x[self.floors], 0.0))
         return floors, x[self.heights] * self.unit
 
 

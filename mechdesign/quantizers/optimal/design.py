@@ -151,7 +151,6 @@ class OptimalQuantizer(OldDesign):
         centre, unit = self.frame
         lower, upper = ((v - centre) / unit for v in self.input_range)
         prior, loss = self.prior.standardised(centre, unit), self.loss.in_units(unit)
-        mirrored = lower == -upper and loss.polynomial and (self.objective == "worst" or prior.symmetric())
         return FloorProblem(
             mirrored_bins((self._outputs - centre) / unit),
             math.exp(self.solved_epsilon),
@@ -160,7 +159,6 @@ class OptimalQuantizer(OldDesign):
             prior,
             loss,
             self.max_bias / unit,
-            mirrored,
             self.objective,
             None if self.max_mse is None else self.max_mse / unit**2,
         )
@@ -239,7 +237,7 @@ class OptimalQuantizer(OldDesign):
         method, start, fallbacks = fixed._start(solver, knots, deadline, options)
         solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = without_privacy(fixed.problem, solution)
+            solution = without_privacy(fixed.problem, solution, self.privacy.epsilon)
         result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
         everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
         return searched_result(result, self, searched, everywhere, moved)

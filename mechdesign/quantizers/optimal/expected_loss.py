@@ -29,7 +29,6 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.selection import symmetric_bins
 from mechdesign.quantizers.optimal.floors import BlockFill, block_fill, interior_floors, range_constraints
 from mechdesign.typing import Array, Indices
 
@@ -47,7 +46,7 @@ class Continuum:
     gradient : ndarray (m,)
         ∫ h(c_k) dF; the value is ``constant + floors @ gradient``.
     directions, weights : ndarray (K, m) and (K,)
-        The Hessian is ``directions.T @ diag(weights) @ directions`` (on symmetric floors, if symmetric).
+        The Hessian is ``directions.T @ diag(weights) @ directions``.
     """
 
     constant: float
@@ -70,8 +69,6 @@ class FloorProblem:
     loss : Loss
     bias : float
         How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
-    mirrored : bool
-        Prior, loss and range are symmetric about zero: with bins that are, a_i = a_{m+1−i} may be asked for.
     objective : {"mean", "worst"}
         Expected loss, or the largest over all inputs.
     max_mse : float, optional
@@ -85,14 +82,8 @@ class FloorProblem:
     prior: Prior
     loss: Loss
     bias: float = 0.0
-    mirrored: bool = False
     objective: str = "mean"
     max_mse: float | None = None
-
-    @cached_property
-    def symmetric(self) -> bool:
-        """Whether half the floors suffice."""
-        return self.mirrored and symmetric_bins(self.bins)
 
     @property
     def span(self) -> float:
@@ -128,21 +119,11 @@ class FloorProblem:
         return interior_floors(self.bins, self.rho, *self.reach)
 
     @cached_property
-    def masses(self) -> tuple[Array, Array]:
+    def atoms(self) -> tuple[Array, Array]:
         """Point masses and their weights, but for those that weigh nothing: leaving out a cost lowers a bound."""
         points, weights = self.prior.atoms
         keep = weights > 1e-13
         return points[keep], weights[keep]
-
-    @cached_property
-    def atoms(self) -> tuple[Array, Array]:
-        """Point masses and their weights, on the non-negative side only when symmetric."""
-        points, weights = self.masses
-        if self.symmetric and points.size:
-            keep = points >= 0
-            weights = np.where(points > 0, 2.0, 1.0) * weights
-            points, weights = points[keep], weights[keep]
-        return points, weights
 
     @cached_property
     def has_density(self) -> bool:
@@ -214,12 +195,6 @@ class FloorProblem:
         pivot = np.where(moved_left, j[:-1], i[:-1])
         before = i[:-1]
         stop = np.where(moved_left, j[:-1] - 1, j[:-1])
-        if self.symmetric:
-            # Mirror knots give the same term once mirror floors are one variable.
-            middle = 1e-12 * (self.upper - self.lower)
-            keep = knots >= -middle
-            weights = (weights * np.where(knots > middle, 2.0, 1.0))[keep]
-            pivot, before, stop = pivot[keep], before[keep], stop[keep]
         k = np.arange(m)
         inside = (k > before[:, None]) & (k <= stop[:, None])
         directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)

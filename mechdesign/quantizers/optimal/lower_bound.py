@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mechdesign.quantizers.mechanism.error_curve import largest
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.pieces import pieces
-from mechdesign.quantizers.optimal.proof import Proof, fill_proof
+from mechdesign.quantizers.optimal.proof import Lines, Proof, fill_proof
 from mechdesign.typing import Array
 
-__all__ = ["FloorSolution", "Folding", "at_point_masses", "lower_bound", "rounding_decides", "without_privacy"]
+__all__ = ["FloorSolution", "at_point_masses", "lower_bound", "rounding_decides", "without_privacy"]
+
+_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +105,6 @@ def lower_bound(
     nu = np.maximum(multipliers, 0.0)
     nu[:2] = 0.0
     rest = gradient - nu @ C
-    if problem.symmetric:
-        # With symmetric data an optimal a is symmetric, so only the sums over mirror pairs count.
-        rest = (rest + rest[::-1]) / 2
     least = float(rest.min())
     bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
     size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
@@ -112,19 +112,25 @@ def lower_bound(
     return float(bound - margin), float(margin)
 
 
-def without_privacy(problem: FloorProblem, solution: FloorSolution) -> FloorSolution:
-    """Return the solution with a bound for every ε, for budgets beyond that of the problem: the loss without privacy.
+def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
+    """Return the solution with a bound for a budget beyond that of the problem: the loss without privacy.
 
     Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
     """
-    nothing = np.zeros(len(problem.constraints[1]))
-    if problem.objective == "worst" or problem.bias > 0 or not problem.loss.polynomial:
+    if not problem.loss.polynomial or epsilon > _LARGEST:
         return replace(solution, lower_bound=-np.inf, proof=None)
-    floors = np.full(len(problem.bins), 1.0 / (problem.rho - 1.0))
+    floors, nothing = (
+        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
+        np.zeros_like(solution.multipliers),
+    )
     proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
-    margin = problem.accuracy * problem.scale
-    chords = fill.expected_loss(problem) - problem.scale * len(floors) * float(floors[0])
-    return replace(solution, lower_bound=chords - margin, proof=proof, multipliers=nothing)
+    value = fill.expected_loss(problem)
+    if problem.objective == "worst":
+        value, x = largest(fill.table, problem.loss)
+        lines = Lines(np.array([x]), np.ones(1), *problem.slopes(np.array([x]), *fill.outputs(np.array([x]))))
+        proof = Proof((), (lines,), nothing)
+    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
+    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
 
 def at_point_masses(
@@ -136,36 +142,3 @@ def at_point_masses(
     rows = table.rows_at(points, table.at(points))
     value = float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
     return value, float(weights @ (lam + mu * points)), weights @ problem.reduced(points, lam, mu)
-
-
-class Folding:
-    """The independent half of symmetric floors, or all of them; with the constraint rows that remain."""
-
-    def __init__(self, problem: FloorProblem) -> None:
-        m = len(problem.bins)
-        C, b = problem.constraints
-        self.m, self.total = m, len(b)
-        self.n = (m + 1) // 2 if problem.symmetric else m
-        self.index = np.minimum(np.arange(m), np.arange(m)[::-1]) if problem.symmetric else np.arange(m)
-        # With symmetry the rows for `lower` mirror those for `upper`.
-        self.rows = np.arange(2 + m if problem.symmetric else len(b))
-        self.C, self.b = self.fold(C[self.rows]), b[self.rows]
-
-    def fold(self, table: Array) -> Array:
-        """Add the columns (last axis) that share a variable."""
-        if self.n == self.m:
-            return table
-        out = table[..., : self.n].copy()
-        pairs = self.m - self.n
-        out[..., :pairs] += table[..., ::-1][..., :pairs]
-        return out
-
-    def restrict(self, floors: Array) -> Array:
-        """Independent floors, mirror pairs averaged."""
-        return floors.copy() if self.n == self.m else ((floors + floors[::-1]) / 2)[: self.n]
-
-    def unfold(self, nu: Array) -> Array:
-        """Multipliers of all rows."""
-        full = np.zeros(self.total)
-        full[self.rows] = nu
-        return full

@@ -34,7 +34,6 @@ from scipy.sparse import linalg as sparse_linalg
 from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.lower_bound import (
     FloorSolution,
-    Folding,
     at_point_masses,
     lower_bound,
     rounding_decides,
@@ -58,34 +57,34 @@ Solver = Callable[[Array], Array]
 
 
 class _Constraints:
-    """A v ≥ b and E v = e over v = (α, p_1, …, p_N), α the independent floors."""
+    """A v ≥ b and E v = e over v = (a, p_1, …, p_N), a the floors."""
 
-    def __init__(self, problem: FloorProblem, folding: Folding) -> None:
-        self.bins, self.rho, self.folding = problem.bins, problem.rho, folding
+    def __init__(self, problem: FloorProblem) -> None:
+        self.bins, self.rho = problem.bins, problem.rho
+        self.C, reach = problem.constraints
         self.points, weights = problem.atoms
-        self.n, self.shape = folding.n, (len(self.points), len(self.bins))
+        self.n, self.shape = len(self.bins), (len(self.points), len(self.bins))
         costs = weights[:, None] * problem.loss(self.bins - self.points[:, None])
         self.cost = np.concatenate([np.zeros(self.n), costs.ravel()])
-        self.b = np.concatenate([np.zeros(self.n), folding.b, np.zeros(2 * costs.size)])
+        self.b = np.concatenate([np.zeros(self.n), reach, np.zeros(2 * costs.size)])
 
     def times(self, v: Array) -> Array:
         """A v."""
-        alpha, rows = v[: self.n], v[self.n :].reshape(self.shape)
-        a = alpha[self.folding.index]
+        a, rows = v[: self.n], v[self.n :].reshape(self.shape)
         above, below = (rows - a).ravel(), (self.rho * a - rows).ravel()
-        return np.concatenate([alpha, self.folding.C @ alpha, above, below])
+        return np.concatenate([a, self.C @ a, above, below])
 
     def _parts(self, w: Array) -> tuple[Array, Array, Array, Array]:
         """What belongs to a ≥ 0, C a ≥ b, p ≥ a and ρa ≥ p."""
-        first, second = self.n, self.n + len(self.folding.b)
+        first, second = self.n, self.n + len(self.C)
         u, v = w[second:].reshape(2, *self.shape)
         return w[:first], w[first:second], u, v
 
     def transposed(self, w: Array) -> Array:
         """Aᵀ w."""
         floors, reach, u, v = self._parts(w)
-        inner = self.folding.fold((self.rho * v - u).sum(axis=0))
-        return np.concatenate([floors + reach @ self.folding.C + inner, (u - v).ravel()])
+        inner = (self.rho * v - u).sum(axis=0)
+        return np.concatenate([floors + reach @ self.C + inner, (u - v).ravel()])
 
     def missing(self, v: Array) -> Array:
         """E v − e: what the rows' sums and means are off by."""
@@ -101,8 +100,8 @@ class _Constraints:
         """Solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if out of reach."""
         n, (count, m) = self.n, self.shape
         floors, reach, u, v = self._parts(w)
-        H = H + (self.folding.C.T * reach) @ self.folding.C
-        H.flat[:: n + 1] += floors + self.folding.fold((u + self.rho**2 * v).sum(axis=0))
+        H = H + (self.C.T * reach) @ self.C
+        H.flat[:: n + 1] += floors + (u + self.rho**2 * v).sum(axis=0)
         if not count:
             return _cholesky(H)
         outer, inner = 1.0 / np.sqrt(np.diagonal(H)), 1.0 / np.sqrt(u + v)
@@ -112,7 +111,7 @@ class _Constraints:
             return None
         # Below the diagonal: the rows' own entries, their coupling with the floors, their sums and means.
         column = n + np.arange(count * m)
-        atom, index = np.arange(count).repeat(m), np.tile(self.folding.index, count)
+        atom, index = np.arange(count).repeat(m), np.tile(np.arange(n), count)
         equation = n + count * m + atom
         r = np.concatenate([column, column, equation, equation + count])
         c = np.concatenate([column, index, column, column])
@@ -190,29 +189,28 @@ class _Path:
     """State of the iteration: variables v, slacks s > 0 of the rows, their multipliers z, and y of the equations."""
 
     def __init__(self, problem: FloorProblem, start: Array) -> None:
-        self.problem, self.folding = problem, Folding(problem)
-        self.rows = _Constraints(problem, self.folding)
+        self.problem, self.rows = problem, _Constraints(problem)
         self.scale = problem.scale
-        n, (count, m) = self.folding.n, self.rows.shape
+        count, m = self.rows.shape
         # On the line from a to ρa where the row sums to one; means come with the first steps.
         share = (1.0 - start.sum()) / ((problem.rho - 1.0) * start.sum())
         row = start * (1 + min(max(share, 1e-3), 1 - 1e-3) * (problem.rho - 1.0))
-        self.v = np.concatenate([self.folding.restrict(start), np.tile(row, count)])
+        self.v = np.concatenate([start, np.tile(row, count)])
         self.s = self.rows.times(self.v) - self.rows.b
         # Eight times more or less costs one to three more steps, over designs of 3 to 1,024 outputs.
         self.z = 0.16 * self.scale / math.sqrt(problem.rho) / m / self.s
         self.y = np.zeros(2 * count)
-        self.n = n
+        self.n = m
         self._last: tuple[Array, Continuum] | None = None
 
     @property
     def floors(self) -> Array:
-        return self.v[: self.n][self.folding.index]
+        return self.v[: self.n]
 
     @property
     def multipliers(self) -> Array:
         """Of the rows of `range_constraints`."""
-        return self.folding.unfold(self.z[self.n : self.n + len(self.folding.b)])
+        return self.z[self.n : self.n + len(self.rows.C)]
 
     @property
     def atom_duals(self) -> tuple[Array, Array]:
@@ -224,7 +222,7 @@ class _Path:
         """The density's part at some variables. The last is remembered: the step tried last is the step taken."""
         at = v[: self.n]
         if self._last is None or not np.array_equal(self._last[0], at):
-            self._last = at.copy(), self.problem.continuum(self.problem.fill(at[self.folding.index]))
+            self._last = at.copy(), self.problem.continuum(self.problem.fill(at))
         return self._last[1]
 
     def assess(self) -> tuple[float, float, float, Continuum]:
@@ -241,10 +239,10 @@ class _Path:
         """Move once along the path; False when the equations can no longer be solved."""
         rows, s, z, n = self.rows, self.s, self.z, self.n
         slope = rows.cost.copy()
-        slope[:n] += self.folding.fold(part.gradient)
+        slope[:n] += part.gradient
         residual = slope - rows.transposed(z) - rows.moments(self.y)
         miss = rows.missing(self.v)
-        D = self.folding.fold(part.directions)
+        D = part.directions
         t = float(z @ s) / len(s)
         if not (math.isfinite(t) and t > 0):
             return False
@@ -298,7 +296,7 @@ class _Path:
         here = part.constant + float(self.floors @ part.gradient)
         for _ in range(tries):
             there = self._density(ahead := self.v + reach * step.v)
-            trial = ahead[: self.n][self.folding.index]
+            trial = ahead[: self.n]
             gain = there.constant + float(trial @ there.gradient) - here + reach * linear
             gain -= goal * float(np.log1p(reach * relative).sum())
             if gain <= 1e-4 * reach * min(promised, 0.0) + 1e-14 * self.scale:
@@ -336,7 +334,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     >>> from mechdesign.problem.losses import Loss
     >>> from mechdesign.problem.priors import Prior
     >>> problem = FloorProblem(np.array([-3, -0.5, 0.5, 3]), np.exp(1.0), -1.0, 1.0,
-    ...                        Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"), mirrored=True)
+    ...                        Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"))
     >>> solution = newton(problem)
     >>> round(solution.value, 4), solution.gap < 1e-6
     (1.7005, True)

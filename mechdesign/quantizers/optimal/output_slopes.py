@@ -41,16 +41,9 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
         f = -2 * w2 - delta[:, None]
         m0, m1, m2 = (column[:, None] for column in problem.prior.continuous_moments(cells).T)
         slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
-    points, weights = problem.masses
+    points, weights = problem.atoms
     if points.size:
         mu = solution.atom_slopes
-        if problem.symmetric:
-            # Slopes are known on the non-negative side; the mirror image has the opposite sign.
-            known = points >= 0
-            full = np.zeros(len(points))
-            full[known] = mu
-            full[~known] = -mu[::-1][: np.count_nonzero(~known)]
-            mu = full
         error = bins - points[:, None]
         derivative = w1 * np.sign(error) + 2 * w2 * error
         slope += weights @ (table.rows_at(points, table.at(points)) * (derivative - mu[:, None]))
@@ -61,10 +54,6 @@ def _range_part(problem: FloorProblem, solution: FloorSolution) -> Array:
     """Σ_j ν_j ∂(C_j a − b_j)/∂B."""
     m, a, rho = len(problem.bins), solution.floors, problem.rho
     upper, lower = solution.multipliers[2 : 2 + m], solution.multipliers[2 + m : 2 + 2 * m]
-    if problem.symmetric:
-        # One side's multipliers stand for both: half of each by symmetry.
-        upper = upper / 2
-        lower = upper[::-1]
     k = np.arange(m)
     right, left = k[None, :] > k[:, None], k[None, :] < k[:, None]
     high = rho * right + left  # ∂ of row j for `upper` in B_k, per a_k

@@ -79,6 +79,11 @@ class Pieces:
         """The piece each input is in."""
         return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)
 
+    def outputs(self, x: Array) -> tuple[Indices, Indices]:
+        """The outputs i ≤ j of the dual's chord at inputs x."""
+        at = self.at(x)
+        return self.left[at], self.right[at]
+
     def rows_at(self, x: Array, piece: Indices) -> Array:
         """Rows at inputs x that lie in the given pieces; shape (len(x), m)."""
         start, end = self.rows

@@ -1,8 +1,7 @@
 r"""From what a method leaves behind to multipliers that prove its bound: the fill's chords, as `DualPieces`.
 
 A method says at which floors the fill's chords are taken, on which inputs and with which weights (`Chords`), and which
-lines it takes at point masses or worst inputs (`Lines`). The frame of the methods, and the half of a symmetric problem that
-they work on, are undone here.
+lines it takes at point masses or worst inputs (`Lines`). The frame of the methods is undone here.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float])
     """Return the multipliers in the design's own units."""
     m, (centre, unit) = len(problem.bins), frame
     chords = proof.chords if problem.has_density else ()
-    parts = [_chords(problem, c, proof.cap_price, len(chords) == 1) for c in chords]
+    parts = [_chords(problem, c, proof.cap_price) for c in chords]
     parts += [_lines(problem, p, proof.cap_price) for p in proof.lines]
     table = np.concatenate([np.zeros((0, 7)), *parts])
     # Weights that were divided by their sum may add up to a hair more than one.
@@ -74,8 +73,6 @@ def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float])
     table[:, :2] *= unit
     table[:, 5:] /= unit
     upper, lower = np.maximum(proof.multipliers[2:], 0.0).reshape(2, m) / unit
-    if problem.symmetric:
-        upper, lower = (upper + lower[::-1]) / 2, (lower + upper[::-1]) / 2
     return DualPieces(table, np.stack([upper, lower]), centre, proof.cap_price / unit**2)
 
 
@@ -87,7 +84,7 @@ def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array, price: flo
     return lam - w2 * x * x - hair, mu + 2 * w2 * x
 
 
-def _chords(problem: FloorProblem, chords: Chords, price: float, alone: bool) -> Array:
+def _chords(problem: FloorProblem, chords: Chords, price: float) -> Array:
     table = chords.table
     cells, at = table.cells(np.array([chords.start, chords.stop]))
     inside = (cells[:-1] >= chords.start) & (cells[1:] <= chords.stop)
@@ -104,23 +101,10 @@ def _chords(problem: FloorProblem, chords: Chords, price: float, alone: bool) ->
         mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
         ends.append(_straight(problem, x, cost_low - mu * low, mu, price))
     (L0, M0), (L1, M1) = ends
-    rows = np.stack([u, v, np.full(len(u), chords.share), L0, L1, M0, M1], axis=1)
-    if not problem.symmetric or alone:  # one fill is its own mirror image
-        return rows
-    mirror = rows[:, [1, 0, 2, 4, 3, 6, 5]] * np.array([-1, -1, 1, 1, 1, -1, -1])
-    return np.concatenate([rows, mirror]) * np.array([1, 1, 0.5, 1, 1, 1, 1])
+    return np.stack([u, v, np.full(len(u), chords.share), L0, L1, M0, M1], axis=1)
 
 
 def _lines(problem: FloorProblem, lines: Lines, price: float) -> Array:
     x, share, mu = lines.x, lines.share, lines.mu
     L, M = _straight(problem, x, lines.lam, mu, price)
-    rows = np.stack([x, x, share, L, L, M, M], axis=1)
-    if not problem.symmetric:
-        return rows
-    mirror = rows * np.array([-1, -1, 1, 1, 1, -1, -1])
-    both = np.concatenate([rows, mirror])
-    if problem.objective == "worst":  # half the weight on either side
-        both[:, 2] /= 2
-    else:  # a mass on one side stands for both; at zero, half for each line
-        both[np.concatenate([x, x]) == 0, 2] /= 2
-    return both
+    return np.stack([x, x, share, L, L, M, M], axis=1)

@@ -29,7 +29,7 @@ def worst_planes(problem: FloorProblem, floors: Array) -> Planes:
     """Return a plane for each local maximum."""
     table = pieces(problem, floors)
     where, height = peaks(table.table, problem.loss)
-    x = np.unique(where[where >= -1e-12 * problem.upper] if problem.symmetric else where)
+    x = np.unique(where)
     constants, gradients, _ = table.duals(problem, x, table.at(x))
     group = np.zeros(len(x), dtype=int)
     return Planes(float(height.max()), group, constants, gradients, table=table, inputs=x)
@@ -64,7 +64,7 @@ def worst_case(
     >>> from mechdesign.problem.priors import Prior
     >>> A = (np.e + 1) / (np.e - 1)
     >>> problem = FloorProblem(np.array([-A, A]), np.e * (1 + 1e-12), -1.0, 1.0,
-    ...                        Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"), mirrored=True)
+    ...                        Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"))
     >>> round(worst_case(problem).value - A, 9)
     0.0
     """

@@ -328,7 +328,7 @@ def flat(mechanism: Any) -> list[str]:
 
 
 def opendp(result: Any) -> list[str]:
-    measurement = result.to_opendp()
+    measurement = result.mechanism.to_opendp()
     assert measurement(0.1) in result.mechanism.bins
     return [f"epsilon {measurement.map(1):.9f}" if hasattr(measurement, "map") else "a measurement"]
 

@@ -154,8 +154,8 @@ def test_opendp_measurement() -> None:
     """The measurement releases outputs of the mechanism and states the certified loss."""
     pytest.importorskip("opendp")
     result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve()
-    measurement = result.to_opendp()
-    assert measurement.map(1) == result.certificate.epsilon_upper <= 1.0 and measurement.map(0) == 0.0
+    measurement = result.mechanism.to_opendp()
+    assert measurement.map(1) == result.mechanism.privacy_loss() <= 1.0 and measurement.map(0) == 0.0
     draws = [measurement(0.25) for _ in range(400)]
     assert set(draws) <= {-3.0, -0.5, 0.5, 3.0}
     counts = np.array([draws.count(b) for b in (-3.0, -0.5, 0.5, 3.0)])

@@ -15,7 +15,6 @@ from mechdesign.evidence.deferred import deferred
 from mechdesign.evidence.old_results import OldResult
 from mechdesign.quantizers.common.account import QuantizerPage
 from mechdesign.quantizers.common.certificate import QuantizerCertificate
-from mechdesign.quantizers.common.opendp import quantizer_measurement
 from mechdesign.quantizers.common.output_space import bound_covers
 from mechdesign.quantizers.common.slack import quantizer_slack
 
@@ -61,7 +60,7 @@ class QuantizerResult(QuantizerPage, OldResult):
 
     def to_opendp(self) -> Any:
         """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
-        return quantizer_measurement(self.mechanism, self.certify())
+        return self.mechanism.to_opendp()
 
     def _audit(self) -> pd.DataFrame:
         table = quantizer_slack(self.mechanism, self.design.privacy.epsilon)

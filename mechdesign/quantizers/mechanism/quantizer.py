@@ -205,6 +205,12 @@ class Quantizer(PiecewiseTable):
 
     # -- privacy --------------------------------------------------------------------------------------
 
+    def to_opendp(self) -> Any:
+        """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
+        from mechdesign.quantizers.mechanism.opendp import quantizer_measurement
+
+        return quantizer_measurement(self)
+
     def privacy_loss(self) -> float:
         """Exact ε of local differential privacy, rounded up; ∞ when an output is impossible for some inputs only.
 

@@ -1,42 +1,39 @@
 """Certified quantizers as OpenDP measurements (extra ``[opendp]``).
 
-The measurement's function is the exact sampler of the certified law, and its privacy map states the certificate's
-loss, rounded up: any two different inputs are at discrete distance 1 and get ε; equal inputs get 0.
+The measurement's function is the exact sampler of the certified law, and its privacy map states that law's loss,
+rounded up: any two different inputs are at discrete distance 1 and get ε; equal inputs get 0.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.quantizers.common.certificate import QuantizerCertificate
+from mechdesign.errors import MissingExtra
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["quantizer_measurement"]
 
 
-def quantizer_measurement(mechanism: Quantizer, certificate: QuantizerCertificate) -> Any:
+def quantizer_measurement(mechanism: Quantizer) -> Any:
     """Return an ``opendp.mod.Measurement`` from a float to one of the outputs.
 
     OpenDP calls functions it did not write "honest but curious"; enabling that feature and ``contrib`` is done here,
-    as the certificate is the proof those flags ask for.
+    as the exact law is the proof those flags ask for.
 
     Raises
     ------
     MissingExtra
         OpenDP is not installed.
-    DesignError
-        The certificate does not verify or is of another law.
+    InfeasibleError
+        A mechanism in floats that no exact law is next to.
     """
     try:
         import opendp.prelude as dp
     except ImportError:
         raise MissingExtra.of("opendp", "an OpenDP measurement") from None
     certified = mechanism.certified()
-    if certified.law != certificate.law or not certificate.verify():
-        raise DesignError("the certificate does not prove this mechanism; use result.certify()")
     dp.enable_features("contrib", "honest-but-curious")
-    loss = certificate.epsilon_upper
+    loss = certified.privacy_loss()
     return dp.m.make_user_measurement(
         input_domain=dp.atom_domain(T=float, nan=False),
         input_metric=dp.discrete_distance(),

@@ -223,11 +223,11 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "frontier/2": lambda: table_value(md.frontier(md.OptimalNoise(approximate(1, 1e-6)), "epsilon", [1.0, 2.0])),
     "frontier/3": lambda: table_value(md.frontier(md.OptimalQuantizer(even(8, 1.6), pure(4), NORMAL), "epsilon", [2.0, 4.0])),
     "delta_interval/1": lambda: interval(term(stats.laplace(scale=20.0), 20), 0.3),
-    "delta_interval/2": lambda: interval(term(stats.norm(scale=5.0)), 0.1, rounds=20, sampling=0.1),
+    "delta_interval/2": lambda: interval(term(stats.norm(scale=5.0)), 0.1, rounds=20, sampling_rate=0.1),
     "delta_interval/3": lambda: interval([term(stats.norm(scale=4.0), 5), term(stats.laplace(scale=8.0), 5)], 2.0),
     "epsilon_bound/1": lambda: md.accounting.epsilon_bound(term(stats.norm(scale=5.0), 20), 1e-6),
     "epsilon_bound/2": lambda: md.accounting.epsilon_bound(term(stats.laplace(scale=20.0), 20), 1e-5),
-    "epsilon_bound/3": lambda: md.accounting.epsilon_bound(term(stats.norm(scale=2.0)), 1e-6, rounds=200, sampling=0.01),
+    "epsilon_bound/3": lambda: md.accounting.epsilon_bound(term(stats.norm(scale=2.0)), 1e-6, rounds=200, sampling_rate=0.01),
     "privacy_profile/1": lambda: float(md.accounting.privacy_profile(stats.norm(scale=4.0), 1.0, 1.0)),
     "privacy_profile/2": lambda: float(md.accounting.privacy_profile(stats.laplace(scale=1.0), 1.0, 0.3)),
     "privacy_profile/3": lambda: float(md.accounting.privacy_profile(stats.logistic(scale=0.4), 1.0, 2.0)),
@@ -314,7 +314,7 @@ def header(quantizer: Any) -> list[str]:
         path = Path(folder) / "quantizer.h"
         path.write_text(md.vectors.c_header(md.vectors.IntegerTable.of(quantizer), name="quantizer"))
         (Path(folder) / "main.c").write_text(
-            '#include "quantizer.h"\nint main(void) { return quantizer_encode(0.0, 1) < 0; }\n'
+            '#include "quantizer.h"\nint main(void) { quantizer_word word = {{1}}; return quantizer_encode(0.0, word) < 0; }\n'
         )
         if compiler := shutil.which("gcc"):
             command = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "main.c", "-o", "main"]

@@ -13,8 +13,20 @@ from tests.pinned import answers, calls, laws
 from tests.pinned.record import PATH
 
 RECORDED: dict[str, Any] = json.loads(PATH.read_text())
-ALLOWED: dict[str, str] = {}
-"""Calls whose value or bound may be worse than recorded, each with the line of the ablation table that says so."""
+SYMMETRY = "optimal-quantizer, symmetry of outputs and prior: 26 acts, 0, 0, 0, goes"
+ALLOWED: dict[str, tuple[dict[str, float], str]] = {
+    "OPTM/2": ({"lower_bound": 0.5466662720}, f"{SYMMETRY}; was 0.5466749035"),
+    "OPTMSearch/1": ({"lower_bound": 1.6888427006}, f"{SYMMETRY}; was 1.6888623267"),
+    "OPTMSearch/2": ({"lower_bound": 0.5439158624}, f"{SYMMETRY}; was 0.5439340963"),
+    "MVU/1": ({"lower_bound": 1.9346269502}, f"{SYMMETRY}; was 1.9346296752"),
+    "MVU/3": ({"lower_bound": 0.1779625770}, f"{SYMMETRY}; was 0.1779761853"),
+    "BiasedSelection/1": ({"lower_bound": 0.4261076728}, f"{SYMMETRY}; was 0.4261127377"),
+    "compare/3": ({"lower_bound": 0.6672936353}, f"{SYMMETRY}; was 0.6672949853"),
+}
+"""What calls answer since a deletion that costs them something, with the line of the ablation table that names it.
+
+These bounds are of searches for outputs that stop at a relative gap of 1e-4: where in it they stop is what has changed.
+"""
 CLOSE = 1e-6  # of values and bounds, relative
 SAME_LAW = 1e-9  # of ε and δ, relative
 NEARER = 1e-6  # of the budget: how much nearer to it a law that keeps it may come, which is what searches leave open
@@ -41,12 +53,12 @@ def test_every_call_is_recorded() -> None:
 
 @pytest.mark.parametrize("name", settings(answers.NAMES))
 def test_no_call_is_worse(name: str) -> None:
-    old, new = RECORDED["calls"][name], answers.record(name)
-    if name not in ALLOWED:
-        assert new["value"] <= old["value"] + CLOSE * abs(old["value"])
-        if old.get("lower_bound") is not None:
-            assert new["lower_bound"] >= old["lower_bound"] - CLOSE * abs(old["lower_bound"])
-        assert "status" not in old or RANK[new["status"]] >= RANK[old["status"]]
+    new = answers.record(name)
+    old = RECORDED["calls"][name] | ALLOWED.get(name, ({}, ""))[0]
+    assert new["value"] <= old["value"] + CLOSE * abs(old["value"])
+    if old.get("lower_bound") is not None:
+        assert new["lower_bound"] >= old["lower_bound"] - CLOSE * abs(old["lower_bound"])
+    assert "status" not in old or RANK[new["status"]] >= RANK[old["status"]]
     for part in ("epsilon", "delta"):
         if not math.isnan(old.get(part, math.nan)):
             most = getattr(answers.budget(name), part, 0.0)

@@ -25,6 +25,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, positive, settle, whole
+from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.geometry import check_size
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
@@ -290,7 +291,7 @@ def _parity(values: Indices) -> Indices:
 
 @serializable("hadamard-response")
 @dataclass(frozen=True, eq=False)
-class HadamardResponse(Response):
+class HadamardResponse(Checked, Response):
     r"""Hadamard response: item x reports a y with :math:`H[x+1, y] = +1` preferred by the factor e^ε.
 
     H is Sylvester's matrix of order K, the least power of two above |X| (row 0, constant, carries no
@@ -321,15 +322,8 @@ class HadamardResponse(Response):
     True
     """
 
-    items: int
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            items=whole("items", self.items, 2, 1 << 40),
-            epsilon=positive("epsilon", self.epsilon, side=DOWN),
-        )
+    items: int = field(check=whole, least=2, most=1 << 40)
+    epsilon: float = field(check=positive, side=DOWN)
 
     @property
     def size(self) -> int:

@@ -366,7 +366,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
 
     def _signs(self, labels: Any) -> Array:
         """−1 for the first class, 1 for the second, 0 for what is neither."""
-        return (labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0
+        return np.asarray((labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0)
 
     def decision_function(self, X: Any) -> Array:
         """Return Xθ and the intercept: positive for the second class."""

@@ -166,4 +166,4 @@ class NoisyAnswers:
         over, under = shift.as_integer_ratio()
         bits = under.bit_length() + change.bit_length() - 2 + self._log_step
         steps = (total * over + (1 << bits >> 1)) >> bits if bits > 0 else (total * over) << -bits
-        return math.ldexp(float(steps + noise), self._log_step) * self._units[round][i]
+        return float(math.ldexp(float(steps + noise), self._log_step) * self._units[round][i])

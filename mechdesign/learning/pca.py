@@ -163,7 +163,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def inverse_transform(self, X: Any) -> Array:
         """Return the points that have these coordinates."""
         check_is_fitted(self, "components_")
-        return np.asarray(X, dtype=float) @ self.components_ + self.mean_
+        return np.asarray(np.asarray(X, dtype=float) @ self.components_ + self.mean_)
 
     def _stretch(self) -> Fraction:
         """What off-diagonal entries are multiplied by before identical noise is added."""

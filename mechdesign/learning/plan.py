@@ -21,7 +21,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.problem.checks import array
+from mechdesign.problem.checks import array, instance
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
@@ -163,7 +163,7 @@ def calibrated(noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *,
         if not noise.checks()["holds"].all():
             raise DesignError.of("noise", name, "does not pass its own checks: see its checks()")
         _TRUSTED.add(noise)
-    return noise
+    return instance("noise", noise, Result)
 
 
 def _table(name: str, value: Any, rounds: int, size: int) -> Array:

@@ -152,12 +152,12 @@ def _line(gap: Array, space: MetricSpace) -> Array:
 def _clusters(gap: Array, space: MetricSpace) -> Array:
     between = np.abs(gap.reshape(len(gap), *space.shape).sum(axis=2)).sum(axis=1)
     inside = np.abs(gap, out=gap).sum(axis=1)
-    return space.within / 2 * inside + (space.across - space.within) / 2 * between
+    return np.asarray(space.within / 2 * inside + (space.across - space.within) / 2 * between)
 
 
 def _tree(gap: Array, space: MetricSpace) -> Array:
     below, lengths = tree_edges(space)
-    return np.abs(below @ gap.T).T @ lengths
+    return np.asarray(np.abs(below @ gap.T).T @ lengths)
 
 
 def tree_edges(space: MetricSpace) -> tuple[sparse.csr_matrix, Array]:

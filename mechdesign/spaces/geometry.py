@@ -76,7 +76,7 @@ def haversine(degrees: Array, others: Array | None = None) -> Array:
     rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2) ** 2
     turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
     chord = rise + np.cos(a[:, None, 0]) * np.cos(b[None, :, 0]) * turn
-    return 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
+    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0))))
 
 
 def topological_order(parents: Indices) -> list[int]:

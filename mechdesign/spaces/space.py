@@ -287,9 +287,9 @@ class MetricSpace:
         """
         point = whole("point", point, 0, self.size - 1)
         if self.points is None or self.matrix is not None or "distances" in vars(self):
-            return self.distances[point]
+            return np.asarray(self.distances[point])
         one = self.points[[point]]
-        return (haversine if self.kind == "geodesic" else cdist)(one, self.points)[0]
+        return np.asarray((haversine if self.kind == "geodesic" else cdist)(one, self.points)[0])
 
     @cached_property
     def diameter(self) -> float:
@@ -396,4 +396,4 @@ class MetricSpace:
                 raise DesignError.of(name, float(least), "must be non-negative")
             worst = float(total.ravel()[np.abs(total - 1).argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
-        return held / total
+        return np.asarray(held / total)

@@ -258,7 +258,7 @@ class ItemwiseRelease:
         items, source = self._items(datasets), Deployment()
         reports = self.channel.drawn(items, source)
         if self.model == "central":
-            return reports.ravel()[source.order(1, reports.size)[0]]
+            return np.asarray(reports.ravel()[source.order(1, reports.size)[0]])
         rows = reports.reshape(-1, self.items)
         return np.take_along_axis(rows, source.order(*rows.shape), axis=1).reshape(reports.shape)
 

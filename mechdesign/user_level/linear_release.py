@@ -383,7 +383,7 @@ class LinearQuery:
         return self._largest(norm, ((self._changes(x), 1.0) for x in range(self.space.size - 1)))
 
     def _changes(self, x: int) -> Array:
-        return self.values[x + 1 :] - self.values[x]
+        return np.asarray(self.values[x + 1 :] - self.values[x])
 
     def _largest(self, norm: Any, changes: Iterable[tuple[Array, Any]]) -> float:
         """Largest ratio of the norm of a change to its distance, rounded up."""

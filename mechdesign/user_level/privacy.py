@@ -41,6 +41,7 @@ from mechdesign.problem.checks import (
     settle,
     whole,
 )
+from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
 
@@ -48,13 +49,6 @@ __all__ = ["DiscreteEMDPrivacy", "EMDPrivacy", "ItemPrivacy", "alpha_from_semant
 
 MODELS = ("local", "central")
 SIZES = ("bounded", "unbounded")
-
-
-def settle_notion(notion: Any) -> None:
-    """Check what the notions of privacy for datasets have in common: α, δ, the model and whose sizes are public."""
-    settle(notion, alpha=positive("alpha", notion.alpha, side=DOWN))
-    settle(notion, delta=probability("delta", notion.delta, below_one=True, side=DOWN))
-    settle(notion, model=one_of("model", notion.model, MODELS), sizes=one_of("sizes", notion.sizes, SIZES))
 
 
 def settle_users(release: Any) -> None:
@@ -120,7 +114,7 @@ def alpha_from_semantics(epsilon: ArrayLike, *, fraction: ArrayLike, distance: A
 
 @serializable("item-privacy")
 @dataclass(frozen=True)
-class ItemPrivacy:
+class ItemPrivacy(Checked):
     """Item-level α-d-DP of a channel: one item against another.
 
     Parameters
@@ -136,10 +130,7 @@ class ItemPrivacy:
     5.0
     """
 
-    alpha: float
-
-    def __post_init__(self) -> None:
-        settle(self, alpha=positive("alpha", self.alpha, side=DOWN))
+    alpha: float = field(check=positive, side=DOWN)
 
     def epsilon(self, distance: float) -> float:
         """Loss between two items at this distance."""
@@ -156,7 +147,7 @@ class ItemPrivacy:
 
 @serializable("emd-privacy")
 @dataclass(frozen=True)
-class EMDPrivacy:
+class EMDPrivacy(Checked):
     r"""(α, δ)-EMD-DP of one user's dataset.
 
     Parameters
@@ -178,13 +169,10 @@ class EMDPrivacy:
     ApproximateDP(epsilon=6.0, delta=1e-06)
     """
 
-    alpha: float
-    delta: float = 0.0
-    model: str = "local"
-    sizes: str = "bounded"
-
-    def __post_init__(self) -> None:
-        settle_notion(self)
+    alpha: float = field(check=positive, side=DOWN)
+    delta: float = field(check=probability, below_one=True, side=DOWN, default=0.0)
+    model: str = field(check=one_of, allowed=MODELS, default="local")
+    sizes: str = field(check=one_of, allowed=SIZES, default="bounded")
 
     def epsilon(self, emd: float) -> float:
         """ε for two datasets at this earth mover's distance; δ is the same for all."""
@@ -201,7 +189,7 @@ class EMDPrivacy:
 
 @serializable("discrete-emd-privacy")
 @dataclass(frozen=True)
-class DiscreteEMDPrivacy:
+class DiscreteEMDPrivacy(Checked):
     r"""Discrete (α, δ, r)-EMD-DP: every pair with EMD ≤ r has (αr, δ); farther pairs have group privacy.
 
     Parameters
@@ -222,15 +210,11 @@ class DiscreteEMDPrivacy:
     (0.2, 1e-06)
     """
 
-    alpha: float
-    radius: float
-    delta: float = 0.0
-    model: str = "local"
-    sizes: str = "unbounded"
-
-    def __post_init__(self) -> None:
-        settle_notion(self)
-        settle(self, radius=positive("radius", self.radius))
+    alpha: float = field(check=positive, side=DOWN)
+    radius: float = field(check=positive)
+    delta: float = field(check=probability, below_one=True, side=DOWN, default=0.0)
+    model: str = field(check=one_of, allowed=MODELS, default="local")
+    sizes: str = field(check=one_of, allowed=SIZES, default="unbounded")
 
     def at(self, emd: float) -> tuple[float, float]:
         """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""

@@ -32,6 +32,7 @@ from mechdesign.channels.channel import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole
+from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -43,7 +44,7 @@ __all__ = ["ReducedRelease", "SamplingReduction", "sampling_reduction"]
 
 @serializable("sampling-reduction")
 @dataclass(frozen=True)
-class SamplingReduction:
+class SamplingReduction(Checked):
     """Sampling with replacement, and what it turns a bounded guarantee into.
 
     Parameters
@@ -71,24 +72,20 @@ class SamplingReduction:
     True
     """
 
-    alpha: float
-    radius: float
-    samples: int = 200
-    failure: float = 1e-8
-    delta: float = 0.0
-    diameter: float = 1.0
-    model: str = "central"
+    alpha: float = field(check=positive)
+    radius: float = field(check=positive)
+    samples: int = field(check=whole, least=1, most=1 << 40, default=200)
+    failure: float = field(check=positive, default=1e-8)
+    delta: float = field(check=probability, below_one=True, default=0.0)
+    diameter: float = field(check=positive, default=1.0)
+    model: str = field(check=one_of, allowed=MODELS, default="central")
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "radius", "diameter", "failure"):
-            settle(self, **{name: positive(name, getattr(self, name))})
+        super().__post_init__()
         if self.radius >= self.diameter:
             raise DesignError.of(
                 "radius", self.radius, f"must be below the space's diameter, {self.diameter}"
             )
-        one_of("model", self.model, MODELS)
-        settle(self, samples=whole("samples", self.samples, 1, 1 << 40))
-        settle(self, delta=probability("delta", self.delta, below_one=True))
         if self.failure + self.delta >= 1:
             raise DesignError.of("failure", self.failure, "must be small: it adds to delta")
 

@@ -156,7 +156,12 @@ def flat_json(mechanism: Any) -> str:
         body = {**own, "stretch": stretch, **_rows(mechanism.one)}
     elif isinstance(mechanism, IntegerTable):
         keep, alias = mechanism.alias
-        tables = {"knots": mechanism.knots, "bins": mechanism.bins, "keep": keep, "alias": alias}
+        tables: dict[str, Any] = {
+            "knots": mechanism.knots,
+            "bins": mechanism.bins,
+            "keep": keep,
+            "alias": alias,
+        }
         lists = {name: table.ravel().tolist() for name, table in tables.items()}
         body = {**_fields(mechanism, "column_bits"), **lists}
     elif isinstance(mechanism, CoordinateQuantizer):

@@ -110,7 +110,6 @@ class Calibration(Design):
     rounds: int = field(check=whole, least=1, most=10**9, default=1)
     sampling_rate: float = field(check=share, side=UP, default=1.0)
 
-    default_gap = 0.1
     proves_optimality = False
 
     def __post_init__(self) -> None:

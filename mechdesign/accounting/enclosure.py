@@ -8,8 +8,8 @@ For a symmetric log-concave law with survival function Ḡ, half distance h = Δ
 
 for every x in [a, b] if :math:`\tilde\zeta(a) \le \varepsilon \le \tilde\zeta(b)`: the event {t > x} bounds δ from below,
 and what it misses lies between x and the crossing. So a crossing that is known to 1e-13 gives δ to about 1e-26 with no
-error estimate. The parameters are doubles, taken as exact; the digits are doubled until cancellation leaves twenty of
-them, and the ends are rounded outwards.
+error estimate. The parameters are doubles, taken as exact; everything is computed in balls (Johansson 2017, *Arb*), which
+hold the true number whatever is rounded, with digits that are doubled until cancellation leaves twenty of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
-from mpmath import MPContext
+from flint import arb, ctx
 
 from mechdesign.accounting.losses import (
     CentredLoss,
@@ -36,49 +35,46 @@ from mechdesign.evidence.rounding import round_up
 
 __all__ = ["enclosed_delta", "enclosed_gaussian", "largest_loss"]
 
-_GUARD = 15  # digits that mpmath's functions and our sums may lose
 _KEPT = 20  # digits of δ that must be left
+_MOST = 1500  # digits that are tried
 _SHIFTS = 10_000  # values of a discrete loss that are summed
 
 
-@lru_cache(maxsize=8)
-def _digits(digits: int) -> Any:
-    """A context of its own: mpmath's global one is not ours to change."""
-    context = MPContext()
-    context.dps = digits
-    return context
+def _half_erfc(x: arb) -> arb:
+    return (x / arb(2).sqrt()).erfc() / 2
 
 
-def _half_erfc(c: Any, x: Any) -> Any:
-    return c.erfc(x / c.sqrt(2)) / 2
+def _power(u: arb, p: arb) -> arb:
+    return arb(0) if u == 0 else u**p
 
 
-def _gennorm(c: Any, p: Any) -> TailForm:
+def _gennorm(p: arb) -> TailForm:
     if p == 1:
-        return TailForm(lambda u: -u, lambda u: c.exp(-u) / 2, slope=1)
-    return TailForm(lambda u: -(u**p), lambda u: c.gammainc(1 / p, u**p, c.inf, regularized=True) / 2)
+        return TailForm(lambda u: -u, lambda u: (-u).exp() / 2, slope=1)
+    return TailForm(lambda u: -_power(u, p), lambda u: _power(u, p).gamma_upper(1 / p, regularized=1) / 2)
 
 
-def _truncnorm(c: Any, low: Any, high: Any) -> TailForm | None:
+def _truncnorm(low: arb, high: arb) -> TailForm | None:
     if low != -high:
         return None
-    beyond = _half_erfc(c, high)
-    return TailForm(lambda u: -u * u / 2, lambda u: (_half_erfc(c, u) - beyond) / (1 - 2 * beyond), end=high)
+    beyond = _half_erfc(high)
+    return TailForm(lambda u: -u * u / 2, lambda u: (_half_erfc(u) - beyond) / (1 - 2 * beyond), end=high)
 
 
-def _discrete_laplace(c: Any, rate: Any) -> PreciseLoss:
+def _discrete_laplace(rate: arb) -> PreciseLoss:
     """Loss rate·(Δ + 2k) where −Δ < k < 0, and rate·Δ from k = 0 on."""
 
-    def delta(ratio: Any, epsilon: Any) -> Any:
-        shift = int(ratio)
+    def delta(ratio: arb, epsilon: arb) -> arb | None:
+        shift = int(float(ratio))
         if shift > _SHIFTS:
             return None
-        total = max(0, 1 - c.exp(epsilon - rate * shift)) / (1 + c.exp(-rate))
+        total = (1 - (epsilon - rate * shift).exp()).nonnegative_part() / (1 + (-rate).exp())
         for k in range(1, shift):
             value = rate * (shift - 2 * k)
             if value <= epsilon:
                 break
-            total += c.tanh(rate / 2) * c.exp(-rate * k) * (1 - c.exp(epsilon - value))
+            gain = (1 - (epsilon - value).exp()).nonnegative_part()
+            total += (rate / 2).tanh() * (-rate * k).exp() * gain
         return total
 
     return PreciseLoss(delta, lambda ratio: Fraction(float(rate)) * ratio)
@@ -86,13 +82,11 @@ def _discrete_laplace(c: Any, rate: Any) -> PreciseLoss:
 
 Form = TailForm | PreciseLoss | None
 _SCIPY: dict[str, Callable[..., Form]] = {
-    "norm": lambda c: TailForm(lambda u: -u * u / 2, lambda u: _half_erfc(c, u)),
-    "laplace": lambda c: _gennorm(c, 1),
-    "logistic": lambda c: TailForm(
-        lambda u: -u - 2 * c.log1p(c.exp(-u)), lambda u: 1 / (1 + c.exp(u)), slope=1
-    ),
-    "hypsecant": lambda c: TailForm(
-        lambda u: -u - c.log1p(c.exp(-2 * u)), lambda u: 2 / c.pi * c.atan(c.exp(-u)), slope=1
+    "norm": lambda: TailForm(lambda u: -u * u / 2, _half_erfc),
+    "laplace": lambda: _gennorm(arb(1)),
+    "logistic": lambda: TailForm(lambda u: -u - 2 * (-u).exp().log1p(), lambda u: 1 / (1 + u.exp()), slope=1),
+    "hypsecant": lambda: TailForm(
+        lambda u: -u - (-2 * u).exp().log1p(), lambda u: 2 / arb.pi() * (-u).exp().atan(), slope=1
     ),
     "gennorm": _gennorm,
     "truncnorm": _truncnorm,
@@ -100,12 +94,12 @@ _SCIPY: dict[str, Callable[..., Form]] = {
 }
 
 
-def _form_of(dist: Any, shapes: tuple[float, ...]) -> Callable[[Any], Form]:
-    """The form of a law in a given precision."""
+def _form_of(dist: Any, shapes: tuple[float, ...]) -> Form:
+    """The form of a law, in balls of the current precision."""
     make: Callable[..., Form] = (
-        dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda c, *_: None)
+        dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda *_: None)
     )
-    return lambda c: make(c, *map(c.mpf, shapes))
+    return make(*map(arb, shapes))
 
 
 def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[float, float]:
@@ -118,14 +112,11 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
     (0.126937, True)
     """
 
-    def terms(c: Any) -> tuple[Any, Any, Any]:
-        mu = c.sqrt(c.fsum(n * h * (c.mpf(d) / c.mpf(s)) ** 2 for n, d, s, h in coordinates))
-        e = c.mpf(epsilon)
+    def terms() -> tuple[arb, arb, arb]:
+        square = sum((n * h * (arb(d) / arb(s)) ** 2 for n, d, s, h in coordinates), arb(0))
+        mu, e = square.sqrt(), arb(epsilon)
         a, b = e / mu - mu / 2, e / mu + mu / 2
-        if abs(a) > 1e6:  # either term is within 10^-1000 of its limit, and mpmath's erfc may overflow
-            tiny, none = c.mpf("1e-1000"), c.mpf(0)
-            return (tiny, none, none) if a > 0 else (c.mpf(1), tiny, tiny)
-        return _half_erfc(c, a), c.exp(e) * _half_erfc(c, b), c.mpf(0)
+        return _half_erfc(a), e.exp() * _half_erfc(b), arb(0)
 
     return _enclosed(terms)
 
@@ -143,23 +134,19 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
     (True, True)
     """
     dist, shapes, _, scale = frozen_parts(law)
-    form_in, few = _form_of(dist, shapes), _digits(30)
 
-    def ratio(c: Any) -> Any:
-        return c.mpf(float(sensitivity)) / c.mpf(scale)
-
-    def terms(c: Any) -> tuple[Any, Any, Any]:
-        form = form_in(c)
+    def terms() -> tuple[arb, arb, arb]:
+        form, ratio = _form_of(dist, shapes), arb(float(sensitivity)) / arb(scale)
         if isinstance(form, TailForm):
-            return _tail_terms(c, form, ratio(c), c.mpf(epsilon), start)
+            return _tail_terms(form, ratio, arb(epsilon), start)
         assert form is not None
-        return form.delta(ratio(c), c.mpf(epsilon)), c.mpf(0), c.mpf(0)
+        return form.delta(ratio, arb(epsilon)), arb(0), arb(0)
 
-    known = form_in(few)
-    if known is None or (
-        isinstance(known, PreciseLoss) and known.delta(ratio(few), few.mpf(epsilon)) is None
-    ):
-        return None
+    with ctx.workdps(30):
+        known = _form_of(dist, shapes)
+        ratio = arb(float(sensitivity)) / arb(scale)
+        if known is None or (isinstance(known, PreciseLoss) and known.delta(ratio, arb(epsilon)) is None):
+            return None
     start = float(loss.inverse(epsilon)) / scale if isinstance(loss, CentredLoss) else math.nan
     return _enclosed(terms)
 
@@ -175,7 +162,7 @@ def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
     """
     dist, shapes, _, scale = frozen_parts(law)
     distance = Fraction(float(sensitivity)) / Fraction(scale)
-    form = _form_of(dist, shapes)(_digits(30))
+    form = _form_of(dist, shapes)
     if isinstance(form, TailForm):
         largest: Any = math.inf if form.slope is None else form.slope * distance
     else:
@@ -183,16 +170,18 @@ def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
     return largest if largest in (None, math.inf) else round_up(count * largest)
 
 
-def _tail_terms(c: Any, form: TailForm, ratio: Any, epsilon: Any, start: float) -> tuple[Any, Any, Any]:
-    """The two terms of F at a point beside the crossing, and what F may miss."""
-    half, none = ratio / 2, c.mpf(0)
+def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple[arb, arb, arb]:
+    """The two terms of F at a point next to the crossing, and what F may miss."""
+    half, none = ratio / 2, arb(0)
 
-    def loss(t: Any) -> Any:
+    def loss(t: arb) -> arb:
         if form.end is not None and t + half > form.end:
-            return c.inf
+            return arb.pos_inf()
         return form.log_density(abs(t - half)) - form.log_density(t + half)
 
-    def survival(t: Any) -> Any:
+    def survival(t: arb) -> arb:
+        if not t.is_exact():  # it falls
+            return survival(t.lower()).union(survival(t.upper()))
         if form.end is not None and abs(t) >= form.end:
             return none if t > 0 else none + 1
         return form.upper(t) if t >= 0 else 1 - form.upper(-t)
@@ -201,47 +190,59 @@ def _tail_terms(c: Any, form: TailForm, ratio: Any, epsilon: Any, start: float) 
         return none, none, none
     if form.end is not None and (form.end <= half or loss(form.end - half) <= epsilon):
         return survival(form.end - ratio), none, none
-    a, b = _crossing(c, loss, half, epsilon, start, form)
-    if loss(b) < epsilon:
+    a, b = _crossing(loss, half, epsilon, start, form)
+    if not loss(b) >= epsilon:
         return none, none, survival(b - half)
-    x = (a + b) / 2
-    missed = max(1 - c.exp(epsilon - loss(b)), c.exp(epsilon - loss(a)) - 1)
+    x = ((a + b) / 2).mid()
+    missed = (1 - (epsilon - loss(b)).exp()).max((epsilon - loss(a)).exp() - 1)
     room = (survival(a - half) - survival(b - half)) * missed
-    return survival(x - half), c.exp(epsilon) * survival(x + half), room
+    return survival(x - half), epsilon.exp() * survival(x + half), room
 
 
 def _crossing(
-    c: Any, loss: Callable[[Any], Any], half: Any, epsilon: Any, start: float, form: TailForm
-) -> tuple[Any, Any]:
-    """Points around the one at which the loss passes ε: beside `start`, else by bisection; or so far that no double sees."""
+    loss: Callable[[arb], arb], half: arb, epsilon: arb, start: float, form: TailForm
+) -> tuple[arb, arb]:
+    """Points around the one at which the loss passes ε: next to `start`, else by bisection; or so far that no double sees.
+
+    The loss is surely at most ε at the first; where it is not surely at least ε at the second, that one is far out.
+    """
     if math.isfinite(start):
-        x = c.mpf(max(start, 0.0))
-        near = (x + half) * c.mpf("1e-13")
-        a, b = max(x - near, c.mpf(0)), x + near
+        x = arb(max(start, 0.0))
+        near = ((x + half) * arb("1e-13")).mid()
+        a, b = (x - near).max(arb(0)).mid(), (x + near).mid()
         if loss(a) <= epsilon <= loss(b):
             return a, b
-    a, b = c.mpf(0), half + 1
-    while loss(b) < epsilon:
-        if form.upper(b - half) < c.mpf("1e-330"):
+    a, b = arb(0), (half + 1).mid()
+    while not loss(b) >= epsilon:
+        if form.upper(b - half) < arb("1e-330"):
             return a, b
-        a, b = b, 2 * b
-    while b - a > (b + half) * c.mpf("1e-14"):
-        middle = (a + b) / 2
-        a, b = (middle, b) if loss(middle) <= epsilon else (a, middle)
+        a, b = (b if loss(b) <= epsilon else a), 2 * b
+    while b - a > (b + half) * arb("1e-14"):
+        middle = ((a + b) / 2).mid()
+        if (found := loss(middle)) <= epsilon:
+            a = middle
+        elif found >= epsilon:
+            b = middle
+        else:
+            break
     return a, b
 
 
-def _enclosed(terms: Callable[[Any], tuple[Any, Any, Any]]) -> tuple[float, float]:
+def _enclosed(terms: Callable[[], tuple[arb, arb, arb]]) -> tuple[float, float]:
     """Round first − second ± errors outwards, with as many digits as cancellation takes."""
     digits = 50
     while True:
-        c = _digits(digits)
-        first, second, room = terms(c)
-        found = first - second
-        error = (abs(first) + abs(second)) * c.mpf(10) ** (_GUARD - digits)
-        if error <= abs(found) * c.mpf(10) ** -_KEPT or abs(first) < c.mpf("1e-310") or digits > 1500:
-            break
+        with ctx.workdps(digits):
+            first, second, room = terms()
+            found = first - second
+            sure = found.rad() <= abs(found.mid()) * arb(10) ** -_KEPT or first.abs_upper() < arb("1e-310")
+            lower, upper = found.lower(), (found + room).upper()
+            if sure or digits > _MOST:
+                break
         digits *= 2
-    lower, upper = float(found - error), float(found + room + error)
-    lower = math.nextafter(lower, 0.0) if lower > 0 else 0.0
-    return lower, min(math.nextafter(upper, 1.0), 1.0) if upper > 0 or first or second or room else 0.0
+    if not (lower.is_finite() and upper.is_finite()):
+        return 0.0, 1.0
+    low, high = float(lower), float(upper)
+    low = math.nextafter(low, 0.0) if low > 0 else 0.0
+    nothing = first == 0 and second == 0 and room == 0
+    return low, 0.0 if nothing else min(math.nextafter(max(high, 0.0), 1.0), 1.0)

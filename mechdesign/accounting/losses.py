@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from flint import arb
 from scipy import stats
 
 from mechdesign.accounting.log_concave import Tail, inverse_of
@@ -107,7 +108,7 @@ class AtomicLoss:
 
 @dataclass(frozen=True)
 class TailForm:
-    """A symmetric law of unit scale in high precision, on u ≥ 0.
+    """A symmetric law of unit scale in ball arithmetic, on u ≥ 0.
 
     Attributes
     ----------
@@ -121,15 +122,15 @@ class TailForm:
         Limit of the log density's slope, where it is finite: no loss exceeds that times the distance.
     """
 
-    log_density: Callable[[Any], Any]
-    upper: Callable[[Any], Any]
+    log_density: Callable[[arb], arb]
+    upper: Callable[[arb], arb]
     end: Any = None
     slope: Any = None
 
 
 @dataclass(frozen=True)
 class PreciseLoss:
-    """A privacy loss with countably many values, in high precision.
+    """A privacy loss with countably many values, in ball arithmetic.
 
     Attributes
     ----------
@@ -156,8 +157,8 @@ class NoiseLaw(Protocol):
             The law has no finite answer at this distance (a staircase beyond its step).
         """
 
-    def precise(self, context: Any, *shapes: Any) -> TailForm | PreciseLoss:
-        """The law with the functions of an mpmath `context`, its shapes being numbers of it."""
+    def precise(self, *shapes: Any) -> TailForm | PreciseLoss:
+        """The law in ball arithmetic, its shapes being `flint.arb`."""
 
     def mean_absolute(self, *shapes: float) -> float:
         """E|T| at unit scale."""

@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
+from flint import acb, arb, ctx
 from scipy import stats
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, frozen_parts
@@ -112,27 +113,25 @@ class DiscreteGaussian(stats.rv_discrete):
         k, mass, _ = _table(float(sigma))
         return float(np.sum(np.abs(k) * mass))
 
-    def precise(self, context: Any, sigma: Any) -> PreciseLoss:
-        def delta(ratio: Any, epsilon: Any) -> Any:
+    def precise(self, sigma: arb) -> PreciseLoss:
+        def delta(ratio: arb, epsilon: arb) -> arb | None:
             if sigma > _LARGE:
                 return None
-            shift, unit = int(ratio), 1 / (2 * sigma * sigma)
-            first = int(context.floor((epsilon / unit / shift - shift) / 2)) + 1
-            total, k = context.mpf(0), first
+            shift, unit = int(float(ratio)), 1 / (2 * sigma * sigma)
+            # losses pass ε after this one
+            k = math.floor(float(((epsilon / unit / shift - shift) / 2).lower())) - 1
+            total, centre = arb(0), max(k, 0)
             # weights fall by ratios that fall themselves, and e^{ε - loss} by a constant one: no function in the loop
-            weight, fall = context.exp(-k * k * unit), context.exp(-(2 * k + 1) * unit)
-            short, slower, sooner = (
-                context.exp(epsilon - shift * (shift + 2 * k) * unit),
-                context.exp(-2 * unit),
-                context.exp(-2 * shift * unit),
-            )
+            weight, fall = (-k * k * unit).exp(), (-(2 * k + 1) * unit).exp()
+            short, slower = (epsilon - shift * (shift + 2 * k) * unit).exp(), (-2 * unit).exp()
+            sooner, tiny = (-2 * shift * unit).exp(), arb(2) ** -ctx.prec
             while True:
-                term = weight * (1 - short)
-                total += term
-                if k > max(first, 0) + 1 and term < total * context.eps * unit:
-                    break
+                total += weight * (1 - short).nonnegative_part()
                 k, weight, fall, short = k + 1, weight * fall, fall * slower, short * sooner
-            return total / context.jtheta(3, 0, context.exp(-unit))
+                if k > centre and (rest := weight / (1 - fall)) < total * tiny:
+                    break
+            theta = acb.modular_theta(acb(0), acb(0, unit / arb.pi()))[2].real
+            return (total + arb(0).union(rest)) / theta
 
         return PreciseLoss(delta)
 

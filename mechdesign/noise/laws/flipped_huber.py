@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 import numpy as np
+from flint import arb
 from scipy import special
 
 from mechdesign.accounting.losses import TailForm, UnitLoss
@@ -137,15 +138,23 @@ class FlippedHuber(SymmetricLaw):
         tails = tails + np.logaddexp(special.log_ndtr(a - b), special.log_ndtr(-a - b))
         return np.logaddexp(tails, log_b + np.logaddexp(log_rise, fall)) - np.log(_kappa(b))
 
-    def precise(self, context: Any, b: Any) -> TailForm:
-        def beyond(u: Any) -> Any:
-            """The unnormalised mass beyond u."""
-            c, outer = context, max(u, b)
-            tail = c.sqrt(c.pi / 2) * c.exp(-b * b / 2) * c.erfc(outer / c.sqrt(2))
-            return tail if u >= b else tail + (c.exp(-b * u) - c.exp(-b * b)) / b
+    def precise(self, b: arb) -> TailForm:
+        """Pieces meet at b: of a ball, its two ends are evaluated, between which both functions fall."""
 
-        whole = 2 * beyond(context.mpf(0))
-        return TailForm(lambda u: -b * u if u <= b else -(u * u + b * b) / 2, lambda u: beyond(u) / whole)
+        def log_density(u: arb) -> arb:
+            if not u.is_exact():
+                return log_density(u.lower()).union(log_density(u.upper()))
+            return -b * u if u <= b else -(u * u + b * b) / 2
+
+        def beyond(u: arb) -> arb:
+            """The unnormalised mass beyond u."""
+            if not u.is_exact():
+                return beyond(u.lower()).union(beyond(u.upper()))
+            tail = (arb.pi() / 2).sqrt() * (-b * b / 2).exp() * (u.max(b) / arb(2).sqrt()).erfc()
+            return tail if u >= b else tail + ((-b * u).exp() - (-b * b).exp()) / b
+
+        whole = 2 * beyond(arb(0))
+        return TailForm(log_density, lambda u: beyond(u) / whole)
 
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r = ratio

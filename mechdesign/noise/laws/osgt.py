@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
+from flint import arb
 from scipy import special
 
 from mechdesign.accounting.losses import TailForm, UnitLoss
@@ -68,11 +69,11 @@ class OffsetSymmetricGaussian(SymmetricLaw):
         quadrature = (np.exp(-((nodes / far) ** 2) / 2) @ weights) / far[..., 0] ** (p + 1)
         return np.where(b < 6, exact, quadrature) / _mills(b)
 
-    def precise(self, context: Any, b: Any) -> TailForm:
+    def precise(self, b: arb) -> TailForm:
         def beyond(u: Any) -> Any:
-            return context.erfc((u + b) / context.sqrt(2))
+            return ((u + b) / arb(2).sqrt()).erfc()
 
-        return TailForm(lambda u: -u * (u / 2 + b), lambda u: beyond(u) / (2 * beyond(0)))
+        return TailForm(lambda u: -u * (u / 2 + b), lambda u: beyond(u) / (2 * beyond(arb(0))))
 
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r, bend = ratio, (ratio + 2 * b) * ratio / 2

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from flint import arb
 from scipy import optimize, special
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
@@ -129,14 +130,14 @@ class Staircase(SymmetricLaw):
         steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
         return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
 
-    def precise(self, context: Any, epsilon0: Any, gamma: Any) -> PreciseLoss:
+    def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
         def delta(r: Any, epsilon: Any) -> Any:
             if r > 1:  # by rounding: `privacy_loss` lets a hair pass
                 return None
-            b = context.exp(-epsilon0)
+            b = (-epsilon0).exp()
             level = (1 - b) / (2 * (gamma + b * (1 - gamma)))
-            high = level * (min(gamma, r) + r * b / (1 - b) + max(0, min(gamma, r - gamma)))
-            return high * max(0, 1 - context.exp(epsilon - epsilon0))
+            high = level * (gamma.min(r) + r * b / (1 - b) + gamma.min(r - gamma).nonnegative_part())
+            return high * (1 - (epsilon - epsilon0).exp()).nonnegative_part()
 
         return PreciseLoss(delta, lambda r: Fraction(float(epsilon0)) if r <= 1 else None)
 

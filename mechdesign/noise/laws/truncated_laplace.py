@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from flint import arb
 from scipy import special
 
 from mechdesign.accounting.losses import TailForm, UnitLoss, laplace_loss
@@ -53,9 +54,9 @@ class TruncatedLaplace(SymmetricLaw):
     def _entropy(self, c: Any) -> Any:
         return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
 
-    def precise(self, context: Any, c: Any) -> TailForm:
-        end = context.exp(-c)
-        return TailForm(lambda u: -u, lambda u: (context.exp(-u) - end) / (1 - end) / 2, end=c)
+    def precise(self, c: arb) -> TailForm:
+        end = (-c).exp()
+        return TailForm(lambda u: -u, lambda u: ((-u).exp() - end) / (1 - end) / 2, end=c)
 
     def privacy_loss(self, ratio: float, c: float) -> UnitLoss:
         atoms = (ratio,) if c > ratio else ()

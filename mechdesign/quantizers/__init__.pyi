@@ -18,5 +18,5 @@ from .optimal.outputs import Alphabet as Alphabet
 from .optimal.outputs import BinSearch as BinSearch
 from .optimal.result import OptimalQuantizerResult as OptimalQuantizerResult
 from .optm.design import OPTM as OPTM
-from .optm.grid_search import OPTMSearch as OPTMSearch
+from .optm.search import OPTMSearch as OPTMSearch
 from .rqm import RQM as RQM

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -207,7 +209,7 @@ class Listing:
         The oracle is a knapsack of whole coordinates, filled up with what is left of the bounds. Laplace noise under L₂ makes a
         coordinate whole at the size where what it spends beyond the prices is largest. It proposes and proves nothing.
         """
-        asked, at, m, top = self.asked, self.at, self.asked.spend, float(self.asked.sizes.max())
+        asked, at, m = self.asked, self.at, self.asked.spend
         a, s, (_, two, three) = asked.sizes[at], scales[at], prices
         b = a if m == 2 or not three else np.clip((1 / s - two) / (2 * three), 1e-6 * a, a)
         gain = (b / s) ** m
@@ -217,7 +219,9 @@ class Listing:
         kept = rows @ chosen <= 1
         program = cp.Problem(cp.Maximize((gain / gain.max()) @ chosen), [kept])
         # SciPy's milp writes lines of its own to standard output
-        program.solve(solver=cp.HIGHS, mip_rel_gap=1e-6, mip_max_nodes=1000)
+        with warnings.catch_warnings(), suppress(cp.error.SolverError):
+            warnings.simplefilter("ignore")  # at the limit of nodes the best so far will do
+            program.solve(solver=cp.HIGHS, mip_rel_gap=1e-6, mip_max_nodes=1000)
         whole = np.zeros(len(at)) if chosen.value is None else np.rint(chosen.value)
         keys = gain / gain.max() / (1 + b / a.max()) + 10 * whole
         orders = at[np.argsort(-(keys + 100 * np.eye(len(at), len(at) + 1).T), axis=1)]

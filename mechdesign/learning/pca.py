@@ -240,7 +240,7 @@ def second_moments(x: Array, norm: float) -> tuple[Any, int]:
 
 
 def _in_ball(x: Array, norm: float) -> Array:
-    """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰; each row by itself, whatever stands beside it."""
+    """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰; each row by itself, whatever the other rows are."""
     x = np.ascontiguousarray(x)
     with np.errstate(all="ignore"):  # of a row of zeros the least is 0: it stays where it is
         largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)

@@ -4,7 +4,7 @@ Coordinate i of the query has sensitivity λ_i and shall get noise of scale :mat
 units of :math:`s_i` the noise is identical and the sensitivities are :math:`\lambda_i / s_i`: a `Calibration` of any law,
 composed exactly over all rounds, which is the certificate of the whole. What differs between allocations is s alone.
 
-With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise spends :math:`\lambda_i^2/\sigma_i^2` and pure privacy
+With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise consumes :math:`\lambda_i^2/\sigma_i^2` and pure privacy
 :math:`\lambda_i/\beta_i` of the budget, so that the least cost has :math:`s_i^4 = \lambda_i^2/u_i` and
 :math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
 many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.

@@ -1,6 +1,6 @@
 r"""Sampled coordinates: k of d, chosen by shared randomness, each through a private quantizer of one number.
 
-Every chosen coordinate spends ε/k; the estimate :math:`\tfrac dk \sum_{j \in S} M(x_j)\, e_j` is unbiased, with the error
+Every chosen coordinate consumes ε/k; the estimate :math:`\tfrac dk \sum_{j \in S} M(x_j)\, e_j` is unbiased, with the error
 
 .. math:: \sum_j \Big(\tfrac dk\, E\,M(x_j)^2 - x_j^2\Big).
 

@@ -1,7 +1,7 @@
 """PyTorch: vector mechanisms as a module, as a hook on a tensor's gradient, and on all gradients of a model at once.
 
 Codes are drawn exactly, with the operating system's randomness, on the processor; what is handed back lies where the tensor lay, in its type.
-A step whose whole gradient goes through one mechanism once spends its ε once.
+A step whose whole gradient goes through one mechanism once consumes its ε once.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def gradient_hook(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -
 def privatize_gradients(model: Any, mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> None:
     """Replace all gradients of a model, taken together as one vector of d numbers, by their private answer, in place.
 
-    Call it between ``loss.backward()`` and ``optimizer.step()``. The step spends the mechanism's ε, once, for whatever the loss was of: all
+    Call it between ``loss.backward()`` and ``optimizer.step()``. The step consumes the mechanism's ε, once, for whatever the loss was of: all
     records of the client.
 
     Raises

@@ -17,7 +17,7 @@ from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.knorm_design import KNorm
+from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP

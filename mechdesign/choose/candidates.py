@@ -25,7 +25,7 @@ from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.correlated.corners import count_of
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.knorm_design import KNorm
+from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
@@ -89,7 +89,7 @@ def register(
 
     Examples
     --------
-    >>> from mechdesign.noise.knorm_design import KNorm
+    >>> from mechdesign.noise.knorm import KNorm
     >>> register("cube", NumericQuery, lambda q, privacy: KNorm(q.dimension, privacy, q.sensitivity, norm=float("inf")))
     >>> candidates(NumericQuery())["cube"].assumes
     ''

@@ -18,9 +18,9 @@ from .correlated.counts import CountsProof as CountsProof
 from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .correlated.design import CorrelatedGaussianProof as CorrelatedGaussianProof
 from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
+from .knorm import KNorm as KNorm
 from .knorm import KNormNoise as KNormNoise
-from .knorm_design import KNorm as KNorm
-from .knorm_design import KNormProof as KNormProof
+from .knorm import KNormProof as KNormProof
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_sample as opendp_sample

@@ -7,28 +7,81 @@ In polar form, :math:`z = r u` with u uniform in the unit ball and :math:`r \sim
 the density at z is :math:`1\{\lVert z\rVert \le r\}/(r^k \mathrm{vol})`, and
 :math:`\int_{\lVert z\rVert}^\infty r^{-k} \cdot r^k e^{-r/s}\,dr \propto e^{-\lVert z\rVert/s}`. The norm itself
 is Gamma(k, s), so :math:`E\lVert z\rVert = ks`.
+
+**Release.** K-norm noise for deployment: whole numbers of lattice steps, drawn exactly from the operating system's randomness.
+
+On the lattice :math:`\mathbb Z^k` the law :math:`P[z] \propto q^{\lVert z\rVert}`, :math:`q = e^{-1/d}`, is as private as its
+continuous relative: a shift v loses at most :math:`\lVert v\rVert/d`, by the triangle inequality. For ℓ₁ it is a product, each
+coordinate the difference of two geometric numbers. For ℓ_∞ let R have :math:`P[R] \propto (2R + 1)^k q^R` and z be uniform on
+the cube :math:`\{-R, \dots, R\}^k`; then
+
+.. math:: P[z] \propto \sum_{R \ge \lVert z\rVert_\infty} (2R + 1)^{-k} (2R + 1)^k q^R = \frac{q^{\lVert z\rVert_\infty}}{1 - q} .
+
+R is drawn by rejection from the sum of k + 1 geometric numbers, whose weights are :math:`\binom{R + k}{k} q^R`: it is kept with the
+rational probability :math:`\prod_{j=1}^k (R + \tfrac12)/(R + j)`, nearly 1 where the step is small.
+
+**Design.** K-norm noise for a vector under pure privacy: the ball, of three, that suits the changes best.
+
+With density :math:`\propto e^{-\lVert z\rVert/s}` a change v loses :math:`\lVert v\rVert/s` at most, so that s is the largest norm
+of a change over ε. Which norm is best depends on the changes: the cube for boxes (a sixth of the variance of Laplace noise
+in many dimensions), the cross-polytope, which is Laplace noise, for few changed coordinates (Hardt and Talwar 2010).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.knorm_release import KNormLattice, knorm_lattice
 from mechdesign.noise.pictures import half_width
-from mechdesign.problem.checks import UP, array, generator, non_negative, positive, settle, whole
-from mechdesign.typing import Array
+from mechdesign.noise.release import noisy
+from mechdesign.problem.checks import (
+    UP,
+    answers,
+    array,
+    generator,
+    instance,
+    non_negative,
+    one_of,
+    positive,
+    settle,
+    whole,
+)
+from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.protection import Protection
+from mechdesign.problem.sensitivity import Sensitivity, sensitivity
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.typing import Array, Indices
 
-__all__ = ["KNormNoise", "ball", "norm_order"]
+__all__ = [
+    "KNorm",
+    "KNormLattice",
+    "KNormNoise",
+    "KNormProof",
+    "ball",
+    "cross_steps",
+    "cube_steps",
+    "knorm_lattice",
+    "norm_order",
+]
+
 
 _LARGEST = 1e150
 """Noise whose square is a double."""
@@ -194,7 +247,7 @@ class KNormNoise:
     def release(self, x: ArrayLike) -> Array:
         """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
 
-        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.knorm_release`), and wider by
+        The noise is drawn exactly, from the operating system's randomness (`knorm_lattice`), and wider by
         `lattice.cost`, which pays for the rounding. Norms 1 and inf have it.
 
         Parameters
@@ -235,3 +288,263 @@ class _Marginal:
             return float(law.pdf(r) * special.betainc((k - 1) / 2, 0.5, max(1 - (x / r) ** 2, 0.0)))
 
         return integrate.quad(at, *around, limit=200)[0] / 2
+
+
+_BITS = 20
+"""The step is this many bits below the shift and the scale."""
+_MOST_STEPS = 1 << 48
+"""Of rates: what coins of them are drawn from fits 63 bits."""
+_FURTHEST = 1 << 54
+"""Of the mean norm in ℓ_∞: numbers 256 times as large fit 62 bits."""
+_DOUBT = 1e-9
+"""Above the error of a probability computed in doubles."""
+_ENTRIES = 1 << 20
+
+
+@dataclass(frozen=True)
+class KNormLattice:
+    """The lattice of a release.
+
+    Attributes
+    ----------
+    dimension : int
+    norm : {1, inf}
+    step : float
+        h, a power of two.
+    shift : int
+        m: how far apart, in the norm and in steps, rounded answers of neighbours may be.
+    rate : int
+        d: the noise is :math:`\\propto e^{-\\lVert z\\rVert/d}` in steps.
+    cost : float
+        Relative increase of the scale.
+    """
+
+    dimension: int
+    norm: float
+    step: float
+    shift: int
+    rate: int
+    cost: float
+
+    def draw(self, rows: int) -> Indices:
+        """Draw the noise of that many vectors, in steps, shape (rows, k)."""
+        steps = cross_steps if self.norm == 1 else cube_steps
+        return steps(self.dimension, self.rate, rows)
+
+    def release(self, x: Any) -> Array:
+        """Answers of shape (..., k), rounded to the lattice, with noise."""
+        held = answers("x", x)
+        if held.shape[-1:] != (self.dimension,):
+            raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
+        return noisy(held, self.step, self.draw(held.size // self.dimension).reshape(held.shape))
+
+
+def knorm_lattice(dimension: int, scale: float, norm: float, largest: float) -> KNormLattice:
+    """Return the lattice on which noise of this scale is released for changes of at most `largest` in its norm.
+
+    Rounding moves answers v apart to at most ⌈|v_i|/h⌉ steps apart in each coordinate: ⌈Δ/h⌉ in ℓ_∞, Δ/h + k in ℓ₁. The rate is the
+    least at which they lose no more than before, Δ over the scale.
+
+    Examples
+    --------
+    >>> lattice = knorm_lattice(3, 2.0, math.inf, 1.0)
+    >>> lattice.rate * lattice.step, lattice.cost < 1e-5
+    (2.0, True)
+    """
+    if norm not in (1, math.inf):
+        raise DesignError.of("norm", norm, "has no lattice of its own: 1 and inf have")
+    unit = min(scale, largest / dimension if norm == 1 else largest)
+    step = math.ldexp(1.0, math.frexp(unit)[1] - 1 - _BITS)
+    apart = Fraction(largest) / Fraction(step)
+    shift = math.floor(apart) + dimension if norm == 1 else math.ceil(apart)
+    rate = math.ceil(shift * Fraction(scale) / Fraction(largest))
+    if rate > _MOST_STEPS or (norm != 1 and rate * (dimension + 1) > _FURTHEST):
+        raise DesignError.of(
+            "scale", scale, f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
+        )
+    return KNormLattice(
+        dimension, norm, step, shift, rate, float(rate * Fraction(step) / Fraction(scale)) - 1.0
+    )
+
+
+def cross_steps(dimension: int, rate: int, rows: int) -> Indices:
+    """Draw rows of whole numbers with probabilities exactly proportional to exp(−‖z‖₁/rate).
+
+    Examples
+    --------
+    >>> cross_steps(3, 10, 2).shape
+    (2, 3)
+    """
+    size = dimension * rows
+    return (geometric(rate, size) - geometric(rate, size)).reshape(rows, dimension)
+
+
+def cube_steps(dimension: int, rate: int, rows: int) -> Indices:
+    """Draw rows of whole numbers with probabilities exactly proportional to exp(−‖z‖_∞/rate).
+
+    Examples
+    --------
+    >>> cube_steps(3, 10, 2).shape
+    (2, 3)
+    """
+    out = np.empty((rows, dimension), dtype=np.int64)
+    block = max(1, _ENTRIES // (dimension + 1))
+    for first in range(0, rows, block):
+        radius = _radii(dimension, rate, min(block, rows - first))
+        sides = np.broadcast_to((2 * radius + 1)[:, None], (len(radius), dimension))
+        out[first : first + len(radius)] = uniform_below(sides) - radius[:, None]
+    return out
+
+
+def _radii(dimension: int, rate: int, rows: int) -> Indices:
+    """R with probabilities exactly proportional to (2R + 1)^k exp(−R/rate)."""
+    out, open_, j = np.empty(rows, dtype=np.int64), np.arange(rows), np.arange(1, dimension + 1)
+    while open_.size:
+        radius = geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)
+        near = np.exp(np.log1p((0.5 - j) / (radius[:, None] + j)).sum(axis=1))
+
+        def exact(i: int, radius: Indices = radius) -> Fraction:
+            r = int(radius[i])
+            return Fraction((2 * r + 1) ** dimension, math.prod(range(2 * r + 2, 2 * (r + dimension) + 1, 2)))
+
+        kept = bernoulli(near, np.full(near.shape, _DOUBT), exact)
+        out[open_[kept]] = radius[kept]
+        open_ = open_[~kept]
+    return out
+
+
+_NORMS = (1.0, 2.0, math.inf)
+
+
+@serializable("knorm")
+@dataclass(frozen=True)
+class KNorm(Design):
+    r"""The best of three K-norm mechanisms for a vector under pure privacy.
+
+    Parameters
+    ----------
+    dimension : int
+        k.
+    privacy : PureDP
+    sensitivity : float or Sensitivity
+        A number for every coordinate at once, or several bounds.
+    norm : {None, 1, 2, inf}
+        The norm of the noise; the one of least loss when not given.
+    loss : {"squared", "absolute"}
+        Of one coordinate.
+    rounds : int
+        How often it is answered, all under one ε.
+
+    Examples
+    --------
+    >>> box = KNorm(20, PureDP(1.0)).solve()
+    >>> box.mechanism.norm, round(box.value, 6)                       # Laplace noise: 2 · 20² = 800
+    (inf, 154.0)
+    >>> KNorm(20, PureDP(1.0), Sensitivity(linf=1, changed=3)).solve().mechanism.norm
+    1.0
+    >>> box.mechanism.release([0.0] * 20).shape, box.mechanism.lattice.cost < 1e-5
+    ((20,), True)
+    """
+
+    asks: ClassVar[str] = "numbers"
+
+    dimension: int = field(check=whole, least=1, most=10**6)
+    privacy: PureDP = field(PureDP)
+    sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
+    norm: float | None = field(check=norm_order, default=None)
+    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Sensitivity.of(self.sensitivity).check(self.dimension)
+
+    def protection(self) -> Protection:
+        return Protection(self.dimension, Sensitivity.of(self.sensitivity), self.rounds)
+
+    def largest(self, norm: float) -> float:
+        """The largest norm of a change, rounded up."""
+        one_of("norm", norm, (1, 1.0, 2, 2.0, np.inf))
+        s = Sensitivity.of(self.sensitivity)
+        if norm == 1:
+            return s.largest_l1(self.dimension)
+        return s.largest_l2(self.dimension) if norm == 2 else s.largest_linf(self.dimension)
+
+    def noise(self, norm: float) -> KNormNoise:
+        """The law of one norm at its least scale."""
+        largest = self.largest(norm)
+        exact = Fraction(largest) * self.rounds / Fraction(self.privacy.epsilon)
+        if not Fraction(1, 10**150) < exact < 10**150:
+            raise DesignError.of(
+                "sensitivity",
+                self.sensitivity,
+                "over epsilon must be between 1e-150 and 1e150: doubles square it",
+            )
+        return KNormNoise(self.dimension, round_up(exact), norm, largest)
+
+    def cost(self, noise: KNormNoise) -> float:
+        """The loss of one coordinate."""
+        instance("noise", noise, KNormNoise)
+        return noise.variance() if self.loss == "squared" else noise.absolute_error()
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Compare the norms that are allowed: three closed forms, of which the least is also the bound."""
+        noise = min(map(self.noise, self.norms), key=self.cost)
+        value = self.cost(noise)
+        notes = (
+            ()
+            if noise.deployable
+            else ("for simulation: norm 2 has no exact release; norm=inf and norm=1 have",)
+        )
+        proof = KNormProof()
+        yield Law(noise, value, (proof,), notes=(*notes, f"norm of the noise: {noise.norm:g}"))
+        yield Bound(value)
+
+    @property
+    def norms(self) -> tuple[float, ...]:
+        """The norms that are allowed."""
+        return _NORMS if self.norm is None else (self.norm,)
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        rows = [("this noise", result.value)]
+        rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
+        return pd.DataFrame(
+            [(n, e, e / result.value) for n, e in rows], columns=["mechanism", "error", "relative"]
+        )
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        epsilon = self.privacy.epsilon
+        loss = self.largest(result.mechanism.norm) * self.rounds / result.mechanism.scale
+        return pd.DataFrame(
+            [("privacy", 0, loss, epsilon, epsilon - loss, math.nan, True)], columns=AUDIT_COLUMNS
+        )
+
+
+@serializable("knorm-proof")
+@dataclass(frozen=True, eq=False)
+class KNormProof(Proof):
+    r"""K-norm noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4).
+
+    Privacy is checked in rational numbers; the costs of the norms are closed forms in floats.
+    """
+
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = instance("question", stated.question, KNorm), instance("law", stated.law, KNormNoise)
+        loss = Fraction(design.largest(law.norm)) * design.rounds / Fraction(law.scale)
+        left = Fraction(design.privacy.epsilon) - loss
+        fits = law.dimension == design.dimension and law.norm in design.norms
+        fits = fits and law.largest == design.largest(law.norm)
+        yield Claim(
+            f"privacy loss at most {design.privacy.epsilon:g}", PROVED, float(left), fits and left >= 0
+        )
+        room = stated.value * (1 + 1e-12) - design.cost(law)
+        yield Claim(f"{design.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        least = min(design.cost(design.noise(order)) for order in design.norms)
+        claim = f"lower bound {stated.lower_bound:.9g} of K-norm noise with norm 1, 2 or inf"
+        room = least * (1 + 1e-12) - stated.lower_bound
+        yield Claim(claim, RECOMPUTED, room, room >= 0)

@@ -45,7 +45,7 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
-from mechdesign.noise.rounded_sum import RoundedSum
+from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (
     array,
     check_preserved,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise import knorm_release
-from mechdesign.noise.knorm_release import cross_steps, cube_steps, knorm_lattice
+from mechdesign.noise import knorm
+from mechdesign.noise.knorm import cross_steps, cube_steps, knorm_lattice
 from mechdesign.noise.release import noisy
 
 # Not seeded, by design: one false alarm in 10⁸ runs.
@@ -55,11 +55,11 @@ def test_the_law_of_the_steps(norm: float, dimension: int, rate: int) -> None:
 
 def test_coins_settled_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every coin by its fraction: the same law; and a test that sees another one."""
-    monkeypatch.setattr(knorm_release, "_DOUBT", 1.0)
+    monkeypatch.setattr(knorm, "_DOUBT", 1.0)
     assert counted_out(2, 1, math.inf, 8000, cube_steps(2, 1, 8000)) > ALARM
     assert counted_out(2, 1, math.inf, 8000, cross_steps(2, 1, 8000)) < ALARM
     always = lambda near, error, exact: np.ones(near.shape, dtype=bool)  # noqa: E731
-    monkeypatch.setattr(knorm_release, "bernoulli", always)
+    monkeypatch.setattr(knorm, "bernoulli", always)
     assert counted_out(3, 1, math.inf, 20_000, cube_steps(3, 1, 20_000)) < ALARM
 
 

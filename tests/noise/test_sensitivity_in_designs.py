@@ -10,7 +10,7 @@ import pytest
 
 import mechdesign as md
 from mechdesign.noise.correlated.corners import corners
-from mechdesign.noise.knorm_design import KNorm
+from mechdesign.noise.knorm import KNorm
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
 S = md.Sensitivity

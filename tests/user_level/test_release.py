@@ -18,7 +18,7 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.noise.knorm import KNormNoise
-from mechdesign.noise.rounded_sum import RoundedSum
+from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import FrequencyEstimate, LaplaceHistogram
 from mechdesign.user_level.itemwise import ItemwiseRelease

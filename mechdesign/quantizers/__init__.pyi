@@ -16,7 +16,6 @@ from .optimal.frontier import Frontier as Frontier
 from .optimal.frontier import frontier as frontier
 from .optimal.outputs import Alphabet as Alphabet
 from .optimal.outputs import BinSearch as BinSearch
-from .optimal.result import OptimalQuantizerResult as OptimalQuantizerResult
 from .optm.design import OPTM as OPTM
 from .optm.search import OPTMSearch as OPTMSearch
 from .rqm import RQM as RQM

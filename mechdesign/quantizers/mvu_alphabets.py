@@ -105,7 +105,7 @@ class AlphabetSearch:
         search = BinSearch(self.m, self.reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
         design = about_zero.as_optimum(search, self.epsilon)
         found = design.solve(gap=1e-6, time_limit=deadline.limit())
-        return self.centre + found.bins, max(1, found.iterations)
+        return self.centre + found.mechanism.bins, max(1, found.solver_report.iterations or 1)
 
     def best_spread(self, deadline: Deadline) -> tuple[Array, int]:
         """Evenly spread outputs on the best range, found at 64 outputs."""

@@ -138,8 +138,8 @@ def methods() -> None:
         two, b = timed(lambda m=m: design(m).solve(solver="cutting-planes"))
         three, c = timed(lambda m=m: design(m, objective="worst").solve())
         print(
-            f"{m:5d} outputs, gap 1e-6: newton {one:.3f} s ({a.iterations} steps, gap {a.gap:.0e}), cutting planes "
-            f"{two:.3f} s ({b.cuts} cuts, gap {b.gap:.0e}); worst case {three:.3f} s (gap {c.gap:.0e})"
+            f"{m:5d} outputs, gap 1e-6: newton {one:.3f} s ({a.solver_report.iterations} steps, gap {a.gap:.0e}), cutting planes "
+            f"{two:.3f} s (gap {b.gap:.0e}); worst case {three:.3f} s (gap {c.gap:.0e})"
         )
 
 

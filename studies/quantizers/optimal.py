@@ -40,11 +40,11 @@ def reference(report: Report) -> None:
                 "OPTM (exact)": optm.value,
                 "optimum, same bins": same.value,
                 "lower bound, same bins": same.lower_bound,
-                "certified": same.certify().verify() and same.certify().epsilon_upper <= epsilon,
+                "certified": same.certificate.verify() and same.mechanism.privacy_loss() <= epsilon,
                 "best 4 bins": best.value,
                 "at": ", ".join(f"{b:.4f}" for b in best.mechanism.bins[2:]),
                 "201 outputs": fine.value,
-                "any outputs, at least": fine.any_outputs_bound,
+                "any outputs, at least": fine.design.any_outputs_bound(fine),
             }
         )
     sixteen = np.linspace(-2, 2, 16)
@@ -57,7 +57,7 @@ def reference(report: Report) -> None:
             "OPTM (exact)": compact.value,
             "optimum, same bins": same.value,
             "lower bound, same bins": same.lower_bound,
-            "certified": same.certify().verify() and same.certify().epsilon_upper <= 5.0,
+            "certified": same.certificate.verify() and same.mechanism.privacy_loss() <= 5.0,
         }
     )
     report.table(

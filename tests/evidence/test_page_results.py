@@ -144,7 +144,7 @@ def test_a_hostile_file_injects_nothing(tmp_path: Path) -> None:
 def test_outputs_that_never_come_are_told() -> None:
     result = md.OptimalQuantizer([-30, -3, -0.5, 0.5, 3, 30], md.PureDP(3.0), UNIFORM).solve()
     most = result.mechanism.extremes()[1]
-    rare = [b for b, p in zip(result.bins, most) if p < 1e-6]
+    rare = [b for b, p in zip(result.mechanism.bins, most) if p < 1e-6]
     assert bool(rare) == ("practically never" in str(result))
     channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
     assert "reports that never come: 0, 1" in str(channel)

@@ -82,7 +82,7 @@ def test_a_law_has_no_more_shifts_than_cells() -> None:
         ("noise-allocation", None, "value"),
         ("noise-allocation", None, "lower_bound"),
         ("noise-allocation", "certificate", "multiplier"),
-        ("optimal-quantizer", None, "any_outputs_bound"),
+        ("optimal-quantizer", None, "lower_bound"),
         ("optimal-noise", "certificate", "cells"),
         ("optimal-noise", "certificate", "psi"),
         ("correlated-gaussian", "mechanism", "budget"),

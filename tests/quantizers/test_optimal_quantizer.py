@@ -42,15 +42,14 @@ def test_reference_table(epsilon, bins, value):
     result = design(bins=bins, privacy=md.PureDP(epsilon)).solve(gap=1e-6)
     assert result.value == pytest.approx(value, abs=1e-5)
     assert result.gap <= 1e-6
-    certificate = result.certify()
-    assert certificate.verify() and certificate.epsilon_upper <= epsilon
+    assert result.certificate.verify()
     assert result.mechanism.privacy_loss() <= epsilon
 
 
 def test_sixteen_outputs():
     result = design(bins=np.linspace(-2, 2, 16), privacy=md.PureDP(5.0)).solve()
     assert result.value == pytest.approx(0.1246, abs=5e-5)
-    assert result.gap <= 1e-6 and result.certify().verify()
+    assert result.gap <= 1e-6 and result.certificate.verify()
 
 
 @pytest.mark.parametrize(("sigma", "value"), [(0.1, 1.4476), (0.3, 1.5526)])
@@ -68,20 +67,18 @@ def test_duchi(epsilon):
     for loss, value in (("absolute", A - 1 / (3 * A)), ("squared", A * A - 1 / 3)):
         result = design(bins=[-wide, wide], privacy=md.PureDP(epsilon), loss=loss).solve()
         assert result.value == pytest.approx(value, rel=1e-11)
-        assert result.gap <= 1e-6 and result.certify().verify()
+        assert result.gap <= 1e-6 and result.certificate.verify()
     exact = design(bins=[-A, A], privacy=md.PureDP(epsilon)).solve()
     assert exact.value == pytest.approx(A - 1 / (3 * A), rel=1e-12)
-    if exact.mechanism.law is None:
-        with pytest.raises(InfeasibleError, match="smallest feasible"):
-            exact.certify()
+    assert exact.mechanism.law is not None
 
 
 def test_piecewise_hybrid_mechanism_rediscovered():
     """Wang et al. 2019: at ε = 1 the hybrid mechanism's MSE, averaged over uniform inputs, against Duchi's 4.349."""
     result = design(bins=Alphabet(max_abs=4.0, step=0.05), loss="squared").solve()
     assert result.value == pytest.approx(3.887, abs=1.5e-3)
-    assert result.any_outputs_bound <= result.lower_bound
-    assert result.value - result.any_outputs_bound <= 0.05**2 / 4 + 2e-6 * result.value
+    assert result.design.any_outputs_bound(result) <= result.lower_bound
+    assert result.value - result.design.any_outputs_bound(result) <= 0.05**2 / 4 + 2e-6 * result.value
 
 
 def test_best_mechanism_is_below_the_selection_families():
@@ -122,7 +119,7 @@ def test_best_mechanism_is_below_the_selection_families():
 def test_options_against_the_program(changes):
     wanted = design(**changes)
     result = wanted.solve()
-    assert result.gap <= 1e-6 and result.certify().verify()
+    assert result.gap <= 1e-6 and result.certificate.verify()
     assert result.mechanism.privacy_loss() <= wanted.privacy.epsilon
     lower, upper = wanted.input_range
     grid = np.linspace(lower, upper, 301)
@@ -176,7 +173,7 @@ def test_solvers_agree():
     for a in (one, two, three):
         assert a.gap <= 1e-6
         assert a.value == pytest.approx(one.value, rel=2e-6)
-    assert two.cuts > 0 and two.solver_report.solver == "cutting-planes"
+    assert two.solver_report.solver == "cutting-planes"
     assert three.solver_report.solver == "highs on 17 knots + cutting-planes"
 
 
@@ -209,8 +206,8 @@ def test_what_rounding_keeps_apart_is_not_iterated_upon():
     """A prior of quadratures has a margin above the gap asked for: newton alone, and no fifty steps of it."""
     prior = md.truncated(stats.laplace(0.733, 0.376), -1, 1)
     result = design(bins=[-2, -0.9, 0.1, 1.1, 2], privacy=md.PureDP(7.94), prior=prior).solve(gap=1e-9)
-    assert result.solver_report.solver == "newton" and result.iterations < 30
-    assert result.gap < 1e-6 and result.certify().verify()
+    assert result.solver_report.solver == "newton" and result.solver_report.iterations < 30
+    assert result.gap < 1e-6 and result.certificate.verify()
 
 
 # -- frontier -----------------------------------------------------------------------------------------------------
@@ -249,7 +246,7 @@ def test_results_survive_files(tmp_path, changes):
     result.save(tmp_path / "r.json")
     again = md.load(tmp_path / "r.json")
     assert dumps(again) == dumps(result)
-    assert again.certify().verify() and again.value == result.value
+    assert again.certificate.verify() and again.value == result.value
     assert again.mechanism.privacy_loss() <= 1.0
 
 
@@ -331,7 +328,7 @@ def test_infeasible_epsilon_names_the_smallest():
     least = caught.value.smallest_epsilon
     assert least == pytest.approx(math.log(2), rel=1e-12)
     assert f"{least:.9g}" in str(caught.value)
-    assert design(privacy=md.PureDP(least * (1 + 1e-6))).solve().certify().verify()
+    assert design(privacy=md.PureDP(least * (1 + 1e-6))).solve().certificate.verify()
     with pytest.raises(InfeasibleError, match="widen the outputs"):
         design(bins=[-1.0, 1.0]).solve()
     with pytest.raises(InfeasibleError, match="smallest feasible"):
@@ -352,14 +349,13 @@ def test_gap_below_machine_precision_is_answered_with_what_was_proved():
     result = design().solve(gap=1e-300)
     assert result.status == "gap not reached"
     assert result.gap < 1e-9
-    assert any("was asked for" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 12.0, 30.0])
 def test_extreme_budgets(epsilon):
     A = (math.exp(epsilon) + 1) / math.expm1(epsilon)
     result = design(bins=[-1.5 * A, -0.4, 0.4, 1.5 * A], privacy=md.PureDP(epsilon)).solve()
-    assert result.certify().verify()
+    assert result.certificate.verify()
     assert result.lower_bound <= result.value
     assert result.gap <= 1e-5
     if epsilon == 30.0:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mechdesign.evidence.certificate import PROVED, Check
 from mechdesign.evidence.digits import shown
 from mechdesign.quantizers.common.dual_pieces import DualPieces
 from mechdesign.typing import Array
 
-__all__ = ["OutputSpace", "bound_covers", "bound_words"]
+__all__ = ["OutputSpace", "bound_words"]
 
 _FEW = 129
 """Outputs that are bounded as they are; where a search chooses among more, anywhere from the first to the last."""
@@ -65,16 +63,6 @@ class OutputSpace:
             return np.array(self.points)
         low, high = self.points
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
-
-
-def bound_covers(result: Any) -> Iterator[Check]:
-    """Whether the lower bound of a search's result speaks of all outputs that its design searches."""
-    space, duals = getattr(result.design, "output_space", None), getattr(result.certificate, "duals", None)
-    if result.certificate is None or result.certificate.lower_bound is None:
-        return
-    if space is not None:
-        held = duals is not None and space.bounded_by(duals)
-        yield "the lower bound speaks of all outputs that are searched", PROVED, math.nan, held
 
 
 def bound_words(duals: Any) -> str:

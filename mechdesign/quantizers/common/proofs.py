@@ -329,8 +329,15 @@ def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
     return replace(law, mechanism=mechanism, value=value, proofs=(LawProof(), proof))
 
 
-def proved_bound(design: QuantizerDesign, duals: DualPieces, outputs: Any) -> Bound:
-    """Return the lower bound that multipliers prove for mechanisms with these outputs, rounded down."""
+def proved_bound(
+    design: QuantizerDesign, duals: DualPieces, outputs: Any, found: float | None = None
+) -> Bound:
+    """Return the lower bound that multipliers prove for mechanisms with these outputs, rounded down.
+
+    Where exact arithmetic takes longer than a design, and `found` is what floats say, it is that less what they may have lost.
+    """
     proof = DualBound.of(design, duals)
+    if found is not None and duals.pieces.shape[0] * len(outputs) > _MANY:
+        return Bound(found - _MARGIN * abs(found), proof)
     exact = tuple(map(Fraction, np.asarray(outputs, dtype=float).tolist()))
     return Bound(round_down(proof.proved(design, exact)), proof)

@@ -21,7 +21,6 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.rounding import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
@@ -36,7 +35,7 @@ from mechdesign.quantizers.optimal.proof import dual_pieces, fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["any_outputs", "bound_of", "least_loss", "told_later"]
+__all__ = ["any_outputs", "bound_of", "least_loss"]
 
 _GAP = 1e-4
 _COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
@@ -77,17 +76,6 @@ def least_loss(design: Any, bins: Any, deadline: Deadline) -> Iterator[Bound]:
     duals = any_outputs(design, bins, deadline)
     if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
         yield bound
-
-
-def told_later(design: Any, bins: Any, value: float) -> Any:
-    """The lower bound of a mechanism that is not certified: only told, and found when it is asked for."""
-
-    def found() -> float | None:
-        duals = any_outputs(design, bins, Deadline(None))
-        bound = 0.0 if duals is None else bound_of(design, duals, bins)
-        return min(bound, value) if bound > 0 else None
-
-    return Later(found)
 
 
 def bound_of(design: Any, duals: DualPieces, bins: Any) -> float:
@@ -134,14 +122,14 @@ def _solved(design: Any, bins: Any) -> tuple[DualPieces, OptimalQuantizer, float
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
-    check_feasible(question.problem, design.privacy.epsilon, question.frame)
+    check_feasible(question.problem, design.privacy.epsilon, question.units)
     solution = best_floors(question.problem, _GAP, deadline=Deadline(_SECONDS))
     if solution.proof is None or not math.isfinite(solution.value):
         return None
     proof = solution.proof
     if len(question.problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
         proof = fill_proof(question.problem, solution.floors, solution.multipliers)
-    return dual_pieces(question.problem, proof, question.frame), question, solution.value
+    return dual_pieces(question.problem, proof, question.units), question, solution.value
 
 
 def _error(loss: Loss, value: float) -> float:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
@@ -32,7 +33,7 @@ from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.output_slopes import bin_slopes
 from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array
 
 __all__ = ["Searched", "any_outputs_bound", "search_bins"]
 
@@ -65,7 +66,15 @@ class Searched:
     any_outputs_bound: float | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
-    status: Status = Status.FEASIBLE
+
+    def table(self, bound: str) -> pd.DataFrame | None:
+        """What was tried, best first, and the lower bound for any outputs as the row of kind `bound`; None without a search."""
+        if not self.rows:
+            return None
+        table = pd.DataFrame(self.rows).sort_values("value", kind="stable", ignore_index=True)
+        if self.any_outputs_bound is not None:
+            table.loc[len(table)] = [bound, self.any_outputs_bound, ()]
+        return table
 
     def in_units(self, unit: float) -> Searched:
         """Return it for inputs and outputs that are `unit` times as large."""
@@ -242,5 +251,4 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
         if not before - value > coarse * abs(before):
             break
-    search.found.status = Status.LIMIT if deadline.passed else Status.FEASIBLE
     return search.found

@@ -14,35 +14,38 @@ a closed form (`floors`), the floors are found by an interior-point or a cutting
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.proofs import Certificate
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import non_negative, one_of, positive, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.proofs import LawProof, proved_bound, proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
-from mechdesign.quantizers.optimal.exact import widened
+from mechdesign.quantizers.optimal.exact import exact_law, widened
 from mechdesign.quantizers.optimal.expected_loss import FloorProblem
 from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
-from mechdesign.quantizers.optimal.lower_bound import without_privacy
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution, without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, check_feasible
 from mechdesign.quantizers.optimal.mse_cap import best_floors
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.result import (
-    OptimalQuantizerResult,
-    deploy,
-    float_mechanism,
-    searched_result,
-)
+from mechdesign.quantizers.optimal.pieces import pieces
+from mechdesign.quantizers.optimal.proof import dual_pieces
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -51,10 +54,22 @@ if TYPE_CHECKING:
 
 __all__ = ["OptimalQuantizer"]
 
+_ANY_OUTPUTS = "any outputs (lower bound)"
+# Entries of an exact law whose rows are verified before it is certified; block fills of more are right by construction.
+_VERIFIED = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class _FloorLaw(Law):
+    """The block fill of some floors, in floats; `fixed` is the design at its outputs."""
+
+    floors: Any = None
+    fixed: Any = None
+
 
 @serializable("optimal-quantizer")
 @dataclass(frozen=True)
-class OptimalQuantizer(OldDesign):
+class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     r"""The best ε-LDP unbiased quantizer there is, with a proof.
 
     Parameters
@@ -86,7 +101,7 @@ class OptimalQuantizer(OldDesign):
     >>> from scipy import stats
     >>> design = OptimalQuantizer(bins=[-3.0, -0.5, 0.5, 3.0], privacy=PureDP(1.0), prior=stats.uniform(-1, 2))
     >>> result = design.solve(gap=1e-6)
-    >>> round(result.value, 5), result.gap <= 1e-6, result.certify().verify()
+    >>> round(result.value, 5), result.gap <= 1e-6, result.certificate.verify()
     (1.70054, True, True)
     """
 
@@ -94,24 +109,25 @@ class OptimalQuantizer(OldDesign):
     privacy: PureDP
     prior: Any
     loss: Any = "absolute"
-    objective: str = "mean"
-    max_mse: float | None = None
-    max_bias: float = 0.0
+    objective: str = field(check=one_of, allowed=("mean", "worst"), default="mean")
+    max_mse: float | None = field(check=positive, default=None)
+    max_bias: float = field(check=non_negative, default=0.0)
     input_range: Any = None
 
+    default_gap = 1e-6
+    among = "all mechanisms there are with these outputs, continuous inputs included"
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.privacy, PureDP):
             raise DesignError.of(
                 "privacy",
                 self.privacy,
                 "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy",
             )
-        one_of("objective", self.objective, ("mean", "worst"))
-        settle(self, max_bias=non_negative("max_bias", self.max_bias), loss=Loss.of(self.loss))
-        if self.max_mse is not None:
-            settle(self, max_mse=positive("max_mse", self.max_mse))
-            if self.objective == "worst":
-                raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
+        settle(self, loss=Loss.of(self.loss))
+        if self.max_mse is not None and self.objective == "worst":
+            raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
         prior = Prior.of(self.prior)
         given = prior.support if self.input_range is None else self.input_range
         if not isinstance(self.bins, (BinSearch, Alphabet)):
@@ -131,8 +147,23 @@ class OptimalQuantizer(OldDesign):
             return np.linspace(-self.bins.max_abs, self.bins.max_abs, self.bins.m)
         return np.array(self.bins)
 
+    @property
+    def proves_optimality(self) -> bool:  # type: ignore[override]
+        """A search of outputs is never called optimal."""
+        return not isinstance(self.bins, BinSearch)
+
+    def takes(self, outputs: Any) -> bool:
+        if not isinstance(self.bins, BinSearch):
+            return (
+                super().takes(outputs)
+                if isinstance(self.bins, tuple)
+                else np.array_equal(outputs, self._outputs)
+            )
+        furthest = float(np.abs(np.asarray(outputs, dtype=float)).max())
+        return len(outputs) == self.bins.m and furthest <= self.bins.max_abs * (1 + 1e-12)
+
     @cached_property
-    def frame(self) -> tuple[float, float]:
+    def units(self) -> tuple[float, float]:
         """Centre and unit, a power of two, in which the methods measure inputs and outputs."""
         lower, upper = self.input_range
         centre = 0.0 if isinstance(self.bins, (BinSearch, Alphabet)) else lower / 2 + upper / 2
@@ -148,7 +179,7 @@ class OptimalQuantizer(OldDesign):
     @cached_property
     def problem(self) -> FloorProblem:
         """The design in terms of floors, centred and scaled: what the methods work on."""
-        centre, unit = self.frame
+        centre, unit = self.units
         lower, upper = ((v - centre) / unit for v in self.input_range)
         prior, loss = self.prior.standardised(centre, unit), self.loss.in_units(unit)
         return FloorProblem(
@@ -163,7 +194,7 @@ class OptimalQuantizer(OldDesign):
             None if self.max_mse is None else self.max_mse / unit**2,
         )
 
-    def model(self, knots: Any = 33, **options: Any) -> Model:
+    def model(self, knots: Any = 33) -> Model:
         """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
 
         Parameters
@@ -173,7 +204,6 @@ class OptimalQuantizer(OldDesign):
         """
         from mechdesign.quantizers.optimal.model import knot_model
 
-        refuse_unknown(options, "model() takes knots")
         lower, upper = self.input_range
         bins = self._outputs
         if np.ndim(knots) == 0:
@@ -193,34 +223,17 @@ class OptimalQuantizer(OldDesign):
             max_bias=self.max_bias,
         )
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        knots: Any = 33,
-        **options: Any,
-    ) -> OptimalQuantizerResult:
-        """Find the optimum to a proved relative gap.
+    def improve(self, clock: Clock, solver: str | None = None, knots: Any = 33) -> Iterator[Law | Bound]:
+        """Find the outputs where they are searched, then the floors of least loss, and what bounds all mechanisms from below.
 
         Parameters
         ----------
+        clock : Clock
         solver : str, optional
             ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend of
             `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting planes. None chooses.
-        gap : float, optional
-            Relative gap between value and lower bound to stop at, 1e-6 by default. What cannot be reached in double
-            precision is answered with what was proved.
-        certify : bool
-            Make the law exact.
-        time_limit : float, optional
-            Seconds. What was found by then is returned with its proved gap.
         knots : int or array_like
             For a backend: the knots of `model`.
-        **options
-            The backend's own options.
 
         Raises
         ------
@@ -228,19 +241,128 @@ class OptimalQuantizer(OldDesign):
             The outputs cannot be unbiased at this ε (with the smallest feasible one), or `max_mse` is below the
             least possible.
         """
-        one_of("certify", certify, (True, False))
-        wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
-        design, moved = self._widened()
-        check_feasible(design.problem, self.privacy.epsilon, self.frame)
-        searched = design._searched(wanted, deadline)
+        design, notes = self._widened()
+        check_feasible(design.problem, self.privacy.epsilon, self.units)
+        searched = design._searched(clock.gap, clock)
         fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
-        method, start, fallbacks = fixed._start(solver, knots, deadline, options)
-        solution = best_floors(fixed.problem, 0.5 * wanted, method, start, deadline).merged(searched.solution)
+        method, start, backends = fixed._start(solver, knots, clock)
+        solution = best_floors(fixed.problem, 0.5 * clock.gap, method, start, clock).merged(searched.solution)
         if self.privacy.epsilon > fixed.solved_epsilon:
             solution = without_privacy(fixed.problem, solution, self.privacy.epsilon)
-        result = deploy(fixed, solution, wanted, certify, deadline, solver, fallbacks)
-        everywhere = any_outputs_bound(fixed.problem, solution.lower_bound)
-        return searched_result(result, self, searched, everywhere, moved)
+        if not math.isfinite(solution.value):
+            raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
+        yield from fixed._bound(solution, clock)
+        report = SolveReport(
+            solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
+            iterations=solution.iterations,
+            variables=len(fixed.problem.bins),
+            constraints=len(fixed.problem.constraints[1]),
+            requested=solver,
+            fallbacks=backends[1:],
+        )
+        mechanism = fixed._in_floats(solution.floors)
+        yield _FloorLaw(
+            mechanism, fixed._loss(mechanism), report=report, notes=(*searched.notes, *notes, *self._notes),
+            duals=_multipliers(solution), table=searched.table(_ANY_OUTPUTS), floors=solution.floors, fixed=fixed,
+        )  # fmt: skip
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        """Make the law of the floors exact, and state its loss.
+
+        Raises
+        ------
+        InfeasibleError
+            ε is, to within rounding, the smallest at which these outputs can be unbiased.
+        """
+        assert isinstance(law, _FloorLaw)
+        fixed, bins = law.fixed, np.array(law.fixed.bins)
+        exact = Quantizer.of_law(
+            exact_law(
+                fixed.problem,
+                law.floors,
+                bins,
+                self.input_range,
+                fixed.units,
+                fixed.solved_epsilon,
+                self.max_bias,
+            )
+        )
+        stated = Certificate(self, exact, law.value)
+        small = exact.starts.size <= _VERIFIED
+        if small and not all(claim.holds for claim in LawProof().check(stated)):
+            raise InfeasibleError("the exact law next to the floors is outside the budget")
+        return proved_law(self, law, exact)
+
+    def _bound(self, solution: FloorSolution, clock: Clock) -> Iterator[Bound]:
+        """The lower bound: proved for polynomial losses, for others claimed where it is below a feasible mechanism's loss."""
+        found, value = solution.lower_bound, solution.value
+        if clock.certify and solution.proof is not None and self.loss.polynomial:
+            duals = dual_pieces(self.problem, solution.proof, self.units)
+            yield proved_bound(self, duals, self.bins, found)
+        elif math.isfinite(found) and found <= value + 1e-9 * abs(value):
+            yield Bound(found)
+
+    def _loss(self, mechanism: Quantizer) -> float:
+        if self.objective == "worst":
+            return mechanism.worst_case_loss(self.loss)[0]
+        return mechanism.expected_loss(self.prior, self.loss)
+
+    @property
+    def _notes(self) -> Iterator[str]:
+        if not self.prior.closed_form:
+            yield "the prior has no closed-form moments: its integrals are quadratures to 1e-12"
+        if not self.loss.polynomial:
+            yield "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
+            if self.objective == "worst":
+                yield "the worst case is enclosed to 1e-9, not computed in closed form"
+
+    def _in_floats(self, floors: Array) -> Quantizer:
+        """The block fill in floats, unproved."""
+        centre, unit = self.units
+        table = pieces(self.problem, floors)
+        knots = centre + unit * table.edges
+        knots[[0, -1]] = self.input_range
+        kept = np.flatnonzero(np.diff(knots) > 0)
+        knots = np.array([self.input_range[0], *knots[kept[1:]], self.input_range[1]])
+        starts, ends = table.rows
+        return Quantizer(self.bins, knots, starts[kept], ends[kept])
+
+    # -- what a result says -----------------------------------------------------------------------------
+
+    def any_outputs_bound(self, result: Result) -> float | None:
+        """Lower bound over mechanisms with any outputs, any number of them, within the range searched; claimed by floats.
+
+        None where the outputs are given, or nothing is known.
+        """
+        if isinstance(self.bins, Alphabet) and result.lower_bound is not None:
+            least = any_outputs_bound(self.problem, result.lower_bound)
+            return None if least is None else min(least, result.value)
+        if not isinstance(self.bins, BinSearch) or result.table is None:
+            return None
+        found = result.table.loc[result.table["kind"] == _ANY_OUTPUTS, "value"]
+        return min(float(found.iloc[0]), result.value) if len(found) else None
+
+    def lines(self, result: Result) -> list[str]:
+        m = result.mechanism
+        lines = [f"outputs: {len(m.bins)}, segments: {len(m.knots) - 1}"]
+        if (least := self.any_outputs_bound(result)) is not None:
+            lower = 100 * (result.value - least) / abs(result.value)
+            lines.append(
+                f"any number of outputs in the same range: at least {least:.9g} (claimed), {lower:.3g}% lower"
+            )
+        return lines + super().lines(result)
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        table = super().alternatives(result)
+        if (least := self.any_outputs_bound(result)) is not None:
+            table.loc[len(table)] = [
+                "claimed least with any outputs in the range",
+                least,
+                least / result.value,
+            ]
+        return table
+
+    # -- steps --------------------------------------------------------------------------------------------
 
     def roughly(self, gap: float | None = None) -> Quantizer:
         """Return floats near the optimum, unproved, for a search to start from.
@@ -250,8 +372,8 @@ class OptimalQuantizer(OldDesign):
         InfeasibleError
             The outputs cannot be unbiased at this ε.
         """
-        check_feasible(self.problem, self.privacy.epsilon, self.frame)
-        return float_mechanism(self, best_floors(self.problem, wanted_gap(gap, 1e-3)).floors)
+        check_feasible(self.problem, self.privacy.epsilon, self.units)
+        return self._in_floats(best_floors(self.problem, self._wanted(gap or 1e-3)).floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""
@@ -267,24 +389,28 @@ class OptimalQuantizer(OldDesign):
         """The outputs: those given, the alphabet's, or the best that a search finds."""
         if not isinstance(self.bins, BinSearch):
             return Searched(self._outputs)
-        return search_bins(self.problem, self.bins, gap, deadline).in_units(self.frame[1])
+        return search_bins(self.problem, self.bins, gap, deadline).in_units(self.units[1])
 
     def _start(
-        self, solver: str | None, knots: Any, deadline: Deadline, options: dict[str, Any]
+        self, solver: str | None, knots: Any, deadline: Deadline
     ) -> tuple[str | None, Array | None, tuple[str, ...]]:
         """The method to use, the floors that a backend found on a grid of knots, and which backends failed."""
         if solver is None or (isinstance(solver, str) and solver in METHODS):
-            refuse_unknown(options, f"the methods {METHODS} take no options")
             return solver, None, ()
         from mechdesign import solvers
 
-        answer = solvers.solve(self.model(knots), solver, deadline=deadline, **options)
-        return (
-            None,
-            np.asarray(answer.primal["a"]),
-            (f"{answer.solver} on {len(answer.primal['P'])} knots", *answer.fallbacks),
-        )
+        answer = solvers.solve(self.model(knots), solver, deadline=deadline)
+        found = f"{answer.solver} on {len(answer.primal['P'])} knots"
+        return None, np.asarray(answer.primal["a"]), (found, *answer.fallbacks)
 
     def at(self, **changes: Any) -> OptimalQuantizer:
         """Return the design with some fields changed."""
         return replace(self, **changes)
+
+
+def _multipliers(solution: FloorSolution) -> pd.DataFrame:
+    """Multipliers of the constraints on the floors: 1/ρ ≤ Σa ≤ 1, then the range's upper and lower end."""
+    m = len(solution.floors)
+    families = ["total"] * 2 + ["upper end"] * m + ["lower end"] * m
+    index = [1, 2, *range(1, m + 1), *range(1, m + 1)]
+    return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})

@@ -1,14 +1,14 @@
 r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with any number of a design.
 
 Each point is a result of its own, with its lower bound and its certificate, so the curve drawn is squeezed between what
-a deployable mechanism achieves and what none can beat. Optimal quantizers have axes of their own (bits, MSE caps) and
-columns of their own; every other design is solved with one of its numbers, or its privacy's, varied.
+a deployable mechanism achieves and what none can beat. A design is solved with one of its numbers, or its privacy's,
+varied; optimal quantizers also with their number of bits, and their tables have more columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,10 @@ from mechdesign.evidence.page import Section
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
-from mechdesign.problem.design import OldDesign, wanted_gap
-from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.result import OptimalQuantizerResult
 from mechdesign.runs.progress import progress_bar
 from mechdesign.solvers.deadline import Deadline
 
@@ -44,7 +41,8 @@ __all__ = ["Frontier", "frontier"]
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
 _COMMON, _OWN = ["value", "lower_bound", "gap", "seconds", "certified", "note"], ("seconds", "note")
-Solved = Callable[[float, Deadline], tuple[dict[str, Any], Result | None]]
+# Outputs up to which a point's certificate is checked.
+_CHECKED = 64
 _LATE = "no answer within its share of the time limit"
 AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
 
@@ -56,7 +54,7 @@ class Frontier(Handed):
 
     Parameters
     ----------
-    design : OldDesign
+    design : Design
         What is common to all points.
     over : str
         What varies.
@@ -111,11 +109,8 @@ class Frontier(Handed):
         return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
 
     def _fresh(self, result: Any) -> dict[str, Any]:
-        """A row computed from its result; one that is said not to be certified may be."""
-        if not self._quantizers:
-            return _row(result, result.certificate is not None and result.certificate.verify())
-        exact = result.mechanism.law is not None and (len(result.bins) > 64 or result.certify().verify())
-        return _quantizer_row(result, exact)
+        """A row computed from its result; one that is stated not to be certified may be."""
+        return _row(result, _verified(result, True))
 
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]
@@ -202,7 +197,7 @@ class Frontier(Handed):
 
 
 def frontier(
-    design: OldDesign,
+    design: Design,
     over: str = "epsilon",
     values: Sequence[float] | None = None,
     *,
@@ -214,17 +209,17 @@ def frontier(
 
     Parameters
     ----------
-    design : OldDesign
+    design : Design
         Any. Of an `OptimalQuantizer`, for "bits", its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs
         (whose largest absolute value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
     over : str
-        Of an optimal quantizer "epsilon", "bits" or "max_mse"; of any other design "epsilon" or another number of its
-        own or of its privacy ("alpha", "delta", "dimension", …).
+        "epsilon" or another number of the design or of its privacy ("max_mse", "alpha", "delta", "dimension", …); of an
+        optimal quantizer also "bits".
     values : sequence of float, optional
-        Needed, except of an optimal quantizer: ε in 0.5 … 5; 1 … 6 bits; nine caps from the least possible MSE to the
-        one that no longer binds.
+        Needed, but for an optimal quantizer's "epsilon" (0.5 … 5), "bits" (1 … 6) and "max_mse" (nine caps from the least
+        possible MSE to the one that no longer binds).
     gap : float, optional
-        Relative gap of every point, 1e-6 by default.
+        Relative gap of every point; each design's own by default.
     verify : bool
         Check every certificate in exact arithmetic (for up to 64 outputs).
     time_limit : float, optional
@@ -238,58 +233,41 @@ def frontier(
     >>> frontier(design, "epsilon", [1.0, 1.5]).table["value"].round(4).tolist()
     [1.7005, 1.0329]
     """
-    if not isinstance(design, OptimalQuantizer):
-        return _any_design(
-            instance("design", design, OldDesign, Design), over, values, gap, Deadline(time_limit)
-        )
+    instance("design", design, Design)
     one_of("verify", verify, (True, False))
-    over, gap, deadline = one_of("over", over, tuple(AXES)), wanted_gap(gap, 1e-6), Deadline(time_limit)
-    points = _default(design, over, gap, deadline) if values is None else array("values", values).tolist()
-    if min(points) <= 0:
+    deadline, quantizer = Deadline(time_limit), isinstance(design, OptimalQuantizer)
+    numbers = dict.fromkeys(
+        (*(("bits",) if quantizer else ()), *_numbers(design), *_numbers(_privacy(design)))
+    )
+    name = one_of("over", over, tuple(numbers))
+    if values is None and not (quantizer and name in AXES):
+        raise DesignError.of("values", values, f"must be the values of {name} to solve at")
+    points = _default(design, name, gap, deadline) if values is None else array("values", values).tolist()
+    if quantizer and min(points) <= 0:
         raise DesignError.of("values", values, "must be positive numbers")
-
-    def solved(value: float, share: Deadline) -> tuple[dict[str, Any], Result | None]:
-        return _point(_at(design, over, value), over, value, gap, verify, share)
-
-    return _drawn(design, over, points, solved, deadline)
-
-
-def _drawn(design: Any, over: str, points: list[float], solved: Solved, deadline: Deadline) -> Frontier:
-    """Solve point by point, each within its share of the time that is left."""
     rows, results = [], []
-    with progress_bar(f"frontier over {over}", len(points)) as step:
+    with progress_bar(f"frontier over {name}", len(points)) as step:
         for i, value in enumerate(points):
-            row, result = solved(value, deadline.part(1 / (len(points) - i)))
-            rows.append(row)
+            share = deadline.part(1 / (len(points) - i))
+            row, result = _point(_varied(design, name, value), gap, verify, share)
+            rows.append({name: value, **row})
             results.append(result)
             step()
-    return Frontier(design, over, pd.DataFrame(rows), tuple(results))
+    return Frontier(design, name, pd.DataFrame(rows), tuple(results))
 
 
-def _any_design(design: OldDesign, over: Any, values: Any, gap: float | None, deadline: Deadline) -> Frontier:
-    """One number of a design, or of its privacy, varied."""
-    held = getattr(design, "privacy", None)
-    own, inner = _numbers(design), _numbers(held)
-    name = one_of("over", over, tuple(dict.fromkeys(own + inner)))
-    if values is None:
-        raise DesignError.of("values", values, f"must be the values of {name} to solve at")
-    points = array("values", values).tolist()
-
-    def solved(value: float, share: Deadline) -> tuple[dict[str, Any], Result | None]:
-        row, result = _any_point(_varied(design, name, value), gap, share)
-        return {name: value, **row}, result
-
-    return _drawn(design, name, points, solved, deadline)
-
-
-def _varied(design: Any, over: str, value: float) -> Any:
-    """The design with one number of its own, or of its privacy, at this value."""
-    if isinstance(design, OptimalQuantizer):
-        return _at(design, over, value)
-    number = int(value) if value == int(value) and over in _whole(design) else value
-    if over in _numbers(design):
-        return replace(design, **{over: number})
-    return replace(design, privacy=replace(design.privacy, **{over: number}))
+def _point(
+    design: Any, gap: float | None, verify: bool, share: Deadline
+) -> tuple[dict[str, Any], Result | None]:
+    try:
+        result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
+    except MechdesignError as error:
+        columns = COLUMNS if isinstance(design, OptimalQuantizer) else _COMMON
+        own = {"outputs": 0, "certified": False, "note": _unsolved(error, share)}
+        return {name: own.get(name, np.nan) for name in columns}, None
+    late = verify and result.certificate is not None and share.passed
+    notes = (*result.notes, *(("not verified in time",) if late else ()))
+    return _row(result, not late and _verified(result, verify), notes), result
 
 
 def _unsolved(error: MechdesignError, share: Deadline) -> str:
@@ -301,18 +279,15 @@ def _unsolved(error: MechdesignError, share: Deadline) -> str:
     raise error
 
 
-def _any_point(design: OldDesign, gap: float | None, share: Deadline) -> tuple[dict[str, Any], Result | None]:
-    try:
-        result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
-    except MechdesignError as error:
-        blank = dict.fromkeys(("value", "lower_bound", "gap", "seconds"), np.nan)
-        return {**blank, "certified": False, "note": _unsolved(error, share)}, None
-    verified, notes = _verified(result.certificate, result.notes, share)
-    return _row(result, verified, notes), result
+def _verified(result: Result, verify: bool) -> bool:
+    """Whether a point is certified; certificates of many outputs are not checked, as that takes longer than the curve."""
+    many = len(getattr(result.mechanism, "bins", ())) > _CHECKED
+    return result.certificate is not None and (many or not verify or result.certificate.verify())
 
 
 def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
-    return {
+    design, mechanism = result.design, result.mechanism
+    row = {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
@@ -320,13 +295,40 @@ def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str
         "certified": certified,
         "note": "; ".join(notes),
     }
+    if not isinstance(design, OptimalQuantizer):
+        return row
+    row |= {
+        "absolute": mechanism.expected_loss(design.prior, "absolute"),
+        "squared": mechanism.expected_loss(design.prior, "squared"),
+        "epsilon_upper": mechanism.privacy_loss(),
+        "outputs": len(mechanism.bins),
+    }
+    return {name: row[name] for name in COLUMNS}
 
 
-def _verified(certificate: Any, notes: Sequence[str], share: Deadline) -> tuple[bool, Sequence[str]]:
-    """Whether a certificate verifies, and the notes; one for which no time is left counts as not verified."""
-    if certificate is not None and share.passed:
-        return False, [*notes, "not verified in time"]
-    return certificate is not None and certificate.verify(), notes
+def _privacy(design: Any) -> Any:
+    return getattr(design, "privacy", None)
+
+
+def _varied(design: Any, over: str, value: float) -> Any:
+    """The design with one number of its own, or of its privacy, at this value; or with that many bits."""
+    if over == "bits" and isinstance(design, OptimalQuantizer):
+        return _with_bits(design, value)
+    number = int(value) if value == int(value) and over in _whole(design) else value
+    if over in _numbers(design):
+        return replace(design, **{over: number})
+    return replace(design, privacy=replace(design.privacy, **{over: number}))
+
+
+def _with_bits(design: OptimalQuantizer, value: float) -> OptimalQuantizer:
+    if value != int(value) or not 1 <= value <= 12:
+        raise DesignError.of("values", value, "bits must be integers from 1 to 12")
+    m = 2 ** int(value)
+    if isinstance(design.bins, BinSearch) and m <= 64:
+        return design.at(bins=replace(design.bins, m=m))
+    spread = isinstance(design.bins, (BinSearch, Alphabet))
+    R = design.bins.max_abs if spread else float(np.abs(design.bins).max())
+    return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
@@ -352,7 +354,7 @@ def _kind(owner: Any, field: Any) -> type | None:
     return int if isinstance(held, int) else float
 
 
-def _default(design: OptimalQuantizer, over: str, gap: float, deadline: Deadline) -> list[float]:
+def _default(design: OptimalQuantizer, over: str, gap: float | None, deadline: Deadline) -> list[float]:
     if over == "epsilon":
         return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
     if over == "bits":
@@ -361,45 +363,3 @@ def _default(design: OptimalQuantizer, over: str, gap: float, deadline: Deadline
     least = design.at(max_mse=None, loss="squared").solve(gap=gap, time_limit=deadline.part(0.1).limit())
     top = free.mechanism.expected_loss(design.prior, "squared")
     return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
-
-
-def _at(design: OptimalQuantizer, over: str, value: float) -> OptimalQuantizer:
-    if over == "epsilon":
-        return design.at(privacy=PureDP(value))
-    if over == "max_mse":
-        return design.at(max_mse=value)
-    if value != int(value) or not 1 <= value <= 12:
-        raise DesignError.of("values", value, "bits must be integers from 1 to 12")
-    m = 2 ** int(value)
-    if isinstance(design.bins, BinSearch) and m <= 64:
-        return design.at(bins=replace(design.bins, m=m))
-    spread = isinstance(design.bins, (BinSearch, Alphabet))
-    R = design.bins.max_abs if spread else float(np.abs(design.bins).max())
-    return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
-
-
-def _point(
-    design: OptimalQuantizer, over: str, value: float, gap: float, verify: bool, share: Deadline
-) -> tuple[dict[str, Any], Result | None]:
-    row: dict[str, Any] = {over: value}
-    try:
-        result: OptimalQuantizerResult = design.solve(gap=gap, time_limit=share.part(0.8).limit())
-    except MechdesignError as error:
-        numbers = dict.fromkeys(COLUMNS[:-3], np.nan)
-        return {**row, **numbers, "outputs": 0, "certified": False, "note": _unsolved(error, share)}, None
-    notes: Sequence[str] = result.notes
-    certified = result.mechanism.law is not None
-    if certified and verify and len(result.bins) <= 64:
-        certified, notes = _verified(result.certify(), notes, share)
-    return row | _quantizer_row(result, certified, notes), result
-
-
-def _quantizer_row(result: Any, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
-    mechanism, prior = result.mechanism, result.design.prior
-    row = _row(result, certified, notes) | {
-        "absolute": mechanism.expected_loss(prior, "absolute"),
-        "squared": mechanism.expected_loss(prior, "squared"),
-        "epsilon_upper": mechanism.privacy_loss(),
-        "outputs": len(result.bins),
-    }
-    return {name: row[name] for name in COLUMNS}

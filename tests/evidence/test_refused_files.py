@@ -156,7 +156,8 @@ def test_verify_compares_the_numbers_shown_as_closely_as_the_format_says(name: s
     """Was: numbers 1e-11 from those of the certificate passed; docs/format.md says 1e-12."""
     payload = payload_of(name)
     assert judged(payload)
-    payload["fields"][member] *= 1 + 1e-11
+    higher = not (name == "optimal-quantizer" and member == "value")  # a higher value is an upper bound, too
+    payload["fields"][member] *= 1 + 1e-11 if higher else 1 - 1e-11
     assert not judged(payload)
 
 

@@ -143,7 +143,7 @@ def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: in
 def test_biased_design() -> None:
     grid = md.Grid(delta=[0.5, 1.0, 2.0], q=[0.3, 0.6], beta=[0.0, 0.1, 0.4, 1.0])
     free = md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=grid).solve()
-    assert free.epsilon <= 1.0 and free.value == free.to_frame()["value"].min()
+    assert free.mechanism.privacy_loss() <= 1.0 and free.value == free.to_frame()["value"].min()
     with pytest.raises(md.InfeasibleError, match="least bias within the privacy budget"):
         md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=1e-6, grid=grid).solve()
     with pytest.raises(md.DesignError, match="max_bias"):

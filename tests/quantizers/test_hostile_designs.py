@@ -27,7 +27,7 @@ def test_nothing_false_is_claimed(seed: int) -> None:
     if result.status is Status.OPTIMAL:
         assert result.gap <= 1e-6
     else:
-        assert any("asked for" in note or "no lower bound" in note for note in result.notes)
+        assert result.gap is None or result.gap > 1e-6
     if design.objective == "mean" and design.privacy.epsilon < 12 and result.lower_bound is not None:
         program = solvers.solve(design.model(33), "highs").value
         assert result.lower_bound <= program * (1 + 1e-7) + 1e-9

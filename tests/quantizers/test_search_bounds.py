@@ -216,7 +216,7 @@ def test_multipliers_of_a_few_outputs_prove_less_of_those_in_between(few: Any, l
     asked = Asked(1.5, LOSSES[loss], PRIORS[prior], 3.0)
     design = md.OptimalQuantizer(few, asked.privacy, asked.prior, asked.loss, input_range=(-1, 1))
     result = design.solve(gap=1e-6)
-    duals = replace(result.certificate.duals, outputs=np.array(few, dtype=float), between=True)
+    duals = replace(result.proofs[-1].duals, outputs=np.array(few, dtype=float), between=True)
     many = asked.optimum(np.linspace(-3, 3, 61))
     assert many < result.value * (1 - 1e-3)
     assert bound_of(asked, duals, few) <= many

@@ -119,7 +119,12 @@ def objects() -> Iterator[Any]:
         for p in (UNIFORM, [0.1, 0.2], md.clipped(stats.norm(), -1, 1), md.truncated(stats.norm(), -1, 1))
     ]
     yield [md.BinSearch(4, 4.0), md.Alphabet(3.0, 0.5)]
-    yield n.LeastDivergence(md.ApproximateDP(1.0, 1e-3), dimension=3)
+    sampled = md.OptimalNoise(PURE, loss=abs).solve(cells=2)
+    yield [
+        sampled.certificate,
+        md.OptimalNoise(md.PureDP(2.0), loss=abs, dimension=2).solve(gap=0.5).certificate,
+    ]
+    yield [n.NamedLawProof(), n.SymmetricBound()]
     query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, changed=2, each=[1.0, 2.0, 0.0]))
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
     yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]

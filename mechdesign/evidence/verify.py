@@ -7,7 +7,7 @@ Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recom
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: this kind is not covered.
 Covered are quantizers (pure local privacy, and metric privacy with the absolute or the squared metric), metric-private
 channels, optimal lattice noise and noise allocations. Nothing is shared with the package: it is a second opinion. Fields
-of files: docs/format.md; why the bounds hold: quantizers/common/dual_pieces.py and noise/optimal/lower_bound.py.
+of files: docs/format.md; why the bounds hold: quantizers/common/dual_pieces.py and noise/optimal/lattice_dual.py.
 """
 
 # mypy: ignore-errors
@@ -561,20 +561,23 @@ def flat(nested):
 
 
 def lattice_noise(result, account):
-    design, stated, law = result["design"], result["certificate"], result["mechanism"]
+    design, law = result["design"], result["mechanism"]
+    proofs = {proof[""]: proof for proof in result["proofs"]}
     privacy, loss = design["privacy"], design["loss"]
-    shown = {key: result[key] for key in ("value", "lower_bound")}
-    account.same(stated, law=law, privacy=privacy, sensitivity=design["sensitivity"], loss=loss, **shown)
-    if loss not in ("absolute", "squared"):
-        raise NotCovered("losses other than absolute and squared")
+    if loss not in ("absolute", "squared") or law[""] != "cell-noise" or design["dimension"] != 1:
+        raise NotCovered("losses other than absolute and squared, and noise for several numbers")
+    bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
+    of_law = len(proofs) == len(result["proofs"]) == 2 and "cell-law-proof" in proofs
+    if len(bounds) != 1 or not of_law:
+        raise NotCovered("evidence other than one proof of the law and one of the lower bound")
+    stated = bounds[0]
     delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
     spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
     ends = list(accumulate(spans))
-    most = 2**29 if wide else len(cells) + 100, 2**29 if stated.get("knots") or stated.get("level") else 10**5
-    if n > most[0] or stated["cells"] > most[1] or design.get("dimension", 1) != 1:
-        raise Refused("more shifts, or more numbers, than the law has use for")
+    if n > (2**29 if wide else len(cells) + 100) or stated.get("cells", 1) > 10**5:
+        raise Refused("more shifts than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
         raise Refused("weights that are none")
     torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
@@ -617,17 +620,11 @@ def lattice_noise(result, account):
         spent += sum(w * repeated(*side) for w, side in tails)
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
-    account.proved(f"the value is at most {result['value']!r}", spent <= stated["value"] * total)
-    account.recomputed("the value shown is", result["value"], float(spent / total))
-    proof = spread_bound if stated.get("knots") else climb_bound if stated.get("level") else lattice_bound
-    if (m := stated.get("grouped", 1)) != 1:  # m changes in turn: (m ε, δ (1 + e^ε + … + e^((m-1)ε))) at m Δ
-        if not isinstance(m, int) or m < 1 or m * privacy["epsilon"] > 200 or stated.get("knots"):
-            raise Refused("changes of so many sensitivities at once")
-        high, sensitivity = exp_bounds(m * Fraction(privacy["epsilon"]))[1], m * sensitivity
-        delta *= (high - 1) / (low - 1)
-    bound = proof(stated, loss, delta, high, sensitivity)
-    account.proved("the lower bound follows from the multipliers", stated["lower_bound"] <= max(bound, 0))
-    account.recomputed("the lower bound shown is", result["lower_bound"], float(stated["lower_bound"]))
+    account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
+    proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
+    bound = max(proof(stated, loss, delta, high, sensitivity), 0)
+    claim = f"the lower bound {result['lower_bound']!r} follows from the multipliers"
+    account.proved(claim, Fraction(result["lower_bound"]) <= bound)
 
 
 def spans_excess(law, ends, spans, growth):
@@ -662,58 +659,10 @@ def spans_excess(law, ends, spans, growth):
     return most
 
 
-def spread_bound(stated, loss, delta, growth, sensitivity):
-    """Weak duality with ψ_k over `knots` and triangles of shifts κ_k: min_t (ℓ + F(t) + F(−t)) − 2δ Σ |κ_k| max ψ_k.
-
-    F = Σ |κ_k| ψ_k − e^ε ψ_k * κ_k is a cubic between sums of knots: at least its least Bernstein coefficient there.
-    """
-    knots, n, spent = stated["knots"], stated["cells"], 0
-    slopes, jerks = Counter(), Counter()  # changes of the first and of the third derivative
-
-    def hat(a, b, c):
-        return (a, Fraction(1, b - a)), (b, -Fraction(c - a, (b - a) * (c - b))), (c, Fraction(1, c - b))
-
-    if any(b <= a for a, b in pairwise(knots)) or len(stated["psi"]) != len(stated["kernels"]):
-        raise Refused("knots that do not increase")
-    for (start, peak, stop), row in zip(stated["kernels"], stated["psi"]):
-        single = start == peak == stop
-        if not 0 <= start <= stop <= n or not (single or start < peak < stop) or len(row) != len(knots) - 2:
-            raise Refused("kernels beyond the sensitivity")
-        values = [Fraction(math.floor(max(Fraction(v), 0) * 2**120), 2**120) for v in row]
-        mass = Fraction(1) if single else Fraction(stop - start, 2)
-        spent += 2 * mass * max(Fraction(max(v, 0)) for v in row)
-        bends = Counter()
-        for v, three in zip(values, zip(knots, knots[1:], knots[2:])):
-            for at, change in hat(*three) if v else ():
-                bends[at] += v * change
-        for at, change in bends.items():
-            slopes[at] += mass * change
-            if single:
-                slopes[at + start] -= growth * change
-            for shift, bend in () if single else hat(start, peak, stop):
-                jerks[at + shift] -= growth * change * bend
-    for changes in (slopes, jerks):
-        for at, change in list(changes.items()):
-            changes[-at] += change
-    step, pieces = sensitivity / n, []
-    value = slope = bend = jerk = Fraction(0)  # never a float
-    first, second = (step, 0) if loss == "absolute" else (0, step * step)
-    for x, end in pairwise(sorted({0, *slopes, *jerks})):
-        h, slope, jerk = end - x, slope + slopes[x], jerk + jerks[x]
-        stop = value + slope * h + bend * h * h / 2 + jerk * h**3 / 6
-        if x >= 0:
-            rise, curve = slope + first + 2 * second * x, bend + 2 * second
-            low, high = value + (first + second * x) * x, stop + (first + second * end) * end
-            pieces.append([low, low + rise * h / 3, low + 2 * rise * h / 3 + curve * h * h / 6, high])
-        value, slope, bend = stop, slope + bend * h + jerk * h * h / 2, bend + jerk * h
-    reached = min((min(p[0], p[3]) for p in pieces), default=Fraction(0))
-    return min((least(p, reached, 7) for p in pieces), default=Fraction(0)) - delta * spent
-
-
-def climb_bound(stated, loss, delta, growth, sensitivity):
+def staircase_bound(stated, loss, delta, growth, sensitivity):
     """Weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
-    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/climb.py says why.
+    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/staircase.py says why.
     """
     periods, b = stated["periods"], int(loss == "squared")
     a, unit = 1 - b, sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
@@ -738,16 +687,6 @@ def climb_bound(stated, loss, delta, growth, sensitivity):
         return Fraction(0)
     charge = -c[0] / r * (1 + high * sum(c) / (whole - right)) if c[0] < 0 else 0
     return (level - 2 * delta * (highest + charge)) * unit
-
-
-def least(p, reached, depth):
-    """A lower bound of a cubic by its Bernstein coefficients, on halves where it lies below what is reached elsewhere."""
-    if depth == 0 or min(p) >= reached:
-        return min(p)
-    a, b, c = ((u + v) / 2 for u, v in pairwise(p))
-    middle = (a + 2 * b + c) / 4
-    halves = ([p[0], a, (a + b) / 2, middle], [middle, (b + c) / 2, c, p[3]])
-    return min(least(half, reached, depth - 1) for half in halves)
 
 
 def lattice_bound(stated, loss, delta, growth, sensitivity):
@@ -835,7 +774,7 @@ def allocation(result, account):
 CHECKS = {"metric-quantizer-result": quantizer, "optimal-quantizer": quantizer}
 SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
 CHECKS |= dict.fromkeys(SEARCHES, quantizer)
-CHECKS |= {"metric-channel": channel, "optimal-noise-result": lattice_noise, "allocation-result": allocation}
+CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "allocation-result": allocation}
 
 
 def verify(text):

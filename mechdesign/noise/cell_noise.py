@@ -19,16 +19,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_sums import lattice_sums, span_sums
+from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     answers,
@@ -43,6 +45,9 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["MOST_CELLS", "MOST_SPANS", "CellNoise"]
 
@@ -231,7 +236,8 @@ class CellNoise:
         return np.clip(t / self.spike_width + 0.5, 0.0, 1.0)
 
     def _interpolate(self, t: Any, table: Array) -> Array:
-        return np.interp(t, self._extended[1], table)
+        value: Array = np.interp(t, self._extended[1], table)
+        return value
 
     def pdf(self, t: Any) -> Any:
         """Density at `t`."""
@@ -290,6 +296,15 @@ class CellNoise:
     def std(self) -> float:
         """Standard deviation."""
         return math.sqrt(self.var())
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is."""
+        side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
+        return Accuracy(math.sqrt(self._moment(2)), self.expected_loss("absolute"), side)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the density and the tail."""
+        return draw_laws({"this noise": self}, **options)
 
     def expected_loss(self, loss: Any = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""

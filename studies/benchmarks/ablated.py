@@ -62,42 +62,17 @@ def optimal_noise(count: int) -> dict[str, Make]:
 
 
 def no_dual(original: Any) -> Any:
-    return lambda *_, **__: (0, Fraction(0), Fraction(0), math.nan)
+    return lambda self, level: Fraction(0)
 
 
-SPREAD = {OPTIMAL + "ladders:best_spread": fixed(None)}
-FALLING = {OPTIMAL + "ladders:falling_law": fixed(None)}
-SPIKED = {OPTIMAL + "spiked:spiked": first_argument(1)}
-LADDERED = {OPTIMAL + "question:Question.laddered": constant(False)}
 OPTIMAL_NOISE = (
-    Strategy("climb (dual of the staircase)", {OPTIMAL + "climb:best_climb": no_dual}),
-    Strategy(
-        "groups of sensitivities",
-        {OPTIMAL + "grouped:group_size": fixed(1)},
-        {OPTIMAL + "grouped:group_size": lambda size: size > 1},
-    ),
-    Strategy("groups, lattices", {OPTIMAL + "refine:_in_groups": first_argument(1)}),
-    Strategy("named laws (truncated Laplace, uniform)", {OPTIMAL + "named:named_laws": fixed(())}),
-    Strategy("lattice programs", {OPTIMAL + "lattice:attempt": refusing(none_found)}),
+    Strategy("dual of the staircase", {OPTIMAL + "staircase:StaircaseMultipliers.bound": no_dual}),
+    Strategy("lattice programs", {OPTIMAL + "lattice:Lattice.lower": refusing(none_found)}),
     Strategy(
         "refinement of lattices",
-        {OPTIMAL + "refine:_ATTEMPTS": constant(1)},
-        {OPTIMAL + "lattice:attempt": lambda _: True},
+        {OPTIMAL + "lattice:_ATTEMPTS": constant(1)},
+        {OPTIMAL + "lattice:Lattice.lower": lambda _: True},
     ),
-    Strategy("spread, spline", SPREAD),
-    Strategy("steps, unimodal", FALLING),
-    Strategy(
-        "ladders",
-        LADDERED,
-        {OPTIMAL + "question:Question.laddered": lambda laddered: laddered},
-    ),
-    Strategy(
-        "lattices aligned with the staircase",
-        {OPTIMAL + "refine:_aligned": fixed(0)},
-        {OPTIMAL + "refine:_aligned": lambda n: n > 0},
-    ),
-    Strategy("spiked", SPIKED),
-    Strategy("spread, spline, steps, unimodal, ladders, spiked", {**SPREAD, **FALLING, **SPIKED, **LADDERED}),
 )
 
 # -- quantizers --------------------------------------------------------------------------------------------------
@@ -226,14 +201,16 @@ OPTMS = (
 
 # -- the optimal noise of several coordinates, and of large δ ---------------------------------------------------
 
-MANY = OPTIMAL + "many."
-
 
 def many_coordinates(count: int) -> dict[str, Make]:
     def make(k: int, epsilon: float, delta: float, loss: str) -> Make:
         return lambda: md.OptimalNoise(notion(epsilon, delta), loss=loss, dimension=k)
 
     return drawn(count, {"K": (5, 20, 200, 1000), "ε": EPSILONS, "δ": DELTAS, "loss": LOSSES}, make)
+
+
+def found(answer: Any) -> bool:
+    return answer is not None
 
 
 def large_delta(count: int) -> dict[str, Make]:
@@ -243,22 +220,12 @@ def large_delta(count: int) -> dict[str, Make]:
     return drawn(count, {"ε": EPSILONS, "δ": (1e-3, 0.01, 0.1, 0.3), "loss": LOSSES}, make)
 
 
-def found(answer: Any) -> bool:
-    return answer is not None
-
-
-FREE = {MANY + "search:_free": fixed(None)}
-COMPOSED = {MANY + "search:composed_share": fixed(None)}
-COPIES = {MANY + "lower:_promising": fixed(())}
 MANY_COORDINATES = (
-    Strategy("free density (newton, composed)", FREE, dict.fromkeys(FREE, found)),
-    Strategy("composed staircases", COMPOSED, dict.fromkeys(COMPOSED, found)),
-    Strategy("free density and composed staircases", {**FREE, **COMPOSED}),
-    Strategy("copies (bound of fewer coordinates)", COPIES),
+    Strategy("bound of fewer coordinates", {OPTIMAL + "subset_bound:_promising": fixed(())}),
     Strategy(
         "families but Gaussian, Laplace and staircase",
-        {MANY + "search:NAMED": constant(("gaussian", "laplace", "staircase"))},
-        {MANY + "search:_named": lambda _: True},
+        {OPTIMAL + "several:_NAMED": constant(("gaussian", "laplace", "staircase"))},
+        {OPTIMAL + "several:_calibrated": lambda _: True},
     ),
     *OPTIMAL_NOISE,
 )

@@ -95,14 +95,6 @@ def optimal_noise() -> None:
     CASES["OptimalNoise K=4 callable"] = solved(
         lambda: md.OptimalNoise(md.ApproximateDP(1, 1e-6), loss=lambda t: abs(t) ** 1.5, dimension=4)
     )
-    for epsilon, delta in CORNERS:
-        for k in (2, 20, 1000):
-            for order in (None, 1.0):
-                CASES[f"LeastDivergence K={k} ({epsilon:g}, {delta:g}) order {order}"] = solved(
-                    lambda epsilon=epsilon, delta=delta, k=k, order=order: md.noise.LeastDivergence(
-                        md.ApproximateDP(epsilon, delta), dimension=k, order=order
-                    )
-                )
 
 
 def vectors_of_noise() -> None:

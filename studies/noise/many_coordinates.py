@@ -1,8 +1,7 @@
 r"""Which noise is best for K coordinates: a map over K, ε and δ, and what remains above it.
 
 Every coordinate moves by at most 1, all K at once; the cost is the variance of one. Every named family is calibrated exactly
-and set beside the best law that `OptimalNoise(dimension=K)` finds: a free log-concave density, the optimum of one coordinate
-composed, or one of the families themselves. All of them are certified over every change up to the sensitivity. The lower bound
+and the best of them is what `OptimalNoise(dimension=K)` returns. All of them are certified over every change up to the sensitivity. The lower bound
 holds for all independent noise of one law: the privacy of all the answers makes the mean of some of them so much more private
 than it need be alone, and what that costs is the optimum of one coordinate.
 """
@@ -54,26 +53,21 @@ ASKED = (
 )
 
 
-def cell(k: int, epsilon: float, delta: float, *, rough: bool = False) -> dict[str, Any]:
-    """Variances at one point: of every family, of the best law found, and the proved lower bound.
-
-    A `rough` free law has a third of the cells.
-    """
+def cell(k: int, epsilon: float, delta: float) -> dict[str, Any]:
+    """Variances at one point: of every family, of the best law found, and the proved lower bound."""
     privacy = md.ApproximateDP(epsilon, delta)
     found: dict[str, float] = {}
     if k == 1:
         best = md.OptimalNoise(privacy, loss="squared").solve(gap=0.01, time_limit=20)
-        kind, value, bound = "free", best.value, best.lower_bound
+        kind, value, bound = "one coordinate", best.value, best.lower_bound
         for family in FAMILIES:
             try:
                 found[family] = md.calibrate(family, privacy=privacy, sensitivity=1.0).value
             except md.MechdesignError:
                 continue
     else:
-        wide = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=k).value
-        cells = max(1, round(24 / math.sqrt(wide))) if rough else None
-        many = md.OptimalNoise(privacy, loss="squared", dimension=k).solve(time_limit=60, cells=cells)
-        kind, value, bound = many.kind, many.value, many.lower_bound
+        many = md.OptimalNoise(privacy, loss="squared", dimension=k).solve(time_limit=60)
+        kind, value, bound = str(many.tried()["law"].iloc[0]), many.value, many.lower_bound
         found = dict(many.tried().itertuples(index=False, name=None))
     named = {family: found.get(family, math.nan) for family in FAMILIES}
     family = min((f for f in FAMILIES if f in found), key=lambda f: found[f])
@@ -129,9 +123,7 @@ def drawn(report: Report, table: pd.DataFrame) -> None:
 def run(report: Report) -> None:
     """Fill the report."""
     grid = QUICK if report.quick else tuple(itertools.product(COORDINATES, EPSILONS, DELTAS))
-    rows = joblib.Parallel(n_jobs=report.jobs)(
-        joblib.delayed(cell)(*point, rough=report.quick) for point in grid
-    )
+    rows = joblib.Parallel(n_jobs=report.jobs)(joblib.delayed(cell)(*point) for point in grid)
     table = pd.DataFrame(rows)
     report.table(
         "map", table, caption="Variances of one coordinate, sensitivity 1 in each", rtol=1e-3, atol=0.05

@@ -9,6 +9,7 @@ variance) and the ε-DP staircase, which ignores δ.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -103,9 +104,10 @@ def solve_grid(report: Report) -> tuple[pd.DataFrame, pd.DataFrame]:
                             "value": result.value,
                             "lower bound": result.lower_bound,
                             "gap": result.gap,
-                            "private": result.certificate.delta <= delta,
+                            "private": result.design.delta <= delta
+                            and result.mechanism.exact_delta(epsilon) <= Fraction(delta),
                             "checked": result.certificate.verify(),
-                            "cells per sensitivity": result.law.cells_per_shift,
+                            "cells per sensitivity": result.mechanism.cells_per_shift,
                             "seconds": result.solver_report.seconds,
                         }
                     )
@@ -185,9 +187,9 @@ def draw_densities(report: Report) -> None:
     fig, axes = figure(2, 2, width=8.0, height=5.6)
     for axis, (epsilon, delta) in zip(axes.ravel(), ((1.0, 0.0), (1.0, 0.05), (1.0, 0.2), (2.0, 0.2))):
         result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta)).solve(cells=24, grid="edge")
-        low, high = result.law.ppf([0.002, 0.998])
+        low, high = result.mechanism.ppf([0.002, 0.998])
         t = np.linspace(low, high, 4001)
-        axis.plot(t, result.law.pdf(t), color=COLOURS[0])
+        axis.plot(t, result.mechanism.pdf(t), color=COLOURS[0])
         axis.set_yscale("log")
         axis.set_title(f"ε = {epsilon:g}, δ = {delta:g}: E|T| = {result.value:.4f}", fontsize=9)
         axis.set_xlabel("t/Δ")

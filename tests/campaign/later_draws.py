@@ -126,14 +126,6 @@ def many_noise(rng: Draw) -> Any:
     )  # fmt: skip
 
 
-def least_divergence(rng: Draw) -> Any:
-    notion = md.ApproximateDP(scale(rng, -1, 1), scale(rng, -9, -1))
-    return md.noise.LeastDivergence(
-        notion, sensitivity=scale(rng, -2, 2), dimension=rng.choice([2, 3, 10]), order=rng.choice([1.0, 1.0, 3.0, 10.0]),
-        loss=rng.choice(["absolute", "squared"]),
-    )  # fmt: skip
-
-
 def sphere(rng: Draw) -> Any:
     bits = rng.randint(1, 6)
     size = rng.choice([max(2, 2**bits - 1), 2**bits + rng.randint(1, 40), 300])
@@ -222,7 +214,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "KNorm": k_norm,
     "MatrixMechanism": matrix_mechanism,
     "OptimalNoise(dimension)": many_noise,
-    "LeastDivergence": least_divergence,
     "SphereQuantizer": sphere,
     "PrivUnit": cap,
     "SampledCoordinates": sampled,

@@ -15,7 +15,6 @@ LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.noise.KNorm: noise_oracles.k_norm,
     md.MatrixMechanism: noise_oracles.matrix_mechanism,
     md.OptimalNoise: noise_oracles.many_noise,
-    md.noise.LeastDivergence: noise_oracles.many_noise,
     md.Calibration: bounds_oracles.bounded_calibration,
     Bounded: bounds_oracles.bounded,
     Rounds: bounds_oracles.sampled_rounds,

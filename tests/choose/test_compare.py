@@ -75,10 +75,10 @@ def test_optimal_noise_protects_the_few_that_change():
     found = counts()["optimal noise"]
     assert (found.design.dimension, found.design.changed) == (20, 3)
     assert found.certificate.verify() and found.checks()["holds"].all()
-    assert found.noise.dimension == 20 and found.release(np.zeros(20)).shape == (20,)
+    noise = found.mechanism
+    assert noise.dimension == 20 and noise.release(np.zeros(20)).shape == (20,)
     # the law is that of three coordinates which all move
-    three = md.noise.AdditiveNoise(found.law, 1.0, 3) if found.kind == "laplace" else None
-    three = three or md.noise.CellProduct(found.law, 3)
+    three = md.noise.AdditiveNoise(noise.law, 1.0, 3)
     assert three.delta_interval(1.0).lower <= PRIVACY.delta
     wider = md.NumericQuery(20, md.Sensitivity(linf=1, changed=4))
     with pytest.raises(md.DesignError, match="does not cover"):

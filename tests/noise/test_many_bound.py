@@ -15,13 +15,25 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
-from mechdesign.noise.optimal.many.certificate import averaged
-from mechdesign.noise.optimal.many.copies import Copies
-from mechdesign.noise.optimal.many.lower import lower_bound
+from mechdesign.noise.optimal.question import averaged
+from mechdesign.noise.optimal.several import _solved
+from mechdesign.noise.optimal.subset_bound import (
+    Copies,
+    SubsetBound,
+    SymmetricBound,
+    lower_bounds,
+    one_number,
+)
 from mechdesign.problem.losses import Loss
+from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline
 
 shares = st.floats(0.01, 0.99)
+
+
+def best_bound(design: md.OptimalNoise) -> Bound:
+    """The highest of the bounds that are tried."""
+    return max(lower_bounds(design, _solved, Deadline(None)), key=lambda bound: bound.value)
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0.0, 1.0), st.floats(1e-12, 1.0))
@@ -85,7 +97,7 @@ def test_a_gaussian_mean_is_as_private_as_is_implied(
     count: int, epsilon: float, delta: float, share: float
 ) -> None:
     privacy = md.ApproximateDP(epsilon, delta)
-    sd = math.sqrt(md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=count).variance)
+    sd = math.sqrt(md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=count).value)
     for mean in {1, count // 2}:
         found = Copies.of(count, mean, epsilon, delta).share(share * epsilon, Deadline(None))
         assume(found is not None)
@@ -111,13 +123,13 @@ def test_no_family_is_below_it_and_it_is_not_below_that_of_the_whole_mean(
 ) -> None:
     privacy = md.ApproximateDP(epsilon, delta)
     design = md.OptimalNoise(privacy, 2.0, loss, dimension=count)
-    held, _ = lower_bound(design, design._one, Deadline(None)) or pytest.fail("no bound")
-    whole = design._one(privacy, averaged(loss, count), 0.1, 2.0)
-    assert float(held.lower_bound) >= whole.lower_bound
+    held = best_bound(design).value
+    assert held >= _solved(one_number(design, privacy, count), 0.1, 2.0).lower_bound
+    assert held >= SymmetricBound().proved(design) > 0
     noise = md.calibrate(family, privacy=privacy, sensitivity=2.0, dimension=count).mechanism
     given_loss = Loss.of(loss)
     cost = given_loss.absolute * noise.absolute_error + given_loss.squared * noise.variance
-    assert 0 < float(held.lower_bound) <= cost * (1 + 1e-9)
+    assert 0 < held <= cost * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -126,37 +138,47 @@ def test_no_family_is_below_it_and_it_is_not_below_that_of_the_whole_mean(
 )
 def test_it_is_worth_as_much_as_was_found(count: int, epsilon: float, delta: float, asked: float) -> None:
     design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss="squared", dimension=count)
-    held, mean = lower_bound(design, design._one, Deadline(None)) or pytest.fail("no bound")
-    assert float(held.lower_bound) > asked
-    assert Copies.of(count, mean or count, epsilon, delta).imply(held.privacy.epsilon, held.privacy.delta)
+    held = best_bound(design)
+    assert held.value > asked
+    assert held.proof.implied(design) and not replace(held.proof, mean=count + 1).implied(design)
 
 
 @pytest.fixture(scope="module")
-def found() -> md.noise.ManyNoiseResult:
-    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, changed=8).solve(
-        cells=4
-    )
+def found() -> md.Result:
+    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, changed=8).solve()
 
 
 @pytest.mark.slow
-def test_its_certificate_holds_and_a_doctored_one_does_not(found: md.noise.ManyNoiseResult) -> None:
+def test_its_proof_holds_and_a_doctored_one_does_not(found: md.Result) -> None:
     certificate = found.certificate
-    assert certificate.verify() and certificate.mean is not None and certificate.bound is not None
-    assert loads(dumps(certificate), source="", kinds=KINDS).mean == certificate.mean
-    held = certificate.bound
-    epsilon, delta = held.privacy.epsilon, held.privacy.delta
-    loss = averaged("squared", certificate.mean)
+    law, proof = certificate.proofs
+    assert certificate.verify() and isinstance(proof, SubsetBound)
+    assert loads(dumps(certificate), source="", kinds=KINDS).proofs[1].mean == proof.mean
+
+    def verified(bound: float, forged: SubsetBound) -> bool:
+        return replace(certificate, lower_bound=bound, proofs=(law, forged)).verify()
+
+    assert verified(certificate.lower_bound, proof)
+    epsilon, delta = proof.privacy.epsilon, proof.privacy.delta
     for privacy in (md.ApproximateDP(epsilon, 0.9 * delta), md.ApproximateDP(0.9 * epsilon, delta)):
-        stronger = md.OptimalNoise(privacy, 2.0, loss).solve(gap=0.03).certificate
-        assert stronger.verify()
-        assert not replace(certificate, bound=stronger).verify()
-        assert not replace(certificate, bound=replace(held, privacy=privacy)).verify()
-    for mean in (None, certificate.mean + 1, 8):
-        assert not replace(certificate, mean=mean).verify()
+        stronger = one_number(found.design, privacy, proof.mean).solve(gap=0.03)
+        assert stronger.certificate.verify()
+        assert not verified(stronger.lower_bound, replace(proof, privacy=privacy, dual=stronger.proofs[1]))
+        assert not verified(certificate.lower_bound, replace(proof, privacy=privacy))
+    for mean in (proof.mean + 1, 8, 9):
+        assert not verified(certificate.lower_bound, replace(proof, mean=mean))
     with pytest.raises(md.DesignError, match="mean"):
-        replace(certificate, mean=9)
-    with pytest.raises(md.DesignError, match="mean"):
-        replace(certificate, mean=0)
+        replace(proof, mean=0)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "staircase"])
+@pytest.mark.parametrize("loss", ["absolute", "squared", {"absolute": 1.0, "squared": 2.0}])
+def test_the_closed_form_is_below_every_law(name: str, loss: object) -> None:
+    design = md.OptimalNoise(md.ApproximateDP(2.0, 1e-4), 3.0, loss, dimension=6, changed=4)
+    noise = md.calibrate(name, privacy=design.privacy, sensitivity=3.0, dimension=4).mechanism
+    given_loss = Loss.of(loss)
+    cost = given_loss.absolute * noise.absolute_error + given_loss.squared * noise.variance
+    assert 0.02 * cost < SymmetricBound().proved(design) < cost
 
 
 def test_a_function_need_not_be_even() -> None:

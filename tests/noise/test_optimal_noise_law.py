@@ -165,5 +165,5 @@ def test_a_loss_that_fails_is_named(loss) -> None:
 @pytest.mark.parametrize("gap", [1e-320, 1e-15])
 def test_a_gap_that_doubles_cannot_prove(gap) -> None:
     """The lattice was refined for minutes; the programs leave rows open by 2e-9."""
-    with pytest.raises(DesignError, match="at least 1e-08"):
-        md.OptimalNoise(md.ApproximateDP(1.0, 0.2)).solve(gap=gap)
+    result = md.OptimalNoise(md.ApproximateDP(1.0, 0.2)).solve(gap=gap, max_cells=16)
+    assert result.status == "gap not reached" and result.certificate.verify()

@@ -41,8 +41,6 @@ SPECS = {
     "OptimalNoise": 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.2}\n[solve]\ngap = 0.05\n',
     "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
     "KNorm": "dimension = 20\nsensitivity = {linf = 1, l1 = 5}\nnorm = inf\n" + PURE,
-    "LeastDivergence": "dimension = 3\norder = 1\n"
-    'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 1e-3}\n[solve]\ntime_limit = 60\n',
     "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
     "MatrixMechanism": 'workload = {kind = "kron", parts = [{kind = "prefix_sums", size = 4}, {kind = "identity", size = 2}]}\n'
     + BOTH,
@@ -136,8 +134,6 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 0\n', "line 3: dimension = 0"),
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 2\nnorm = 3\n', "line 4: norm = 3"),
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\nsize = 2\n', "line 3: size: KNorm has no such argument"),
-        ('design = "LeastDivergence"\nprivacy = {epsilon = 1.0}\n', "line 2: privacy = "),
-        ('design = "LeastDivergence"\nprivacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.1}\norder = 0.5\n', "line 3: order = 0.5"),
     ],
     ids=range(24),
 )  # fmt: skip

@@ -1,9 +1,8 @@
-"""The least noise any mechanism can add in one dimension, with the proof.
+"""The least noise any mechanism can add, with the proof: one number, or several with independent noise of one law.
 
-The design (`design`) states the lattice program (`program`) with exact costs (`costs`); the search (`refine`)
-over lattices (`lattice`) grows it by cuts, repairs the law in exact arithmetic (`repair`) and bounds every noise by weak duality
-(`lower_bound`); `certificate` and `result` carry what is proved. After Geng and Viswanath (2016) and Selvi, Liu and
-Wiesemann (2025); the lattice bounds are new. At large ε laws (`ladders`, `unimodal`) and bounds (`spread`, `spline`) live on
-cells of widths from the first step of a staircase to a fraction of the sensitivity (`steps`); near δ = 1 one problem answers for all δ (`spiked`). Imports `accounting`, `problem`, `solvers`, `evidence`, and of its own wing
-the law `noise.cell_noise`.
+`question` says what is asked, `design` how it is answered: the staircase and its dual (`staircase`), then one linear
+program on ever finer lattices (`program`, `lattice`) with exact costs (`costs`), whose laws are repaired in exact
+arithmetic (`law`) and whose multipliers prove a lower bound (`lattice_dual`). Several numbers (`several`) have the noise of
+a named family, or of one coordinate on each (`cell_product`, `composition`), and bounds from fewer of them (`subset_bound`).
+After Geng and Viswanath (2016) and Selvi, Liu and Wiesemann (2025); the lattice bounds are new.
 """

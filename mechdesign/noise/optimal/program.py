@@ -9,7 +9,7 @@ For every signed shift s of at most n cells
 `lattice_model` declares it for any list of shifts, the positive parts as variables. `LatticeProgram` starts from the
 model of the largest shift alone; the sums of the others are maxima over sets of cells and join as the sets that the
 current solution violates. Each such relaxation gives valid multipliers; how they are turned into a proof is in
-`mechdesign.noise.optimal.lower_bound`.
+`mechdesign.noise.optimal.lattice_dual`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
-from mechdesign.noise.optimal.lower_bound import Multiplier
+from mechdesign.noise.optimal.lattice_dual import Multiplier
 from mechdesign.solvers import GrowingProgram, Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Status

@@ -1,96 +1,129 @@
-"""What is asked of an optimal noise, in numbers, and where the search for it begins."""
+"""What is asked of optimal noise: privacy, sensitivity, loss and number of coordinates, with the checks of each."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
+from mechdesign.errors import DesignError
+from mechdesign.problem.checks import UP, positive, settle, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.protection import Protection
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.spine import Design
 
-__all__ = ["Question"]
+__all__ = ["NoiseQuestion", "alike", "averaged"]
 
-_LADDERED = (3.5, 5.5, 27.0)
-"""ε from which ladders see more than a lattice (asked for more than a rough answer; otherwise), and from which their
-narrowest cells are too narrow."""
-_SPIKE = 64
-_SMALLEST_DELTA = 1e-7
-"""Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
+_LEAST = 1e-200  # of the loss at the sensitivity, and 1/_LEAST the most: doubles hold what laws and proofs make of it
 
 
 @dataclass(frozen=True)
-class Question:
-    """The problem in numbers: what is asked of the noise, and on which kind of lattice.
+class NoiseQuestion(Design):
+    """The question that `mechdesign.OptimalNoise` asks and that every proof of its results is checked against."""
 
-    Parameters
-    ----------
-    loss : Loss
-    sensitivity, epsilon, delta : float
-    gap : float
-        Relative distance of law and bound to stop at.
-    cells : int or None
-        Cells per sensitivity to stay with, whatever the gap; the window alone grows then.
-    grid : {"centred", "edge"}
-    """
+    privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
+    sensitivity: Any = 1.0
+    loss: Any = "absolute"
+    dimension: int = field(check=whole, least=1, most=10**6, default=1)
+    changed: int | None = None
 
-    loss: Loss
-    sensitivity: float
-    epsilon: float
-    delta: float
-    gap: float
-    cells: int | None
-    grid: str
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.sensitivity, Sensitivity):
+            if self.changed is not None:
+                raise DesignError.of("changed", self.changed, "is for a number: the Sensitivity says it")
+            size, count = alike(self.sensitivity, self.dimension)
+            settle(self, sensitivity=size, changed=count)
+        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+        if self.changed is not None:
+            count = whole("changed", self.changed, 1, self.dimension)
+            settle(self, changed=None if count == self.dimension else count)
+        if not 1e-18 <= self.epsilon <= 200:
+            what = "where e^-ε is a mass, and not 1 to all digits kept"
+            raise DesignError.of("epsilon", self.epsilon, f"must be between 1e-18 and 200, {what}")
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        """Refuse a sensitivity in whose unit doubles do not hold the loss."""
+        loss, size = self.given_loss, Fraction(self.sensitivity)
+        at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
+        if loss.function is not None:  # taken to grow no faster than the square
+            at_size = size**2
+        if not (_LEAST <= at_size <= 1 / _LEAST and 1e-100 <= size <= 1e100):
+            allowed = "must be between 1e-100 and 1e100, where the loss is between 1e-200 and 1e200: choose another unit"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
+
+    def protection(self) -> Protection:
+        changes = Sensitivity(linf=self.sensitivity, changed=self.changed)
+        return Protection(self.dimension, changes)
 
     @cached_property
-    def programmed(self) -> float:
-        """The δ of the linear programs: 0 where δ is below the solver's reach, or cannot pay.
-
-        Truncated Laplace noise saves the share log(1+r)/r of the Laplace cost. Where that is a small part of the
-        gap asked for, pure noise is as good; its law and its multipliers are judged at the true δ anyway.
-        """
-        if self.delta < _SMALLEST_DELTA:
-            return 0.0
-        r = self.ratio
-        return self.delta if math.log1p(r) / r > self.gap / 20 else 0.0
+    def given_loss(self) -> Loss:
+        """The loss of one coordinate."""
+        return Loss.of(self.loss)
 
     @property
-    def ratio(self) -> float:
-        """r = (e^ε - 1)/2δ, δ > 0: what kind of noise is best; truncated Laplace noise reaches to log(1 + r)/ε."""
-        return math.expm1(self.epsilon) / (2 * self.delta)
+    def epsilon(self) -> float:
+        """ε of the requirement."""
+        return self.privacy.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the requirement, 0 for pure privacy."""
+        return self.privacy.delta if isinstance(self.privacy, ApproximateDP) else 0.0
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates change at once, at most."""
+        return self.changed or self.dimension
 
     @property
     def support(self) -> float:
-        """Sensitivities on each side that truncated Laplace noise reaches."""
-        return math.log1p(self.ratio) / self.epsilon if self.delta > 0 else math.inf
+        """Sensitivities on each side that truncated Laplace noise reaches; infinite for δ = 0."""
+        if self.delta == 0:
+            return math.inf
+        return math.log1p(math.expm1(self.epsilon) / (2 * self.delta)) / self.epsilon
 
-    @property
-    def spike_share(self) -> int:
-        """How many times narrower than a cell a spike is: a density, at nearly the cost of an atom."""
-        if self.delta <= 7 / 8:
-            return _SPIKE
-        return _SPIKE << min(60, math.ceil(-math.log2(1 - self.delta)) + 6)
 
-    @property
-    def held(self) -> bool:
-        """Whether the kind of cells is left to the search, and the loss even."""
-        return self.loss.function is None and self.cells is None and self.grid == "centred"
+def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
+    """Return (a, c) where the changes are all those of at most c coordinates by at most a each; refuse other sets.
 
-    @property
-    def laddered(self) -> bool:
-        """Whether to begin with narrow and wide cells."""
-        least = _LADDERED[0 if self.loss.squared or self.gap < 0.005 else 1]
-        return self.held and least <= self.epsilon <= _LADDERED[2]
+    Independent noise of one law is as private on that set as on c coordinates that all move by up to a. Which coordinates
+    move does not matter, nor whether all rise or fall together, since the law is symmetric.
 
-    def first_window(self) -> float:
-        """Sensitivities on each side: past the support of truncated Laplace noise."""
-        if self.programmed == 0:
-            return 2.0 + 9.0 / self.epsilon
-        return 1.0 + max(self.support, min(1.6 * self.support, 2.0 + 12.0 / self.epsilon))
+    Examples
+    --------
+    >>> alike(Sensitivity(linf=1, changed=3), 20), alike(Sensitivity(each=[2, 2, 0]), 3)
+    ((1.0, 3), (2.0, 2))
+    """
+    bounds = sensitivity.bounds(dimension)
+    if len(bounds) > 1 or not sensitivity.allows(bounds):
+        raise DesignError.of(
+            "sensitivity",
+            str(sensitivity),
+            "the best noise is known where at most c coordinates change by at most a each: "
+            "Sensitivity(linf=a, changed=c), a and c so large that they cover these changes",
+        )
+    return bounds[0]
 
-    def first_cells(self) -> int:
-        """A guess from staircase-like noise: density at 0 over cost, both O(1) factors off."""
-        e = self.epsilon
-        absolute = math.exp(e / 2) / math.expm1(e) if e < 100 else math.exp(-e / 2)
-        if self.delta:
-            absolute = min(absolute, 1 / (4 * self.delta))
-        return max(1, min(24, math.ceil(0.3 / (absolute * math.sqrt(self.gap / 0.01)))))
+
+def averaged(loss: Any, mean: int) -> Loss:
+    r"""The loss whose optimum for one coordinate bounds that of several from below.
+
+    The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
+    symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
+    private. So m times the squared part may be charged; with a function, which need not be even, only once.
+
+    Examples
+    --------
+    >>> averaged({"absolute": 1, "squared": 2}, 10).name
+    '1*absolute + 20*squared'
+    """
+    given = Loss.of(loss)
+    return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)

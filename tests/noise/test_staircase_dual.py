@@ -17,9 +17,16 @@ from scipy import integrate
 import mechdesign as md
 from mechdesign.evidence import verify
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal.climb import Climb, best_climb
+from mechdesign.noise.optimal.staircase import StaircaseMultipliers, staircase
 from mechdesign.problem.losses import Loss
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.problem.spine import Bound, Clock
+
+
+def best_bound(design: md.OptimalNoise) -> Bound:
+    """The highest of the bounds that are tried."""
+    found = [b for b in staircase(design, Clock(gap=1e-12)) if isinstance(b, Bound)]
+    return max(found, key=lambda b: b.value, default=Bound(0.0))
+
 
 losses = st.sampled_from(
     ["absolute", "squared", {"absolute": 1.0, "squared": 3.0}, {"absolute": 1e-6, "squared": 2e3}]
@@ -30,13 +37,12 @@ losses = st.sampled_from(
 @given(st.floats(1e-4, 40.0), st.floats(1e-3, 1e3))
 def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensitivity: float) -> None:
     """Geng and Viswanath: Δ e^{ε/2}/(e^ε - 1), step 1/(1 + e^{ε/2})."""
-    periods, level, bound, step = best_climb(
-        Loss.of("absolute"), sensitivity, epsilon=epsilon, delta=0.0, gap=0.0, deadline=Deadline()
-    )
+    design = md.OptimalNoise(md.PureDP(epsilon), sensitivity)
+    bound, (_, step) = best_bound(design), StaircaseMultipliers.of(design, 0).highest()
     best = sensitivity * math.exp(epsilon / 2) / math.expm1(epsilon)
-    assert (periods, level) == (0, bound)
-    assert best * (1 - 1e-11) <= float(bound) <= best * (1 + 1e-12)
-    assert step == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-6)
+    assert bound.proof.periods == 0 and bound.value == pytest.approx(float(bound.proof.level), rel=1e-15)
+    assert best * (1 - 1e-11) <= bound.value <= best * (1 + 1e-12)
+    assert float(step) == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-6)
 
 
 @settings(max_examples=25)
@@ -44,7 +50,7 @@ def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensit
 def test_pure_noise_is_solved_outright(epsilon: float, loss: object) -> None:
     result = md.OptimalNoise(md.PureDP(epsilon), loss=loss).solve(gap=1e-6)
     assert result.status == "optimal" and result.solver_report.solver == "closed form"
-    assert result.certificate.verify() and result.law.exact_delta(epsilon) == 0
+    assert result.certificate.verify() and result.mechanism.exact_delta(epsilon) == 0
 
 
 @pytest.mark.slow
@@ -59,10 +65,10 @@ def test_no_private_law_is_cheaper(
     top = math.log1p(r) / epsilon
     mass = 2 * -math.expm1(-epsilon * top) / epsilon
     cost = 2 * integrate.quad(lambda t: float(held(t)) * math.exp(-epsilon * t) / mass, 0, top)[0]
-    *_, found, _ = best_climb(held, 1.0, epsilon=epsilon, delta=delta, gap=0.0, deadline=Deadline())
-    assert found <= cost * (1 + 1e-9)
-    climb = Climb.of(held, 1.0, epsilon=epsilon, delta=delta, periods=periods)
-    assert climb.bound(climb.highest()[0] * Fraction(share)) <= cost * (1 + 1e-9)
+    design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss)
+    assert best_bound(design).value <= cost * (1 + 1e-9)
+    multipliers = StaircaseMultipliers.of(design, periods)
+    assert multipliers.bound(multipliers.highest()[0] * Fraction(share)) <= cost * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +76,9 @@ def test_no_private_law_is_cheaper(
 )
 def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> None:
     """Below a law that an LP found at a δ that pays, though the level itself lies above it."""
-    value = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss).solve(cells=6).value
-    *_, bound, _ = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta, gap=0.0, deadline=Deadline())
-    pure = best_climb(Loss.of(loss), 1.0, epsilon=epsilon, delta=0.0, gap=0.0, deadline=Deadline())[2]
-    assert bound <= value < pure
+    design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss)
+    pure = md.OptimalNoise(md.PureDP(epsilon), loss=loss)
+    assert best_bound(design).value <= design.solve(cells=6).value < best_bound(pure).value
 
 
 @pytest.mark.parametrize("periods, delta", [(0, 0.0), (7, 0.0), (7, 1e-4)])
@@ -81,10 +86,12 @@ def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> 
 def test_its_functions_leave_nothing_open(periods: int, delta: float, loss: str) -> None:
     """ℓ + Out - g In ≥ λ on a fine grid, with G summed term by term, and all that is sent received."""
     epsilon = 0.9
-    climb = Climb.of(Loss.of(loss), 1.0, epsilon=epsilon, delta=delta, periods=periods)
-    level = float(climb.highest()[0]) * (1 - 1e-9)
-    assert climb.bound(Fraction(level)) > 0
-    assert climb.bound(Fraction(level * (1 + 1e-6))) == 0
+    multipliers = StaircaseMultipliers.of(
+        md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss), periods
+    )
+    level = float(multipliers.highest()[0]) * (1 - 1e-9)
+    assert multipliers.bound(Fraction(level)) > 0
+    assert multipliers.bound(Fraction(level * (1 + 1e-6))) == 0
     cost = np.abs if loss == "absolute" else np.square
 
     def g(t: np.ndarray) -> np.ndarray:
@@ -116,16 +123,16 @@ def test_a_raised_level_fails_the_package_and_the_stand_alone_verifier(tmp_path:
     ]
     for privacy, sensitivity, loss in cases:
         result = md.OptimalNoise(privacy, sensitivity, loss).solve(gap=1e-3)
-        c, more = result.certificate, 1 + Fraction(1, 10**8)
-        raised = replace(c, lower_bound=c.lower_bound * more, level=c.level * more)
-        endless = replace(c, periods=0 if getattr(privacy, "delta", 0.0) else 1)
-        for evidence, sound in (
-            (c, True),
-            (raised, False),
-            (endless, False),
-            (replace(c, level=-c.level), False),
+        proof, more = result.proofs[1], 1 + Fraction(1, 10**8)
+        raised = float(Fraction(result.lower_bound) * more)
+        endless = replace(proof, periods=0 if getattr(privacy, "delta", 0.0) else 1)
+        for bound, evidence, sound in (
+            (result.lower_bound, proof, True),
+            (raised, replace(proof, level=proof.level * more), False),
+            (result.lower_bound, endless, False),
+            (result.lower_bound, replace(proof, level=-proof.level), False),
         ):
-            held = replace(result, lower_bound=float(evidence.lower_bound), certificate=evidence)
+            held = replace(result, lower_bound=bound, proofs=(result.proofs[0], evidence))
             assert held.checks()["holds"].all() == sound
             (tmp_path / "r.json").write_text(dumps(held))
             assert (verify.main([str(tmp_path / "r.json")]) == 0) == sound
@@ -139,4 +146,4 @@ def test_pure_noise_at_the_ends_of_the_range(epsilon: float) -> None:
     best = 2 * math.exp(-epsilon / 2) / -math.expm1(-epsilon)
     assert result.lower_bound <= best * (1 + 1e-12) and result.lower_bound == pytest.approx(best, rel=1e-9)
     assert result.value >= best * (1 - 1e-12) and result.certificate.verify()
-    assert result.law.exact_delta(epsilon) == 0
+    assert result.mechanism.exact_delta(epsilon) == 0

@@ -3,19 +3,21 @@ r"""The privacy loss of a cell law above those of all its shifts, and δ(ε) of 
 With :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
 :math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K
 shifted coordinates are therefore a mixture of products over whole cells, and whatever dominates every :math:`D_k`,
-k ≤ n, dominates in each factor.
+k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
+the chords of its values on a grid, computed with their rounding errors added, lie above it.
 
-Where the law is log-concave (decided in integers) shift n is worst: best events are half lines, and
-:math:`D_k(\alpha) = \max_t P(J \ge t) - \alpha P(J \ge t + k)` grows with k. Otherwise :math:`h = \max_k D_k` is used,
-a convex function of α and so itself the curve of a pair of laws: the chords of its values on a grid, computed with their
-rounding errors added, lie above it.
+Tails are followed until they weigh nothing; what lies beyond counts as lost, that is as of infinite loss. Where one weight
+stands for a span of cells, the pairs are the overlaps of spans, whose lengths are linear in the shift between the
+differences of the spans' ends: shifts by these differences decide.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -25,37 +27,101 @@ from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.many.pieces import Pieces, pieces
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
-__all__ = ["composed_upper", "dominating_loss", "many_interval"]
+__all__ = ["Pieces", "composed_upper", "dominating_loss", "many_interval", "pieces"]
 
+_TAIL = 1e-40
+"""Mass of geometric tails beyond which all loss counts as infinite."""
+_CELLS = 1_000_000
 _POINTS = 4096
 _PAIRS = 3 * 10**8  # pieces times shifts: beyond, the plain composition of exact sums must do
 _MOST = 2**20  # grid points of one coordinate
 
 
-def log_concave(law: CellNoise) -> bool:
-    """Whether the weights are log-concave with no gap: in integers, without rounding."""
-    w = law.weights
-    used = [i for i, x in enumerate(w) if x]
-    solid = bool(used) and len(used) == used[-1] - used[0] + 1
-    return (
-        solid and not law.decay and not law.spike and all(b * b >= a * c for a, b, c in zip(w, w[1:], w[2:]))
-    )
+@dataclass(frozen=True)
+class Pieces:
+    """Mass per cell between edges (in cells), and the mass of the tails beyond them.
+
+    Parameters
+    ----------
+    heights : ndarray, shape (m,)
+    edges : ndarray of int, shape (m + 1,)
+    beyond : float
+        Rounded up.
+    shifts : ndarray of int
+        The whole shifts among which, for every level, the worst of all real ones up to n cells is.
+    """
+
+    heights: Array
+    edges: Indices
+    beyond: float
+    shifts: Indices
+
+    @property
+    def even(self) -> bool:
+        """Whether every piece is one cell."""
+        return bool(len(self.heights) == self.edges[-1] - self.edges[0])
+
+    def moved(self, k: int) -> tuple[Array, Array, float]:
+        """Masses p and q of the pieces where both laws have some when the second is k cells to the left; the mass without partner."""
+        if self.even:
+            a, b, out = self.heights[:-k], self.heights[k:], float(self.heights[-k:].sum())
+        else:
+            cuts = np.union1d(self.edges, self.edges - k)
+            length = np.diff(cuts)
+            a, b = (self._at(places) * length for places in (cuts[:-1], cuts[:-1] + k))
+            out = 0.0
+        seen = (a > 0) & (b > 0)
+        lost = out + float(a[(a > 0) & (b == 0)].sum()) + self.beyond
+        return a[seen], b[seen], lost
+
+    def _at(self, places: Indices) -> Array:
+        i = np.searchsorted(self.edges, places, side="right") - 1
+        inside = (i >= 0) & (i < len(self.heights))
+        return np.where(inside, self.heights[np.where(inside, i, 0)], 0.0)
+
+
+@lru_cache(maxsize=32)
+def pieces(law: CellNoise) -> Pieces:
+    """The pieces of a law, its spike left out."""
+    n, total = law.cells_per_shift, law.total
+    spans = law.spans or (1,) * len(law.weights)
+    heights = [float(Fraction(w, v) / total) for w, v in zip(law.weights, spans)]
+    starts = [0, *law.ends[:-1]]
+    beyond = 0.0
+    if law.decay:
+        r, (first, last) = float(law.decay), law.period
+        most = max(_CELLS // (first + last), 2)
+        periods = min(math.ceil(math.log(_TAIL) / math.log(r)) + 1, most)
+        powers, out = r ** np.arange(1, periods + 1), n * np.arange(1, periods + 1)
+        ends = sum(law.weights[:first]) + sum(law.weights[-last:])
+        beyond = float(ends / total) * r ** (periods + 1) / float(1 - law.decay) * (1 + 1e-9)
+        left = np.outer(powers[::-1], heights[:first]).ravel()
+        right = np.outer(powers, heights[-last:]).ravel()
+        far = np.add.outer(-out[::-1], starts[:first]).ravel(), np.add.outer(out, starts[-last:]).ravel()
+        edges = np.concatenate([far[0], starts, far[1], [law.count + n * periods]]).astype(np.int64)
+        held = np.concatenate([left, heights, right])
+    else:
+        edges, held = np.append(starts, law.count).astype(np.int64), np.array(heights)
+    if not law.spans:
+        return Pieces(held, edges, beyond, np.arange(1, n + 1))
+    # Equal neighbours of a law with spans are one piece, so that few differences are left.
+    runs = [len(list(run)) for _, run in groupby(held.tolist())]
+    at = np.cumsum([0, *runs])
+    held, edges = held[at[:-1]], edges[at]
+    near = edges[(edges >= -n) & (edges <= law.count + n)]
+    gaps = np.unique(np.subtract.outer(near, near))
+    return Pieces(held, edges, beyond, np.unique(np.append(gaps[(gaps > 0) & (gaps < n)], n)))
 
 
 @lru_cache(maxsize=32)
 def dominating_loss(law: CellNoise) -> AtomicLoss:
     """Return a privacy loss that dominates that of every shift of one coordinate up to n cells.
 
-    Masses are rounded upwards: they may sum to a hair more than one.
+    Masses are rounded upwards: they may sum to slightly more than one.
     """
     held = pieces(law)
-    rounding = 1e-15 * len(held.heights)  # relative, of the sums
-    if not law.spans and log_concave(law):
-        a, b, lost = held.moved(law.cells_per_shift)
-        return AtomicLoss(np.log(a) - np.log(b) + 1e-15, a * (1 + 1e-14), lost * (1 + rounding))
     if len(held.shifts) * len(held.heights) > _PAIRS:
         return AtomicLoss(np.zeros(1), np.zeros(1), 1.0)
     return _envelope(held, float(law.spike / law.total))

@@ -8,20 +8,83 @@ raising the masses that are too small (δ = 0).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import ndimage
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.cell_product import CellProduct
+from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.optimal.question import NoiseQuestion
+from mechdesign.problem.checks import instance
 from mechdesign.typing import Array
 
-__all__ = ["geometric_masses", "mixed_into_privacy", "outward_decay", "raised_into_privacy", "round_width"]
+__all__ = [
+    "CellLawProof",
+    "law_notes",
+    "mixed_into_privacy",
+    "outward_decay",
+    "raised_into_privacy",
+    "round_width",
+]
 
 _BITS = 60
+
+
+@serializable("cell-law-proof")
+@dataclass(frozen=True, eq=False)
+class CellLawProof(Proof):
+    r"""A cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and costs so much.
+
+    On c coordinates that change at once, each of which keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
+    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; that of a callable loss is computed in doubles,
+    rounded up.
+    """
+
+    speaks_of = ("privacy", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        question = instance("question", stated.question, NoiseQuestion)
+        noise, size, moved = stated.law, 1, 1
+        if isinstance(noise, CellProduct):
+            noise, size, moved = noise.law, noise.dimension, noise.moved
+        law = instance("law", noise, CellNoise)
+        if (size, moved) != (question.dimension, question.moved):
+            raise DesignError.of(
+                "dimension", (size, moved), "must be the question's: numbers, and how many change"
+            )
+        spare = Fraction(question.delta) - moved * law.exact_delta(Fraction(question.epsilon) / moved)
+        claim = f"delta at epsilon = {question.epsilon:g} is at most {question.delta:g}"
+        yield Claim(claim, PROVED, float(spare), spare >= 0)
+        reach = Fraction(law.width) * law.cells_per_shift - Fraction(question.sensitivity)
+        yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
+        room = Fraction(stated.value) - law_cost(law, question.given_loss)
+        how = PROVED if question.given_loss.polynomial else RECOMPUTED
+        yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+
+
+def law_notes(question: NoiseQuestion, law: CellNoise) -> tuple[str, ...]:
+    """What a reader should know of a law before trusting it."""
+    notes = []
+    if not question.given_loss.polynomial:
+        notes.append(
+            "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
+        )
+    if law.spike:
+        notes.append(
+            f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
+            "δ is large enough that almost exact answers pay"
+        )
+    return tuple(notes)
 
 
 def round_width(width: Fraction) -> float:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.many.loss import many_interval
+from mechdesign.noise.optimal.composition import many_interval
+from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import answers, array, instance, non_negative, probability, settle, whole
 from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CellProduct"]
 
@@ -87,6 +92,14 @@ class CellProduct:
     def absolute_error(self) -> float:
         """E|T| of one coordinate."""
         return self.law.expected_loss("absolute")
+
+    def errors(self) -> Accuracy:
+        """How far off the answer to one coordinate is."""
+        return self.law.errors()
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the law of one coordinate and its tail."""
+        return draw_laws({"this noise": self.law}, **options)
 
     def rvs(self, size: Any = None, *, random_state: Any = None) -> Any:
         """Draw noise for simulation: shape (K,), or (size, K)."""

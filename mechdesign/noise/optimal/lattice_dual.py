@@ -1,0 +1,199 @@
+r"""Weak duality for additive noise, in exact arithmetic: no solver needs to be believed.
+
+For lattice masses p with :math:`\sum_j [p_j - e^\varepsilon p_{j+s}]_+ \le \delta` at every shift s up to n, and any
+numbers :math:`0 \le \psi_s(j) \le \mu_s`,
+
+.. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
+          - \delta \sum_s \mu_s .
+
+With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+The multipliers come from a solver and are rounded to multiples of a power of two; whatever they are, the bound is true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.optimal.costs import ExactCosts, lower_costs
+from mechdesign.noise.optimal.question import NoiseQuestion
+from mechdesign.problem.checks import array, instance, whole
+from mechdesign.typing import Array, Indices
+
+__all__ = ["LatticeDual", "Multiplier", "OneNumberDual", "SampledLatticeDual", "lattice_dual", "weak_duality"]
+
+_MOST_CELLS = 10**5  # per sensitivity, of a proof
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplier:
+    """Dual weights of one signed shift: ``psi[i]`` for each cell (0 ≤ psi ≤ total), and their cap `total`."""
+
+    shift: int
+    psi: Array
+    total: float
+
+
+def weak_duality(
+    costs: ExactCosts,
+    multipliers: Sequence[Multiplier],
+    *,
+    shift: int,
+    epsilon: float,
+    delta: float,
+    mirrored: bool,
+) -> Fraction:
+    """Return the lower bound that the multipliers prove.
+
+    Parameters
+    ----------
+    costs : ExactCosts
+        Lattice costs on the line of the multipliers and `shift` + 1 more points on both sides; costs further
+        out must be at least those at the ends.
+    multipliers : list of Multiplier
+        Weights per cell of the line, for signed shifts.
+    shift : int
+        n.
+    epsilon, delta : float
+    mirrored : bool
+        Whether every multiplier stands for itself and its mirror image, half each.
+
+    Returns
+    -------
+    Fraction
+        Not below the least of the costs, which no multipliers at all prove.
+    """
+    count = len(costs.numerators)
+    length = count - 2 * (shift + 1)
+    pad = shift + 1
+    largest = max([m.psi.sum() for m in multipliers] + [m.total for m in multipliers] + [1.0])
+    # sums stay below 2⁶³: where costs are huge, the unit is more than 1
+    bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(multipliers))))
+    scale = 2.0**bits
+    plus = np.zeros(count, dtype=np.int64)
+    minus = np.zeros(count, dtype=np.int64)
+    budget = 0
+    for m in multipliers:
+        psi = np.maximum(np.floor(m.psi * scale), 0.0).astype(np.int64)
+        plus[pad : pad + length] += psi
+        minus[pad + m.shift : pad + m.shift + length] += psi
+        budget += max(math.ceil(m.total * scale), int(psi.max(initial=0)))
+    if mirrored:  # the average of a dual point and its mirror image
+        plus, minus, scale = plus + plus[::-1], minus + minus[::-1], 2 * scale
+        budget *= 2
+    growth, unit = exp_upper(epsilon), 1 / Fraction(scale)
+    up, down = growth.numerator, growth.denominator
+    whole, part = unit.denominator * down, unit.numerator * costs.denominator
+    level = min(
+        c * whole + (a * down - b * up) * part
+        for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
+    )
+    found = Fraction(level, whole * costs.denominator) - Fraction(delta) * budget * unit
+    return max(found, Fraction(min(costs.numerators), costs.denominator))
+
+
+@dataclass(frozen=True, eq=False)
+class OneNumberDual(Proof):
+    """A lower bound of the cost of every additive noise for one number, by weak duality."""
+
+    speaks_of = ("lower bound",)
+
+    def proved(self, question: NoiseQuestion) -> Fraction:
+        """The lower bound that follows for this question, of which one coordinate counts."""
+        raise NotImplementedError
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        question = instance("question", stated.question, NoiseQuestion)
+        if question.dimension != 1 or stated.lower_bound is None:
+            raise DesignError.of("dimension", question.dimension, "must be 1, with a lower bound")
+        room = self.proved(question) - Fraction(stated.lower_bound)
+        claim = f"no additive noise costs less than {stated.lower_bound:.9g}"
+        yield Claim(claim, self.bound_how, float(room), room >= 0)
+
+
+@serializable("lattice-dual")
+@dataclass(frozen=True, eq=False)
+class LatticeDual(OneNumberDual):
+    r"""Weak duality of the lattice program, for losses a\|t\| + bt²: the theorem of this module, in exact arithmetic.
+
+    Noise rounded at random to the lattice is post-processing, so that the bound holds for every noise whatsoever.
+
+    Parameters
+    ----------
+    cells : int
+        n, lattice cells per sensitivity.
+    shifts : ndarray of int
+        Signed shifts that carry multipliers.
+    psi : ndarray, shape (shifts, cells of the line)
+        The multipliers.
+    totals : ndarray
+        Their caps μ.
+    mirrored : bool
+        Whether each stands for its mirror image too.
+    """
+
+    cells: int
+    shifts: Indices
+    psi: Array
+    totals: Array
+    mirrored: bool
+
+    def __post_init__(self) -> None:
+        whole("cells", self.cells, 1, _MOST_CELLS)
+        for name in ("psi", "totals"):  # sums of these must be doubles too
+            if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e250:
+                raise DesignError.of(name, getattr(self, name), "must be at most 1e250")
+        if (self.totals < 0).any():
+            raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
+
+    def proved(self, question: NoiseQuestion) -> Fraction:
+        loss, n = question.given_loss, self.cells
+        if (loss.function is None) != (self.bound_how == PROVED):
+            raise DesignError.of("loss", loss.name, "is of another kind than this proof's")
+        multipliers = [
+            Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
+        ]
+        reach = (self.psi.shape[1] - 1) // 2 + n + 1
+        costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
+        bound = weak_duality(
+            costs,
+            multipliers,
+            shift=n,
+            epsilon=question.epsilon,
+            delta=question.delta,
+            mirrored=self.mirrored,
+        )
+        # lattice costs of t² may be negative, the loss is not
+        return bound if loss.function else max(bound, Fraction(0))
+
+
+@serializable("sampled-lattice-dual")
+@dataclass(frozen=True, eq=False)
+class SampledLatticeDual(LatticeDual):
+    """The same for a convex callable, whose values in floating point are taken as exact and its convexity as given."""
+
+    bound_how = RECOMPUTED
+
+
+def lattice_dual(
+    question: NoiseQuestion, cells: int, multipliers: Sequence[Multiplier], mirrored: bool
+) -> LatticeDual:
+    """Make the proof of a question from multipliers."""
+    kind = LatticeDual if question.given_loss.polynomial else SampledLatticeDual
+    length = len(multipliers[0].psi) if multipliers else 2 * cells + 3
+    return kind(
+        cells=cells,
+        shifts=np.array([m.shift for m in multipliers], dtype=np.int64),
+        psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
+        totals=np.array([m.total for m in multipliers]),
+        mirrored=mirrored,
+    )

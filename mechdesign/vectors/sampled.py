@@ -23,6 +23,7 @@ exactly, whatever the input; j is the best. For j = 0 it is randomized response 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -96,9 +97,41 @@ def _limit(name: str, value: Any) -> int | None:
     return None if value is None else whole(name, value, 1, 1 << 24)
 
 
+class SampledSubset(CodedMechanism):
+    """What sends a few coordinates of every vector, chosen by shared randomness."""
+
+    @property
+    @abstractmethod
+    def sent(self) -> int:
+        """How many coordinates are sent."""
+
+    @abstractmethod
+    def _estimates(self, codes: Indices) -> Array:
+        """What codes (n, slots) say of the coordinates that are sent, shape (n, sent)."""
+
+    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+        """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
+        held, (seed, first) = self._checked(codes), checked_key(seed, first)
+        out = np.zeros((len(held), self.dimension))
+        chosen = shared_subsets(seed, first, len(held), self.dimension, self.sent)
+        np.put_along_axis(out, chosen, self._estimates(held), axis=1)
+        return out
+
+    def _total(self, codes: Indices, seed: int, number: int) -> Array:
+        total = np.zeros(self.dimension)
+        chosen = shared_subsets(seed, number, 1, self.dimension, self.sent)[0]
+        total[chosen] = self._estimates(codes).sum(axis=0)
+        return total
+
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the exact law, with the operating system's randomness, fresh coordinates for every vector."""
+        seed = fresh_seed()
+        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
+
+
 @serializable("sampled-coordinates")
 @dataclass(frozen=True, eq=False)
-class SampledCoordinates(Checked, CodedMechanism):
+class SampledCoordinates(Checked, SampledSubset):
     """A few coordinates of a vector, each in one bit or a few.
 
     Parameters
@@ -256,6 +289,8 @@ class SampledCoordinates(Checked, CodedMechanism):
     def slots(self) -> int:
         return int(self.count or 0)
 
+    sent = slots
+
     def _drawn(self, x: Any, seed: int, first: int, clip: bool, draw: Callable[[Array], Array]) -> Indices:
         y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
         chosen = shared_subsets(seed, first, len(y), self.dimension, self.slots)
@@ -266,21 +301,8 @@ class SampledCoordinates(Checked, CodedMechanism):
         """Draw the numbers of outputs for the chosen coordinates, exactly; shape (n, k)."""
         return self._drawn(x, *checked_key(seed, first), clip, self.one.release)
 
-    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
-        """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
-        index, (seed, first) = self._checked(codes), checked_key(seed, first)
-        out = np.zeros((len(index), self.dimension))
-        values = self.radius * self.dimension / self.slots * self.one.bins[index]
-        chosen = shared_subsets(seed, first, len(index), self.dimension, self.slots)
-        np.put_along_axis(out, chosen, values, axis=1)
-        return out
-
-    def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        total = np.zeros(self.dimension)
-        sums = self.one.bins[codes].sum(axis=0)
-        chosen = shared_subsets(seed, number, 1, self.dimension, self.slots)[0]
-        total[chosen] = self.radius * self.dimension / self.slots * sums
-        return total
+    def _estimates(self, codes: Indices) -> Array:
+        return np.asarray(self.radius * self.dimension / self.slots * self.one.bins[codes])
 
     def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
         """Draw an unbiased estimate of every vector, for simulation; deploy `release`."""
@@ -288,11 +310,6 @@ class SampledCoordinates(Checked, CodedMechanism):
         seed = int(source.integers(0, 1 << 62))
         codes = self._drawn(x, seed, 0, clip, lambda y: np.asarray(self.one.sample(y, rng=source)))
         return self.decoded(codes, seed).reshape(np.shape(x))
-
-    def release(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the exact law, with the operating system's randomness, fresh coordinates for every vector."""
-        seed = fresh_seed()
-        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
 
 # -- signs together ------------------------------------------------------------------------------------------------
@@ -303,7 +320,7 @@ LARGEST_BITS = 16
 
 @serializable("sampled-signs")
 @dataclass(frozen=True)
-class SampledSigns(Checked, SubsetSelection):
+class SampledSigns(Checked, SampledSubset, SubsetSelection):
     """The signs of a few coordinates, together under one budget.
 
     Parameters
@@ -392,6 +409,10 @@ class SampledSigns(Checked, SubsetSelection):
 
     # -- codes ----------------------------------------------------------------------------------------
 
+    @property
+    def sent(self) -> int:
+        return self.bits
+
     @cached_property
     def _order(self) -> Indices:
         """Which signs to change, the fewest first."""
@@ -415,23 +436,8 @@ class SampledSigns(Checked, SubsetSelection):
         texts = self._texts(x, *checked_key(seed, first), clip, chance)
         return (texts ^ self._order[self._exact_ranks(len(texts))])[:, None]
 
-    def _signs(self, codes: Indices) -> Array:
-        """±1, shape (n, b)."""
-        return np.where((codes[:, None] >> np.arange(self.bits)) & 1, 1.0, -1.0)
-
-    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
-        """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
-        index, (seed, first) = self._checked(codes)[:, 0], checked_key(seed, first)
-        out = np.zeros((len(index), self.dimension))
-        chosen = shared_subsets(seed, first, len(index), self.dimension, self.bits)
-        np.put_along_axis(out, chosen, self.stretch * self._signs(index), axis=1)
-        return out
-
-    def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        total = np.zeros(self.dimension)
-        chosen = shared_subsets(seed, number, 1, self.dimension, self.bits)[0]
-        total[chosen] = self.stretch * self._signs(codes.ravel()).sum(axis=0)
-        return total
+    def _estimates(self, codes: Indices) -> Array:
+        return np.where((codes >> np.arange(self.bits)) & 1, self.stretch, -self.stretch)
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -442,8 +448,3 @@ class SampledSigns(Checked, SubsetSelection):
         texts = self._texts(x, seed, 0, clip, source.random)
         drawn = texts ^ self._order[self._simulated_ranks(source, len(texts))]
         return self.decoded(drawn[:, None], seed).reshape(np.shape(x))
-
-    def release(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the exact law, with the operating system's randomness, fresh coordinates for every vector."""
-        seed = fresh_seed()
-        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))

@@ -24,7 +24,7 @@ from mechdesign.problem.checks import instance, non_negative, number, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
 from mechdesign.quantizers.optimal.any_outputs import least_loss

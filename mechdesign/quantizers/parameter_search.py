@@ -26,7 +26,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import LARGEST, check_range

@@ -24,7 +24,7 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.enclosures import BITS, Moments
-from mechdesign.quantizers.common.exact_loss import expected_upper, worst_upper
+from mechdesign.quantizers.common.proofs import expected_upper, worst_upper
 
 UNIFORM = stats.uniform(-1, 2)
 CLIPPED = md.clipped(stats.norm(0.3, 0.4), -1, 1)

@@ -19,8 +19,9 @@ from mechdesign.quantizers.mechanism import error_curve
 from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.optimal.bin_search import bin_slopes
 from mechdesign.quantizers.optimal.cutting_planes import expected_planes
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem, pieces
 from mechdesign.quantizers.optimal.floors import (
     block_fill,
     exact_block_fill,
@@ -29,10 +30,8 @@ from mechdesign.quantizers.optimal.floors import (
     smallest_epsilon,
 )
 from mechdesign.quantizers.optimal.lower_bound import lower_bound
-from mechdesign.quantizers.optimal.mse_cap import expected
+from mechdesign.quantizers.optimal.methods import expected
 from mechdesign.quantizers.optimal.newton import newton
-from mechdesign.quantizers.optimal.output_slopes import bin_slopes
-from mechdesign.quantizers.optimal.pieces import pieces
 
 
 def quartic(t):

@@ -21,9 +21,8 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers import PiecewiseMechanism
-from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, bound_of
 from mechdesign.solvers.deadline import Deadline
 

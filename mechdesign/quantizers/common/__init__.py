@@ -1,4 +1,4 @@
-"""What every quantizer design shares: exact rows next to a solver's floats, certificate, slack table, result, OpenDP.
+"""What every quantizer design shares: question and page, proofs, exact rows next to a solver's floats, slack table.
 
 Imports ``mechanism``, ``evidence`` and ``problem``; the designs of this wing import it.
 """

@@ -15,7 +15,7 @@ from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
-from mechdesign.quantizers.common.output_space import bound_words
+from mechdesign.quantizers.common.dual_pieces import bound_words
 from mechdesign.quantizers.mechanism.continuous_ldp import PiecewiseMechanism, duchi
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 

@@ -40,10 +40,9 @@ from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.checks import instance, non_negative, number, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
 from mechdesign.quantizers.common.enclosures import Moments, PriorMoments, StatedMoments
-from mechdesign.quantizers.common.exact_loss import cell_edges, expected_upper, worst_upper
-from mechdesign.quantizers.common.output_space import bound_words
+from mechdesign.quantizers.common.proofs import cell_edges, expected_upper, worst_upper
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 

@@ -17,7 +17,7 @@ from mechdesign.quantizers.common.account import (
     quantizer_alternatives,
     quantizer_remarks,
 )
-from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 __all__ = ["QuantizerDesign"]

@@ -24,6 +24,8 @@ them. For an output :math:`(1 - t) g_k + t g_{k+1}` the reduced cost must not be
 which is concave, keeps that. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
 :math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign turns at a neighbour of x's cell, never across x. The right side of ν's rows bends
 at the :math:`g_j` alone.
+
+Where the outputs of a search may be: what its lower bound has to speak of.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
+
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, number, one_of
@@ -44,7 +49,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments, StatedMoments
 from mechdesign.typing import Array
 
-__all__ = ["DualPieces"]
+__all__ = ["DualPieces", "OutputSpace", "bound_words"]
 
 _RHO_BITS = 64
 
@@ -308,3 +313,66 @@ class _Problem:
                 rest[k] -= rho * (right if side else left) - (left if side else right)
         smallest = min(rest)
         return total + (smallest / rho if smallest > 0 else smallest)
+
+
+_FEW = 129
+"""Outputs that are bounded as they are; where a search chooses among more, anywhere from the first to the last."""
+_HAIR = 1e-9
+"""By how much of itself a range is widened, so that roundings of its outermost outputs are inside."""
+
+
+@dataclass(frozen=True)
+class OutputSpace:
+    """All outputs that a search may choose from.
+
+    Parameters
+    ----------
+    points : tuple of float
+        The outputs; or, `between`, the first and the last of a range.
+    between : bool
+        Whether any output of the range may be chosen.
+
+    Examples
+    --------
+    >>> OutputSpace.among([(-2.0, 0.0, 2.0), (-2.0, -1.0, 2.0)])
+    OutputSpace(points=(-2.0, -1.0, 0.0, 2.0), between=False)
+    """
+
+    points: tuple[float, ...]
+    between: bool
+
+    @classmethod
+    def among(cls, alphabets: Iterable[Iterable[float]]) -> OutputSpace:
+        """The outputs of some alphabets."""
+        points = sorted({b for bins in alphabets for b in bins})
+        return cls(tuple(points), False) if len(points) <= _FEW else cls((points[0], points[-1]), True)
+
+    @classmethod
+    def around(cls, input_range: tuple[float, float], reach: float) -> OutputSpace:
+        """Any output not more than `reach` half widths from the centre of the range, and a hair for rounding."""
+        low, high = input_range
+        centre, far = low / 2 + high / 2, (1 + _HAIR) * reach * (high / 2 - low / 2)
+        return cls((centre - far, centre + far), True)
+
+    def bounded_by(self, duals: DualPieces) -> bool:
+        """Whether the multipliers' bound is one for everything here."""
+        return duals.outputs is not None and (duals.between or not self.between) and duals.cover(self.points)
+
+    def with_ends(self, inner: Array) -> Array:
+        """The outputs, or those of a grid inside the range with the range's ends."""
+        if not self.between:
+            return np.array(self.points)
+        low, high = self.points
+        return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
+
+
+def bound_words(duals: Any) -> str:
+    """Which mechanisms a lower bound speaks of."""
+    if not isinstance(duals, DualPieces) or duals.outputs is None:
+        return "with these outputs"
+    low, high = (shown(b) for b in (duals.outputs[0], duals.outputs[-1]))
+    return (
+        f"with any outputs from {low} to {high}"
+        if duals.between
+        else f"with outputs among {len(duals.outputs)} from {low} to {high}"
+    )

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from mechdesign.errors import MissingExtra
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
 
 __all__ = ["quantizer_measurement"]
 
 
-def quantizer_measurement(mechanism: Quantizer) -> Any:
-    """Return an ``opendp.mod.Measurement`` from a float to one of the outputs.
+def quantizer_measurement(mechanism: Any) -> Any:
+    """Return an ``opendp.mod.Measurement`` of a `Quantizer`, from a float to one of the outputs.
 
     OpenDP calls functions it did not write "honest but curious"; enabling that feature and ``contrib`` is done here,
     as the exact law is the proof those flags ask for.

@@ -24,14 +24,12 @@ from mechdesign.errors import MechdesignError
 from mechdesign.evidence.rounding import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
-from mechdesign.quantizers.common.dual_pieces import DualPieces
+from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.common.output_space import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_bound
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.methods import check_feasible
-from mechdesign.quantizers.optimal.mse_cap import best_floors
-from mechdesign.quantizers.optimal.proof import dual_pieces, fill_proof
+from mechdesign.quantizers.optimal.lower_bound import dual_pieces, fill_proof
+from mechdesign.quantizers.optimal.methods import best_floors, check_feasible
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -17,9 +17,8 @@ from typing import Any
 from mechdesign.errors import InfeasibleError
 from mechdesign.quantizers.common.rational_rows import excess_loss, rational_row
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem, Pieces, pieces
 from mechdesign.quantizers.optimal.floors import exact_block_fill, rational_ratio
-from mechdesign.quantizers.optimal.pieces import Pieces, pieces
 from mechdesign.typing import Array
 
 __all__ = ["exact_law", "widened"]

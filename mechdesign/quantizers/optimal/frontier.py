@@ -229,6 +229,7 @@ def frontier(
     Examples
     --------
     >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
     >>> design = OptimalQuantizer(bins=[-3, -0.5, 0.5, 3], privacy=PureDP(1.0), prior=stats.uniform(-1, 2))
     >>> frontier(design, "epsilon", [1.0, 1.5]).table["value"].round(4).tolist()
     [1.7005, 1.0329]

@@ -1,22 +1,35 @@
-"""Which method finds the floors: tried in order until the gap is proved, their results merged."""
+r"""Which method finds the floors: tried in order until the gap is proved, their results merged.
+
+Least loss under a cap on the mean squared error.
+
+.. math:: \min_{a \in A} F(a) \quad \text{subject to} \quad F_2(a) \le \text{cap},
+
+F₂ the expected squared loss. The block fill of given floors is optimal for *every* convex loss at once, so both
+functions belong to the same mechanism. For a multiplier ν ≥ 0 the loss :math:`\ell + \nu (\cdot)^2` is convex
+again, and its lower bound minus ν·cap is a lower bound for the capped problem; ν is found by intersecting the two
+dual lines next to the optimum. Floors on either side of the cap are mixed until F₂ equals it: F₂ is convex, so
+the mixture keeps the cap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem
+from mechdesign.evidence.rounding import safe_root
+from mechdesign.problem.losses import Loss
+from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
+from mechdesign.quantizers.optimal.expected_loss import FloorProblem, pieces
 from mechdesign.quantizers.optimal.floors import smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
-from mechdesign.quantizers.optimal.worst_case import worst_case
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["METHODS", "check_feasible", "uncapped"]
+__all__ = ["METHODS", "best_floors", "check_feasible", "expected", "uncapped"]
 
 METHODS = ("newton", "cutting-planes", "exchange")
 # Below this the bound's rounding margin decides, not the method.
@@ -129,3 +142,103 @@ _BY_NAME: dict[str, Method] = {
     "cutting-planes": _planes,
     "exchange": _exchange,
 }
+
+
+_ROUNDS = 60
+_ROOM = 1e-13
+
+
+def expected(problem: FloorProblem, floors: Array) -> float:
+    """F(a), with the bias budget of the problem."""
+    return pieces(problem, floors).expected_loss(problem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Floors with their loss and their squared loss."""
+
+    floors: Array
+    loss: float
+    square: float
+
+
+def best_floors(
+    problem: FloorProblem,
+    gap: float,
+    method: str | None = None,
+    start: Array | None = None,
+    deadline: Deadline | None = None,
+) -> FloorSolution:
+    """Find floors of least loss, under the problem's cap on the squared error if it has one.
+
+    Parameters
+    ----------
+    problem, gap, method, start, deadline
+        As in `uncapped`.
+
+    Raises
+    ------
+    InfeasibleError
+        The cap is below the least possible mean squared error, which `least` of the error holds.
+    """
+    if problem.max_mse is None:
+        return uncapped(problem, gap, method, start, deadline)
+    cap, deadline = problem.max_mse, deadline or Deadline(None)
+    goal = cap * (
+        1 - _ROOM
+    )  # the exact law's squared error is floors' to rounding, and must be within the cap
+    problem = replace(problem, max_mse=None)
+    square = replace(problem, loss=Loss(squared=1.0))
+
+    def point(floors: Array) -> _Point:
+        return _Point(floors, expected(problem, floors), expected(square, floors))
+
+    free = uncapped(problem, 0.1 * gap, method, start, deadline)
+    above = point(free.floors)
+    if above.square <= goal:
+        return free
+    least = uncapped(square, 0.1 * gap, method, start, deadline)
+    if least.lower_bound <= cap < least.value:
+        # Too close to call at this gap.
+        least = uncapped(square, 1e-12, method, least.floors, deadline)
+    if least.value > cap:
+        if least.lower_bound <= cap:
+            raise SolverError("no floors within the cap were found in time", solver="cap", status="limit")
+        raise InfeasibleError(
+            f"max_mse = {cap:.9g} is below the least possible mean squared error {least.value:.9g} "
+            "(at this epsilon, with these outputs and this range)",
+            least=least.value,
+        )
+    goal = min(cap, max(goal, least.value))
+    best = below = point(least.floors)
+    bound, proof, price = free.lower_bound, free, 0.0
+    for _ in range(_ROUNDS):
+        if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
+            break
+        # Where the two dual lines F + ν (F₂ − cap) meet.
+        nu = max((below.loss - above.loss) / max(above.square - below.square, 1e-300), 0.0)
+        penalised = replace(problem, loss=replace(problem.loss, squared=problem.loss.squared + nu))
+        solution = uncapped(penalised, 0.1 * gap, method, best.floors, deadline)
+        if solution.lower_bound - nu * cap > bound:
+            bound, proof = solution.lower_bound - nu * cap, solution
+            price = nu
+        here = point(solution.floors)
+        moved = abs(here.square - (above if here.square > goal else below).square)
+        above, below = (here, below) if here.square > goal else (above, here)
+        best = min(best, below, _mixture(square, goal, below, above, point), key=lambda p: p.loss)
+        if moved <= 1e-13 * abs(cap):
+            break
+    priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
+    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)
+
+
+def _mixture(
+    square: FloorProblem, cap: float, below: _Point, above: _Point, point: Callable[[Array], _Point]
+) -> _Point:
+    """On the segment between the two, the point that uses the cap fully."""
+
+    def excess(share: float) -> float:
+        return expected(square, (1 - share) * below.floors + share * above.floors) - cap
+
+    share = safe_root(excess, 0.0, 1.0, xtol=1e-14)
+    return point((1 - share) * below.floors + share * above.floors)

@@ -35,10 +35,10 @@ from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.lower_bound import (
     FloorSolution,
     at_point_masses,
+    fill_proof,
     lower_bound,
     rounding_decides,
 )
-from mechdesign.quantizers.optimal.proof import fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
 from mechdesign.typing import Array

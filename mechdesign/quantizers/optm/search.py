@@ -27,7 +27,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.output_space import OutputSpace
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check_levels, grid_boxes

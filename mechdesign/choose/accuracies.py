@@ -14,7 +14,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
-from mechdesign.noise.allocation.mixed_result import MixedAllocationResult
+from mechdesign.noise.allocation.mixed import MixedAllocationResult
 from mechdesign.noise.allocation.result import AllocationResult
 from mechdesign.noise.pictures import half_width
 from mechdesign.problem.checks import one_of, positive, probability

@@ -5,8 +5,8 @@ from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
-from .allocation.mixed_result import MixedAllocationResult as MixedAllocationResult
-from .allocation.mixed_result import MixedCertificate as MixedCertificate
+from .allocation.mixed import MixedAllocationResult as MixedAllocationResult
+from .allocation.mixed import MixedCertificate as MixedCertificate
 from .allocation.result import AllocationResult as AllocationResult
 from .calibration.design import Calibration as Calibration
 from .calibration.design import CalibrationBound as CalibrationBound

@@ -25,17 +25,19 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
-from mechdesign.noise.allocation.mixed import FLOOR, MixedProblem, mixed_scales, within_budget
-from mechdesign.noise.allocation.mixed_result import (
+from mechdesign.noise.allocation.mixed import (
+    FLOOR,
     MixedAllocationResult,
     MixedCertificate,
+    MixedProblem,
     mixed_cost,
+    mixed_scales,
     refuse_limits,
+    within_budget,
 )
-from mechdesign.noise.allocation.model import allocation_model, solve_model
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.result import AllocationResult
-from mechdesign.noise.allocation.separable import Allocated, overflowing
+from mechdesign.noise.allocation.separable import Allocated, allocation_model, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
@@ -223,7 +225,7 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
     def model(self, **options: Any) -> Model:
         """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".
 
-        See `mechdesign.noise.allocation.model` for the change of variables.
+        See `mechdesign.noise.allocation.separable.allocation_model` for the change of variables.
         """
         refuse_unknown(options, "the model has none")
         if self.noise == "mixed":

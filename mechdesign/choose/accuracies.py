@@ -5,23 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from mechdesign.choose.answers import check_answer, check_same_privacy
-from mechdesign.choose.candidates import checked_question, solved
-from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
+from mechdesign.choose.candidates import solved
+from mechdesign.choose.questions import MetricReport, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.rounding import safe_root
-from mechdesign.noise.allocation.mixed import MixedAllocationResult
-from mechdesign.noise.allocation.result import AllocationResult
-from mechdesign.noise.pictures import half_width
 from mechdesign.problem.checks import one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
-from mechdesign.typing import Array
 
-__all__ = ["MEASURES", "Accuracy", "accuracy", "accuracy_of", "error_of", "least_epsilon"]
+__all__ = ["MEASURES", "Accuracy", "accuracy", "least_epsilon"]
 
 MEASURES = ("standard_deviation", "absolute_error", "half_width")
 _NORMAL = 1.959963984540054  # P[|Z| > this] = 5%
@@ -46,17 +39,17 @@ def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = No
     """
     if isinstance(mechanism, Result):
         if question is not None:
-            check_answer("mechanism", mechanism, checked_question(question))
+            checked_question(question).check("mechanism", mechanism)
         if privacy is not None:
             check_same_privacy("mechanism", mechanism, privacy)
-        return accuracy_of(mechanism, question)
+        return mechanism.errors(question)
     if not isinstance(mechanism, str):
         raise DesignError.of(
             "mechanism", mechanism, "must be a result, or the name of one of compare's mechanisms"
         )
     if question is None or privacy is None:
         raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
-    return accuracy_of(solved(mechanism, question, privacy), question)
+    return solved(mechanism, question, privacy).errors(question)
 
 
 def least_epsilon(
@@ -102,9 +95,8 @@ def least_epsilon(
 
     def excess(log_epsilon: float) -> float:
         if log_epsilon not in seen:
-            found = accuracy_of(
-                solved(mechanism, question, _privacy(question, math.exp(log_epsilon), delta)), question
-            )
+            privacy = _privacy(question, math.exp(log_epsilon), delta)
+            found = solved(mechanism, question, privacy).errors(question)
             seen[log_epsilon] = math.log(max(getattr(found, measure), 1e-300) / error)
         return seen[log_epsilon]
 
@@ -128,52 +120,3 @@ def _privacy(question: Question, epsilon: float, delta: float) -> Any:
     if isinstance(question, MetricReport):
         return MetricDP(epsilon)
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
-
-
-@np.errstate(under="ignore")
-def accuracy_of(result: Result, question: Question | None = None) -> Accuracy:
-    """Return how accurate a result's mechanism is."""
-    if hasattr(result, "proofs"):
-        return result.errors(question)
-    if isinstance(result, AllocationResult):
-        if result.mechanism.noise == "gaussian":
-            return _of_normal(result.scales)
-        scale = result.scales
-        return Accuracy(
-            math.sqrt(2 * float((scale**2).mean())), float(scale.mean()), float(scale.mean()) * math.log(20)
-        )
-    if isinstance(result, MixedAllocationResult):
-        return _of_mix(result)
-    asked = question if isinstance(question, LocalReport) else result.design
-    if hasattr(result.mechanism, "probabilities") and (prior := getattr(asked, "prior", None)) is not None:
-        return result.mechanism.errors(prior)
-    law = getattr(result, "law", None)
-    if law is None or not hasattr(law, "sf"):
-        raise DesignError.of("mechanism", type(result).__name__, "has no errors in the units of an answer")
-    absolute = law.expected_loss("absolute") if hasattr(law, "expected_loss") else result.absolute_error  # type: ignore[attr-defined]
-    return Accuracy(float(law.std()), float(absolute), half_width(law))
-
-
-def error_of(result: Result, question: Question) -> float:
-    """The question's loss: of one coordinate, on average, or of a report."""
-    if isinstance(question, LocalReport):
-        return float(result.mechanism.expected_loss(question.prior, question.loss))
-    summed = getattr(result.design, "sums_coordinates", False) or isinstance(
-        result, AllocationResult | MixedAllocationResult
-    )
-    if summed and isinstance(question, NumericQuery):
-        return result.value / question.dimension
-    return result.value
-
-
-def _of_normal(deviations: Array) -> Accuracy:
-    mean = float(deviations.mean())
-    return Accuracy(math.sqrt(float((deviations**2).mean())), mean * math.sqrt(2 / math.pi), mean * _NORMAL)
-
-
-def _of_mix(result: MixedAllocationResult) -> Accuracy:
-    law = result.mechanism
-    widths = np.where(law.laplace, math.log(20) * law.scales, _NORMAL * law.scales)
-    return Accuracy(
-        math.sqrt(float(law.variance().mean())), float(law.absolute_moment(1).mean()), float(widths.mean())
-    )

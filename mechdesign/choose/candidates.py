@@ -17,7 +17,7 @@ import numpy as np
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.optimal.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
-from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
+from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question, checked_question
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
@@ -39,7 +39,7 @@ from mechdesign.quantizers.rqm import RQM
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
-__all__ = ["Candidate", "candidates", "check_privacy", "checked_question", "fewest", "register", "solved"]
+__all__ = ["Candidate", "candidates", "fewest", "register", "solved"]
 
 _REACH = 2.5
 """Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
@@ -110,23 +110,6 @@ def register(
     _KNOWN[question.asks][name] = Candidate(solve, assumes)
 
 
-def check_privacy(question: Question, privacy: Any) -> None:
-    """Raise DesignError unless this kind of privacy can be asked of this kind of question."""
-    if isinstance(question, NumericQuery):
-        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-    elif isinstance(question, LocalReport):
-        instance("privacy", privacy, PureDP)
-    elif not isinstance(instance("privacy", privacy, MetricDP).metric, str) or privacy.metric != "absolute":
-        raise DesignError.of("privacy", privacy, "must be alpha times the space's own distance: give alpha=")
-
-
-def checked_question(question: Any) -> Question:
-    """Return the question, or raise DesignError."""
-    if not isinstance(question, NumericQuery | LocalReport | MetricReport):
-        raise DesignError.of("question", question, "must be a NumericQuery, a LocalReport or a MetricReport")
-    return question
-
-
 def solved(
     name: Any,
     question: Question,
@@ -135,7 +118,7 @@ def solved(
     others: Mapping[str, Result] | None = None,
 ) -> Result:
     """Solve one of the candidates, as well as it can be until the deadline; `others` are results of further ones."""
-    check_privacy(checked_question(question), privacy)
+    checked_question(question).check_privacy(privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
@@ -207,7 +190,7 @@ def _densities(others: Mapping[str, Result]) -> dict[str, Any]:
     return {
         name: result.mechanism.law
         for name, result in others.items()
-        if name in FAMILIES and not FAMILIES[name].discrete and isinstance(result.design, Calibration)
+        if name in FAMILIES and not FAMILIES[name].discrete
     }
 
 
@@ -369,17 +352,13 @@ def fewest(result: Result) -> int:
 # Points of a metric space --------------------------------------------------------------------------------------
 
 
-def _design(q: MetricReport, privacy: MetricDP) -> MetricChannel:
-    return MetricChannel(q.space, privacy.epsilon, q.prior, q.loss)
-
-
 def _published(
     make: Callable[[Any, float], Any], *, remapped: bool = False
 ) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
     """A channel of the literature, made exact and certified for the question's own loss."""
 
     def solve(q: MetricReport, privacy: MetricDP, _: Deadline) -> Result:
-        design, channel = _design(q, privacy), make(q.space, privacy.epsilon)
+        design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon)
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
         law = design.repaired(channel.dense)
@@ -396,7 +375,7 @@ def _kary(space: Any, alpha: float) -> Any:
 
 _CHANNELS: dict[str, Candidate] = {
     "optimal channel": Candidate(
-        lambda q, privacy, deadline: _design(q, privacy).solve(time_limit=deadline.limit())
+        lambda q, privacy, deadline: q.design(privacy.epsilon).solve(time_limit=deadline.limit())
     ),
     "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
     "exponential, calibrated": Candidate(_published(Channel.exponential)),

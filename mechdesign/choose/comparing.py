@@ -11,11 +11,14 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
-from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
-from mechdesign.choose.candidates import candidates, check_privacy, solved
-from mechdesign.choose.comparison import Comparison
-from mechdesign.choose.measured import least_error, measured, ranked
-from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question
+from mechdesign.choose.candidates import candidates, solved
+from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
+from mechdesign.choose.questions import (
+    MetricReport,
+    Question,
+    check_same_privacy,
+    checked_question,
+)
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of
@@ -137,10 +140,7 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
 def _parsed(question: Any, privacy: Any, alpha: Any) -> tuple[Question, Any]:
     if isinstance(question, MetricSpace):
         question = MetricReport(question)
-    if not isinstance(question, NumericQuery | LocalReport | MetricReport):
-        raise DesignError.of(
-            "question", question, "must be a NumericQuery, a LocalReport, a MetricReport or a MetricSpace"
-        )
+    checked_question(question)
     if isinstance(question, MetricReport):
         if (alpha is None) == (privacy is None):
             raise DesignError.of(
@@ -151,7 +151,7 @@ def _parsed(question: Any, privacy: Any, alpha: Any) -> tuple[Question, Any]:
         raise DesignError.of(
             "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
         )
-    check_privacy(question, privacy)
+    question.check_privacy(privacy)
     return question, privacy
 
 
@@ -170,8 +170,7 @@ def _own(also: Any, question: Question, privacy: Any, names: list[str]) -> dict[
         instance(f"also[{name!r}]", result, Result)
         title = f"also[{name!r}]"
         check_same_privacy(title, result, privacy)
-        check_answer(title, result, question)
-        check_loss(title, result, question)
+        question.check(title, result)
     return found
 
 

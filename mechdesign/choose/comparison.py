@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.choose.accuracies import Accuracy, accuracy_of
-from mechdesign.choose.answers import check_answer, check_loss, check_same_privacy
-from mechdesign.choose.measured import COLUMNS, least_error, measured, ranked
-from mechdesign.choose.questions import LocalReport, NumericQuery, Question
+from mechdesign.choose.candidates import candidates, fewest
+from mechdesign.choose.questions import LocalReport, NumericQuery, Question, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.handed import Handed
@@ -23,11 +22,14 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
+from mechdesign.problem.words import guarantee
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.outputs import Alphabet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison"]
+__all__ = ["COLUMNS", "Comparison", "least_error", "measured", "ranked"]
 
 _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 
@@ -95,8 +97,7 @@ class Comparison(Handed):
             try:
                 with fitting():
                     check_same_privacy(name, result, self.privacy)
-                    check_answer(name, result, self.question)
-                    check_loss(name, result, self.question)
+                    self.question.check(name, result)
                     made.append(measured(name, self.question, self.privacy, result))
             except MechdesignError as error:
                 reason = f" ({error})"
@@ -157,7 +158,7 @@ class Comparison(Handed):
     @property
     def accuracy(self) -> dict[str, Accuracy]:
         """Errors of each mechanism in the answer's units, best first."""
-        return {name: accuracy_of(self.results[name], self.question) for name in self.names}
+        return {name: self.results[name].errors(self.question) for name in self.names}
 
     @property
     def refused(self) -> dict[str, str]:
@@ -270,3 +271,105 @@ class Comparison(Handed):
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+COLUMNS = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
+COLUMNS += ["privacy", "bits", "assumes", "seconds", "note"]
+_STEPS = 300
+"""Grid of outputs, on each side, from which the least loss of any report is bounded."""
+
+
+def measured(
+    name: str,
+    question: Question,
+    privacy: Any,
+    result: Result,
+    seconds: float = math.nan,
+    *,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """A row of the table, but for the ratio; what was certified a moment ago (`fresh`) is not checked again."""
+    found = result.errors(question)
+    known = candidates(question).get(name)
+    return {
+        "mechanism": name,
+        "error": question.error(result),
+        "standard deviation": found.standard_deviation,
+        "mean absolute error": found.absolute_error,
+        "95% half-width": found.half_width,
+        "privacy": _privacy_claim(result, privacy, fresh),
+        "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
+        "assumes": known.assumes if known else "",
+        "seconds": seconds,
+        "note": "; ".join(result.notes),
+        "result": result,
+    }
+
+
+def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
+    """The guarantee, and how the certificate's claim of privacy was checked."""
+    if result.certificate is None:
+        return "not certified"
+    if fresh:
+        how = next(proof.privacy_how for proof in result.proofs if "privacy" in proof.speaks_of)
+        return f"{guarantee(privacy)}: {how}"
+    claim = result.certificate.privacy_claim()
+    return f"{guarantee(privacy)}: {claim.how if claim.holds else 'REFUTED'}"
+
+
+def ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
+    """The table of these rows, best first, with ratios to the least error proved, or to the best found."""
+    table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable", ignore_index=True)
+    floor = table["error"].min() if least is None else least
+    table["ratio"] = table["error"] / floor if floor > 0 else np.nan
+    for name in ("privacy", "assumes", "note"):
+        table[name] = table[name].fillna("").astype(object)
+    return table
+
+
+def least_error(
+    question: Question,
+    privacy: Any,
+    results: dict[str, Result],
+    time_limit: float | None = None,
+    *,
+    gap: float = 1e-5,
+) -> tuple[float | None, str]:
+    """The least error proved, and of what; None where nothing is proved. `gap`: of the bound of any reports."""
+    if isinstance(question, LocalReport):
+        return _least_report(question, privacy, results, time_limit, gap)
+    if isinstance(question, NumericQuery) and (question.scalar is None or question.whole):
+        return None, ""  # whole numbers need not be protected from changes in between
+    name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
+    if name in results and results[name].lower_bound is not None:
+        what = "additive noise" if isinstance(question, NumericQuery) else "channel between the points"
+        return results[name].lower_bound, f"no {what} does better"
+    return None, ""
+
+
+def _least_report(
+    q: LocalReport, privacy: Any, results: dict[str, Result], time_limit: float | None, gap: float
+) -> tuple[float | None, str]:
+    """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
+
+    An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
+    most h/2 in absolute and h²/4 in squared error, so the least loss on the grid less that bounds all of them.
+    """
+    if q.loss.function is not None:
+        return None, ""
+    reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
+    grid = Alphabet(reach, reach / _STEPS)
+    try:
+        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(
+            gap=gap, time_limit=time_limit
+        )
+    except MechdesignError:
+        return None, ""
+    step = 2 * reach / (grid.size - 1) * (1 + 1e-9)
+    bound = (found.lower_bound or 0.0) - q.loss.absolute * step / 2 - q.loss.squared * step**2 / 4
+    if bound <= 0:
+        return None, ""
+    return (
+        bound,
+        f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has",
+    )

@@ -8,15 +8,26 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import stats
 
+from mechdesign.channels.optimal.design import MetricChannel
 from mechdesign.errors import DesignError
+from mechdesign.evidence.audit import same
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import UP, instance, interval, one_of, settle, share, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.spaces.space import MetricSpace
 
-__all__ = ["LocalReport", "MetricReport", "NumericQuery", "Question"]
+__all__ = [
+    "LocalReport",
+    "MetricReport",
+    "NumericQuery",
+    "Question",
+    "check_same_privacy",
+    "checked_question",
+]
 
 
 @serializable("numeric-query")
@@ -75,6 +86,21 @@ class NumericQuery:
     def bounds(self) -> Sensitivity:
         """The sensitivity as a set of bounds."""
         return Sensitivity.of(self.sensitivity)
+
+    def check_privacy(self, privacy: Any) -> None:
+        """Raise DesignError unless this kind of privacy can be asked of numbers."""
+        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+
+    def check(self, name: str, result: Result) -> None:
+        """Raise DesignError unless a result answers the question, or one that asks for more."""
+        if result.design.asks != self.asks:
+            raise DesignError.of(name, type(result.design).__name__, "must be noise, for numbers")
+        result.design.protection().check(name, self)
+
+    def error(self, result: Result) -> float:
+        """The question's loss of one number, on average."""
+        found = result.errors(self)
+        return found.standard_deviation**2 if self.loss == "squared" else found.absolute_error
 
     @property
     def scalar(self) -> float | None:
@@ -138,6 +164,28 @@ class LocalReport:
         """How many different reports there are, at most."""
         return int(2**self.bits)
 
+    def check_privacy(self, privacy: Any) -> None:
+        """Raise DesignError unless this kind of privacy can be asked of reports."""
+        instance("privacy", privacy, PureDP)
+
+    def check(self, name: str, result: Result) -> None:
+        """Raise DesignError unless a result answers the question, or one that asks for more."""
+        mechanism = result.mechanism
+        if result.design.asks != self.asks:
+            raise DesignError.of(
+                name, type(result.design).__name__, "must be an unbiased quantizer, for reports"
+            )
+        low, high = mechanism.input_range
+        if low > self.input_range[0] or high < self.input_range[1]:
+            raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.input_range}")
+        if len(mechanism.bins) > self.outputs:
+            allowed = f"must be at most the question's {self.outputs}"
+            raise DesignError.of(f"{name}: bins", len(mechanism.bins), allowed)
+
+    def error(self, result: Result) -> float:
+        """The question's loss of a report, over the question's prior."""
+        return float(result.mechanism.expected_loss(self.prior, self.loss))
+
     def __str__(self) -> str:
         low, high = self.input_range
         plural = "" if self.bits == 1 else "s"
@@ -172,9 +220,47 @@ class MetricReport:
     def __post_init__(self) -> None:
         instance("space", self.space, MetricSpace)
 
+    def design(self, alpha: float = 1.0) -> MetricChannel:
+        """The channel of least loss."""
+        return MetricChannel(self.space, alpha, self.prior, self.loss)
+
+    def check_privacy(self, privacy: Any) -> None:
+        """Raise DesignError unless this kind of privacy can be asked of places."""
+        if instance("privacy", privacy, MetricDP).metric != "absolute":
+            raise DesignError.of(
+                "privacy", privacy, "must be alpha times the space's own distance: give alpha="
+            )
+
+    def check(self, name: str, result: Result) -> None:
+        """Raise DesignError unless a result answers the question."""
+        if result.design.asks != self.asks:
+            raise DesignError.of(
+                name, type(result.design).__name__, "must be a channel, for points of a metric space"
+            )
+        asked, given = self.design(), result.design
+        if not (same(given.space, self.space) and same(given.weights, asked.weights)):
+            raise DesignError.of(name, str(given.space), "must be for the question's space and prior")
+
+    def error(self, result: Result) -> float:
+        """The question's loss of a report, over the question's prior."""
+        asked = self.design()
+        return float((asked.weights[:, None] * asked.losses * result.mechanism.matrix).sum())
+
     def __str__(self) -> str:
         loss = self.loss if isinstance(self.loss, str) else "a table's"
         return f"a report on {self.space.size} points, {loss} loss"
 
 
 Question = NumericQuery | LocalReport | MetricReport
+
+
+def checked_question(question: Any) -> Question:
+    """Return the question, or raise DesignError."""
+    return instance("question", question, NumericQuery, LocalReport, MetricReport)
+
+
+def check_same_privacy(name: str, result: Result, privacy: Any) -> None:
+    """Raise DesignError unless the result was made for this privacy."""
+    held = getattr(result.design, "privacy", None)
+    if held != privacy:
+        raise DesignError.of(name, held, f"is not the privacy of the question, {privacy}")

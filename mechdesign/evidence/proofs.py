@@ -79,6 +79,11 @@ class Proof(ABC):
     bound_how: ClassVar[str] = PROVED
     """How `check` checks the lower bound, where the proof speaks of one."""
 
+    @property
+    def privacy_how(self) -> str:
+        """How `check` checks privacy, where the proof speaks of it."""
+        return PROVED
+
     def way(self, stated: Certificate) -> str:
         """How `check` checks the lower bound of this certificate, where that depends on its question."""
         return self.bound_how
@@ -155,6 +160,14 @@ class Certificate:
         if self.lower_bound is not None and "lower bound" not in known:
             below = self.lower_bound <= self.value
             yield Claim(f"nothing costs less than {self.lower_bound:.9g}", CLAIMED, math.nan, below)
+
+    def privacy_claim(self) -> Claim:
+        """The claim of privacy, recomputed without the other proofs; the one that fails where one of its proof does."""
+        with fitting():
+            made = [c for proof in self.proofs if "privacy" in proof.speaks_of for c in proof.check(self)]
+        failed = [claim for claim in made if not claim.holds]
+        of_privacy = [claim for claim in made if "priva" in claim.claim]
+        return [*failed, *of_privacy, *made, Claim("privacy", CLAIMED, math.nan, False)][0]
 
     def checks(self) -> pd.DataFrame:
         """One row a claim: claim, how, margin, holds, about. Parts that do not fit together are one check that fails."""

@@ -275,6 +275,10 @@ class CalibrationProof(Proof):
     def __post_init__(self) -> None:
         instance("spent", self.spent, DeltaInterval)
 
+    @property
+    def privacy_how(self) -> str:
+        return self.spent.how
+
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, noise = (
             instance("question", stated.question, Calibration),

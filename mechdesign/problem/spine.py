@@ -128,8 +128,6 @@ class Design(Checked):
     """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
     proves_optimality: ClassVar[bool] = True
     """False for a search over one family: its result is "feasible", however close its bound is."""
-    sums_coordinates: ClassVar[bool] = False
-    """Whether the value is the sum over the numbers of an answer, not that of one of them."""
 
     @abstractmethod
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:

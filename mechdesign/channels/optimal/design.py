@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -55,6 +55,7 @@ from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import MetricDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import never_sent
 from mechdesign.solvers import Model
@@ -121,6 +122,8 @@ class MetricChannel(ModelledDesign):
 
     default_gap = 1e-6
 
+    asks: ClassVar[str] = "places"
+
     space: MetricSpace = field(check=_space)
     alpha: float = field(check=positive, side=DOWN)
     prior: ArrayLike | None = None
@@ -146,6 +149,11 @@ class MetricChannel(ModelledDesign):
         if self.unbiased is not None and self.decoder is not None:
             raise DesignError.of("decoder", "given", "cannot be combined with unbiased; choose one")
         _ = self.equalities
+
+    @property
+    def privacy(self) -> MetricDP:
+        """The requirement: α times the space's own distance."""
+        return MetricDP(self.alpha)
 
     @cached_property
     def losses(self) -> Array:

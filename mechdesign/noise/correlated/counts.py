@@ -34,6 +34,7 @@ from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, budget_wo
 from mechdesign.problem.checks import UP, instance, one_of, positive, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.protection import Protection
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
@@ -112,6 +113,9 @@ class CountsGaussian(CovarianceDesign):
     def vectors(self) -> Array:  # type: ignore[override]
         """A change of each size: all others are permutations of these, or have other signs."""
         return self.most * np.tri(self.changed, self.counts)
+
+    def protection(self) -> Protection:
+        return Protection(self.counts, Sensitivity(linf=self.most, changed=self.changed), signed=self.signed)
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Find the two numbers by a search in one, and the weights on the sizes that prove them best."""

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -48,6 +48,7 @@ from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.design import refuse_unknown
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
+from mechdesign.problem.protection import Protection
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.span import Span, span_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
@@ -78,12 +79,15 @@ class CovarianceDesign(Design):
         What one of them may consume, μ².
     """
 
+    asks: ClassVar[str] = "numbers"
+
     vectors: Any
     budget: Any
     privacy: Any
     weights: Any = None
 
-    sums_coordinates = True
+    def protection(self) -> Protection:
+        return Protection(self.vectors.shape[1], self.vectors)
 
     @abstractmethod
     def words(self) -> tuple[str, str]:

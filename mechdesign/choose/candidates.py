@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.optimal.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question, checked_question
 from mechdesign.errors import DesignError, SolverError
@@ -29,7 +28,7 @@ from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import MetricDP, PureDP, ZeroConcentratedDP
 from mechdesign.quantizers.erm import ERM
 from mechdesign.quantizers.mvu import MVU
 from mechdesign.quantizers.optimal.design import OptimalQuantizer

@@ -163,3 +163,7 @@ class OldCertificate(ABC):
     def verify(self) -> bool:
         """Whether every claim holds."""
         return bool(self.checks()["holds"].all())
+
+    def privacy_claim(self) -> Any:
+        """The claim of privacy, which comes first."""
+        return next(self.checks().itertuples(index=False))

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account, headline, result_sections
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import CLAIMED, Check, OldCertificate, fitting
 from mechdesign.evidence.deferred import deferred, known
@@ -114,6 +115,12 @@ class OldResult(Handed):
 
     def _audit(self) -> pd.DataFrame:
         return pd.DataFrame(columns=AUDIT_COLUMNS)
+
+    def errors(self, question: Any = None) -> Accuracy:
+        """How far off an answer is."""
+        prior = getattr(question, "prior", None) or getattr(self.design, "prior", None)
+        found: Accuracy = self.mechanism.errors() if prior is None else self.mechanism.errors(prior)
+        return found
 
     def checks(self) -> pd.DataFrame:
         """Claim by claim: what the certificate proves, that it speaks of this result, and what nobody proves.

@@ -15,7 +15,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
 from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.protection import Protection
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
@@ -221,6 +222,12 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         """The loss that the lower limits alone cost."""
         with np.errstate(over="ignore"):
             return self.cost_of(np.asarray(self.lower))
+
+    asks: ClassVar[str] = "numbers"
+
+    def protection(self) -> Protection:
+        changes = self.bounds or Sensitivity(each=self.sensitivities)
+        return Protection(len(self.sensitivities), changes)
 
     def model(self, **options: Any) -> Model:
         """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.protection import Protection
 from mechdesign.problem.sensitivity import Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 
@@ -102,6 +103,8 @@ class Calibration(Design):
     1070.87
     """
 
+    asks: ClassVar[str] = "numbers"
+
     noise: Any
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
     sensitivity: float | Sensitivity = field(check=sensitivity)
@@ -111,6 +114,10 @@ class Calibration(Design):
     sampling_rate: float = field(check=share, side=UP, default=1.0)
 
     proves_optimality = False
+
+    def protection(self) -> Protection:
+        changes = Sensitivity.of(self.sensitivity)
+        return Protection(self.dimension, changes, self.rounds, self.sampling_rate, self.family.discrete)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,8 @@ class QuantizerDesign(Design):
     among : str
         The mechanisms of which the design finds the best, in words that follow "the mechanism of least loss among".
     """
+
+    asks: ClassVar[str] = "report"
 
     privacy: Any
     prior: Any

@@ -169,8 +169,8 @@ def _own(also: Any, question: Question, privacy: Any, names: list[str]) -> dict[
             raise DesignError.of("also", name, "must be a name of its own")
         instance(f"also[{name!r}]", result, Result)
         title = f"also[{name!r}]"
-        check_same_privacy(title, result, privacy)
         question.check(title, result)
+        check_same_privacy(title, result, privacy)
     return found
 
 

@@ -96,8 +96,8 @@ class Comparison(Handed):
             reason = ""
             try:
                 with fitting():
-                    check_same_privacy(name, result, self.privacy)
                     self.question.check(name, result)
+                    check_same_privacy(name, result, self.privacy)
                     made.append(measured(name, self.question, self.privacy, result))
             except MechdesignError as error:
                 reason = f" ({error})"

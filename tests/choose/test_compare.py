@@ -392,7 +392,9 @@ def test_what_was_solved_for_another_loss_is_ranked_by_the_questions():
         md.NoiseAllocation("laplace", [1.0], PRIVACY, weights=[0.01]).solve(),
         md.OptimalNoise(PRIVACY, 1.0).solve(gap=0.5),
     ):
-        found = md.compare(md.NumericQuery(), PRIVACY, mechanisms=["laplace"], also={"w": other}, progress=False)
+        found = md.compare(
+            md.NumericQuery(), PRIVACY, mechanisms=["laplace"], also={"w": other}, progress=False
+        )
         error = found.table.set_index("mechanism")["error"]["w"]
         assert error == pytest.approx(other.errors().standard_deviation ** 2)
 

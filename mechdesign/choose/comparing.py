@@ -83,6 +83,7 @@ def compare(
 
     Examples
     --------
+    >>> from mechdesign.choose.questions import NumericQuery
     >>> from mechdesign.problem.privacy import PureDP
     >>> found = compare(NumericQuery(), PureDP(1.0), mechanisms=["laplace", "staircase", "gaussian"])
     >>> found.table[["mechanism", "ratio"]].round(3).values.tolist()

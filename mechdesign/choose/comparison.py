@@ -301,7 +301,7 @@ def measured(
         "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
         "assumes": known.assumes if known else "",
         "seconds": seconds,
-        "note": "; ".join(result.notes),
+        "note": "; ".join((*result.notes, *result.remarks())),
         "result": result,
     }
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive, settle, whole
@@ -25,6 +25,8 @@ _LEAST = 1e-200  # of the loss at the sensitivity, and 1/_LEAST the most: double
 @dataclass(frozen=True)
 class NoiseQuestion(Design):
     """The question that `mechdesign.OptimalNoise` asks and that every proof of its results is checked against."""
+
+    asks: ClassVar[str] = "numbers"
 
     privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
     sensitivity: Any = 1.0

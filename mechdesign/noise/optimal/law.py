@@ -54,10 +54,10 @@ class CellLawProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         question = instance("question", stated.question, NoiseQuestion)
-        noise, size, moved = stated.law, 1, 1
-        if isinstance(noise, CellProduct):
-            noise, size, moved = noise.law, noise.dimension, noise.moved
-        law = instance("law", noise, CellNoise)
+        law, size, moved = stated.law, 1, 1
+        if isinstance(stated.law, CellProduct):
+            law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
+        instance("law", law, CellNoise)
         if (size, moved) != (question.dimension, question.moved):
             raise DesignError.of(
                 "dimension", (size, moved), "must be the question's: numbers, and how many change"

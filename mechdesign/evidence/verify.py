@@ -246,7 +246,8 @@ def quantizer(result, account):
         fits = len(bins) <= wanted.get("m", len(bins)) and far <= wanted["max_abs"] * (1 + NEAR / 1000)
     account.agrees("outputs are as the design asks", fits)
     ends = design.get("input_range") or (mechanism["knots"][0], mechanism["knots"][-1])
-    account.agrees("inputs are the design's", [knots[0], knots[-1]] == list(map(Fraction, ends)))
+    held = knots if design.get("inputs") else [knots[0], knots[-1]]
+    account.agrees("inputs are the design's", held == list(map(Fraction, design.get("inputs") or ends)))
     account.agrees("rows sum to 1", all(sum(p) == common and len(p) == len(bins) for p in rows))
     account.agrees("no probability is negative", min(map(min, rows)) >= 0)
     unit, at = math.lcm(*(b.denominator for b in bins)), [x for pair in pairwise(knots) for x in pair]
@@ -771,7 +772,7 @@ def allocation(result, account):
 
 # ------------------------------------------------------------------------------------------------------------------
 
-CHECKS = {"metric-quantizer-result": quantizer, "optimal-quantizer": quantizer}
+CHECKS = {"metric-quantizer": quantizer, "optimal-quantizer": quantizer}
 SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
 CHECKS |= dict.fromkeys(SEARCHES, quantizer)
 CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "allocation-result": allocation}

@@ -7,9 +7,7 @@ from .mechanism.continuous_ldp import PiecewiseMechanism as PiecewiseMechanism
 from .mechanism.continuous_ldp import duchi as duchi
 from .mechanism.quantizer import Quantizer as Quantizer
 from .mechanism.vector import CoordinateQuantizer as CoordinateQuantizer
-from .metric.certificate import MetricCertificate as MetricCertificate
 from .metric.design import MetricQuantizer as MetricQuantizer
-from .metric.result import MetricQuantizerResult as MetricQuantizerResult
 from .mvu import MVU as MVU
 from .optimal.design import OptimalQuantizer as OptimalQuantizer
 from .optimal.frontier import Frontier as Frontier

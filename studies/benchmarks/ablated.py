@@ -14,7 +14,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import SolverError
-from studies.benchmarks.ablations import Strategy, Wing, constant, first_argument, fixed, refusing
+from studies.benchmarks.ablations import Strategy, Wing, constant, fixed, refusing
 
 __all__ = ["WINGS"]
 
@@ -329,7 +329,6 @@ CHANNELS = (
 # -- metric quantizers ---------------------------------------------------------------------------------------------
 
 METRIC = "quantizers.metric."
-STAGES = METRIC + "stages:Stages."
 
 
 def metric_quantizers(count: int) -> dict[str, Make]:
@@ -352,49 +351,21 @@ def metric_quantizers(count: int) -> dict[str, Make]:
     return drawn(count, axes, make)
 
 
-def whole_only(original: Any) -> Any:
-    """The whole program, with nothing before it."""
-
-    def plan(self: Any, count: int | None) -> Any:
-        for stage in original(self, count):
-            if stage.whole:
-                yield stage
-
-    return plan
+def all_at_once(original: Any) -> Any:
+    """Every pair of inputs from the first program on."""
+    return lambda self, count: self.pairs(count)
 
 
 METRICS = (
     Strategy(
-        "coarse (few inputs first)",
-        {STAGES + "_few_inputs": fixed(())},
-        {METRIC + "coarse:lifted": lambda _: True},
-    ),
-    Strategy(
-        "stages (coarser programs first)",
-        {STAGES + "_plan": whole_only},
-        {METRIC + "known:few_outputs": lambda _: True},
-    ),
-    Strategy(
-        "Capped", {STAGES + "_capped": first_argument(2)}, {METRIC + "notion:Capped.ratios": lambda _: True}
+        "pairs of inputs that join as they are broken",
+        {METRIC + "notion:PairwisePrivacy.first_pairs": all_at_once},
     ),
     Strategy(
         "worst inputs between those of a grid",
-        {STAGES + "_between": first_argument(2)},
-        {METRIC + "known:worse_places": lambda places: len(places) > 0},
+        {METRIC + "design:_worse_places": fixed(())},
+        {METRIC + "design:_worse_places": lambda places: len(places) > 0},
     ),
-    Strategy("_outermost", {STAGES + "_outermost": refusing(none_found)}),
-    Strategy(
-        "interior point of many rows",
-        {METRIC + "stages:_MANY": constant(10**9)},
-        {STAGES + "_answer": lambda answer: answer.solver == "highs-ipm"},
-    ),
-    Strategy(
-        "simplex of few steps before it",
-        {METRIC + "stages:_STEPS": constant(0)},
-        {STAGES + "_answer": lambda answer: answer.solver == "highs"},
-    ),
-    Strategy("multipliers of the pure program", {STAGES + "_approximate_bound": fixed((None, None))}),
-    Strategy("settled multipliers", {METRIC + "closed:Multipliers.settled": first_argument(0)}),
 )
 
 # -- correlated noise, matrix mechanism, discrete noise ----------------------------------------------------------------

@@ -33,7 +33,6 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 
 
 # fmt: off
-CERTIFICATE = "law:@exact, epsilon:pos, max_bias:nn, prior:@prior?, loss:@loss?, objective:'mean'|'worst', max_mse:num?, value:num?, lower_bound:num?, duals:@dual-pieces?, moments:@prior-moments?"
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
     "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?, changes:arr|null, weights:arr|null",
@@ -88,11 +87,11 @@ KINDS: dict[str, str] = {
     "loss": "absolute:nn, squared:nn, function:fun|null",
     "matrix-proof": "multipliers:any",
     "matrix-mechanism": "workload:@workload, privacy:@notion, changed:count, most:pos, signed:flag, loss:'total'|'largest'",
-    "metric-certificate": CERTIFICATE + ", notion:@pairwise-privacy?, multipliers:arr|null, places:arr|null",
+    "metric-bound": "multipliers:arr|null, pairs:arr|null, places:arr|null, knots:count|null",
+    "metric-proof": "",
     "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
     "metric-dp": "epsilon:pos, metric:text|fun",
     "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",
-    "metric-quantizer-result": result("@metric-quantizer","@quantizer","@metric-certificate"),
     "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any",
     "mixed-allocation-result": result("@noise-allocation","@mixed-noise","@mixed-certificate"),
     "mixed-certificate": "question:@noise-allocation, law:@mixed-noise, value:num",
@@ -104,7 +103,6 @@ KINDS: dict[str, str] = {
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
     "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:any, families:any, input_range:pair",
     "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:any, families:any, judge:any",
-    "pairwise-privacy": "privacy:@notion, continuum:flag",
     "priv-unit": "dimension:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos",
     "prior-clipped": "law:law, lower:num, upper:num",
     "prior-law": "law:law",

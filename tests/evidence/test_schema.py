@@ -80,7 +80,6 @@ DAMAGES: list[tuple[str, Any]] = [
     ("solver_report", None),
     ("value", "1"),
     ("notes", "text"),
-    ("certificate", {"$kind": "pure-dp", "fields": {"epsilon": 1.0}}),
 ]
 
 

@@ -120,7 +120,10 @@ def test_doctored_results(name: str) -> None:
             text = cheap.sealed(payload)
             if outcome(text) == "holds":
                 claimed = [claim for claim, how, _ in verify.verify(text).rows if how == "claimed"]
-                bound = doctoring.__name__.startswith("bound_") and any("does better" in c for c in claimed)
+                # Also beside other multipliers or another question: a file holds one copy of each.
+                bound = doctoring.__name__.startswith(("bound_", "certificate", "design")) and any(
+                    "does better" in c for c in claimed
+                )
                 # What the package alone recomputes: the moments of a law, and the bound of metric quantizers.
                 moments = doctoring.__name__ == "prior" and any("masses and moments" in c for c in claimed)
                 if not (bound or moments):

@@ -79,7 +79,6 @@ LIMITED = """
 """
 
 
-@fault(18, "129 inputs ask for 32.5 GiB and end in MemoryError")
 def test_a_metric_quantizer_stays_within_six_gigabytes() -> None:
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(LIMITED)], capture_output=True, text=True)
     assert (done.returncode, done.stderr[-60:]) == (0, "")

@@ -13,43 +13,68 @@ a mechanism that is private everywhere; `program` gives a bound for all mechanis
 rounded to a neighbouring grid point at random, keeping their mean; the objective is the exact loss of that. On a
 continuum :math:`|x - x'|^2` would force a constant mechanism (n steps of h/n cost :math:`n (h/n)^2 \to 0`), so it needs
 a grid. Applied to each coordinate of a vector, it gives :math:`\varepsilon \|x - x'\|_2^2` (Chaudhuri et al. 2022,
-Lemma 6): see `MetricQuantizerResult.vector_epsilon`.
+Lemma 6): see `MetricQuantizer.vector_epsilon`.
+
+**Solved** by one growing program: it begins with neighbouring inputs; pairs of inputs that its answer breaks, and inputs between
+those of a grid that lose more than the worst case says, join until there are none. Every answer's multipliers prove a bound;
+the law with the two outermost outputs, which decides whether anything is feasible, comes first.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import increasing, interval, one_of, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.rounding import round_down
+from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.problem.checks import increasing, instance, interval, one_of, positive, settle, whole
+from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.proofs import certified_value, law_claims
+from mechdesign.quantizers.common.rational_rows import rational_table, tightened
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.certificate import MetricCertificate
-from mechdesign.quantizers.metric.known import Found, outermost_private
-from mechdesign.quantizers.metric.notion import PairwisePrivacy
-from mechdesign.quantizers.metric.program import row_model
-from mechdesign.quantizers.metric.result import MetricQuantizerResult
-from mechdesign.quantizers.metric.stages import Stages
-from mechdesign.solvers import Model
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
+from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.solvers import CompiledLP, Model, Solution, proved_bound
+from mechdesign.typing import Array, Status
 
-__all__ = ["MetricQuantizer"]
+__all__ = ["MetricBound", "MetricProof", "MetricQuantizer"]
+
+Answered = tuple[Solution, RationalTable]
+
+_COUNTS = (65, 129, 257, 513, 1025)
+_MOST = 40_000  # inputs times outputs of a program
+_MOST_PAIRED = 2_500  # of one whose pairs join as they are broken
+_ROUNDS = 30
+_SHRINK = 1e-9  # share of ε that the repair of rows may consume; neighbours need more
+_LEAST = 1e-13  # of an output in use: far below a solver's tolerance, far above the rounding of rows
+_POINTS = 17  # of a segment where its worst input is sought
+_OUTERMOST = "only the two outermost outputs are used: no program was solved"
+_ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
 
 
 @serializable("metric-quantizer")
 @dataclass(frozen=True)
-class MetricQuantizer(OldDesign):
+class MetricQuantizer(QuantizerDesign, ModelledDesign):
     r"""The best unbiased quantizer under metric, or approximate, local privacy.
 
     Parameters
@@ -72,23 +97,25 @@ class MetricQuantizer(OldDesign):
     >>> from scipy import stats
     >>> design = MetricQuantizer(bins=[-3, -0.5, 0.5, 3], privacy=MetricDP(2.0), prior=stats.uniform(-1, 2))
     >>> result = design.solve(gap=0.02)
-    >>> result.epsilon <= 2.0, result.gap < 0.02
+    >>> result.mechanism.metric_loss() <= 2.0, result.gap < 0.02
     (True, True)
     """
 
     bins: Any
-    privacy: MetricDP | ApproximateDP | PureDP
+    privacy: MetricDP | ApproximateDP | PureDP = field(MetricDP, ApproximateDP, PureDP)
     prior: Any
     loss: Any = "absolute"
-    objective: str = "mean"
+    objective: str = field(check=one_of, allowed=("mean", "worst"), default="mean")
     inputs: Any = None
     input_range: Any = None
 
+    @property
+    def default_gap(self) -> float:  # type: ignore[override]
+        """Of the continuum what some hundred knots prove; the program of a grid is exact."""
+        return 1e-2 if self.continuum else 1e-6
+
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, (MetricDP, ApproximateDP, PureDP)):
-            allowed = "must be md.MetricDP, md.ApproximateDP or md.PureDP"
-            raise DesignError.of("privacy", self.privacy, allowed)
-        one_of("objective", self.objective, ("mean", "worst"))
+        super().__post_init__()
         bins = mirrored_bins(check_bins(self.bins))
         prior = Prior.of(self.prior)
         given = None if self.input_range is None else interval("input_range", self.input_range)
@@ -131,85 +158,166 @@ class MetricQuantizer(OldDesign):
 
     # -- model ----------------------------------------------------------------------------------------
 
-    def model(self, *, knots: int = 129, **options: Any) -> Model:
+    def model(self, *, knots: int = 129) -> Model:
         """Declare the linear program over the rows in CVXPY.
 
         Families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case"; the parameters
         "ratio" and "delta" are the budget.
         """
-        refuse_unknown(options, "model() takes knots")
-        return row_model(*self._question(self.knots(knots)))
+        return row_model(np.array(self.bins), self.knots(knots), self.notion, *self.question)
 
-    def _question(self, knots: Array) -> tuple[Array, Array, PairwisePrivacy, Prior, Loss, str]:
-        return np.array(self.bins), knots, self.notion, self.prior, self.loss, self.objective
+    @property
+    def question(self) -> tuple[Prior, Loss, str]:
+        """What is minimised."""
+        return self.prior, self.loss, self.objective
 
     # -- solve ----------------------------------------------------------------------------------------
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        knots: int | None = None,
-        **options: Any,
-    ) -> MetricQuantizerResult:
-        """Solve, repair to exact privacy, and bound.
+    def improve(
+        self, clock: Clock, solver: str | None = None, knots: int | None = None, **options: Any
+    ) -> Iterator[Law | Bound]:
+        """Solve the growing program, repair its rows to exact privacy, and bound.
 
         Parameters
         ----------
+        clock : Clock
+            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is as wanted.
         solver : str, optional
             A backend of `mechdesign.solvers`.
-        gap : float, optional
-            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is at most this (1e-2). On a
-            grid with a time limit: a coarser program that proves this gap will do.
-        certify : bool
-            Return a rational mechanism proved private and unbiased (default), or the repaired floats.
-        time_limit : float, optional
-            Seconds; the best by then, with the bound that is proved: of coarser programs, which come first (`stages`), or
-            else of the two outermost outputs alone.
         knots : int, optional
-            A fixed number of knots instead.
+            A fixed number of knots of the continuum instead.
         **options
             The backend's own.
 
         Raises
         ------
+        DesignError
+            More inputs times outputs than programs hold.
         InfeasibleError
             No unbiased mechanism with these outputs is that private.
         """
-        one_of("certify", certify, (True, False))
-        wanted, deadline = wanted_gap(gap, 1e-2), Deadline(time_limit)
         given = None if knots is None else whole("knots", knots, 2)
+        counts = [given] if given or not self.continuum else list(_COUNTS)
+        lattices = [self.knots(129 if count is None else count) for count in counts]
+        most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
+        if (size := len(lattices[0]) * len(self.bins)) > most:
+            raise DesignError(f"inputs: {size} inputs times outputs are too many, at most {most} are taken")
         if not outermost_private(self.notion, self.bins, self.knots(2)):
             raise self._infeasible()
-        stages = Stages(self, solver, deadline, options)
-        best, complete = stages.best(given, wanted, stop=gap is not None)
-        return self._result(best, certify).ended(
-            wanted, limited=deadline.finite and not complete, seconds=deadline.elapsed
+        if self.loss.polynomial:
+            yield Bound(0.0, MetricBound())
+        yield self._law(
+            outermost_law(self.bins, self.knots(3)), SolveReport("closed form"), clock, (_OUTERMOST,)
         )
+        for lattice in lattices:
+            if len(lattice) * len(self.bins) > most:
+                return
+            # A feasible program that doubles call infeasible, or unbounded, is at the edge of what they resolve.
+            with suppress(InfeasibleError, SolverError):
+                yield from self._grown(lattice, clock, solver, options)
 
-    def _result(self, found: Found, certify: bool) -> MetricQuantizerResult:
-        mechanism = Quantizer.of_law(found.law)
-        bound = None if found.bound is None else min(found.bound, found.value)
-        stated: Any = MetricCertificate.of(self, found.law, found.value, bound)
-        if bound is not None and bound >= 0 and self.loss.polynomial:  # nor is what is stated below 0
-            stated = replace(stated, lower_bound=max(stated.lower_bound, 0.0))
-        note = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
-        return MetricQuantizerResult(
-            design=self,
-            mechanism=mechanism if certify else replace(mechanism, law=None),
-            value=found.value,
-            lower_bound=bound,
-            solver_report=SolveReport.of(found.answer),
-            notes=found.notes + (() if self.continuum else (note,)),
-            certificate=replace(
-                stated, notion=self.notion, multipliers=found.multipliers, places=found.places
+    def _grown(
+        self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
+    ) -> Iterator[Law | Bound]:
+        """Laws and bounds of the program over the rows at some knots, as pairs and places join."""
+        bins, notion = np.array(self.bins), self.notion
+        pairs, places = notion.first_pairs(len(knots)), np.zeros(0)
+        budget, shrink = notion.privacy.epsilon, 100 * _SHRINK if self.continuum else _SHRINK
+        for _ in range(_ROUNDS):
+            model = row_model(bins, knots, notion, *self.question, pairs=pairs, places=places)
+
+            def solved(epsilon: float, model: Model = model, pairs: Pairs = pairs) -> Answered:
+                paired = None if isinstance(self.privacy, PureDP) else pairs
+                set_budget(model, notion, knots, epsilon, paired)
+                answer = solvers.solve(model, solver, deadline=clock, **options)
+                return answer, self._table(knots, answer, epsilon)
+
+            first = answer, law = solved(budget * (1 - shrink))
+            yield from self._bounded(knots, pairs, places, answer, clock)
+            grown = notion.broken(knots, np.asarray(answer.primal["P"]), pairs)
+            if len(grown[0]) > len(pairs[0]):
+                pairs = grown
+                continue
+            answer, law = self._private(first, solved, shrink)
+            yield self._law(law, SolveReport.of(answer), clock)
+            if self.continuum or self.objective != "worst":
+                return
+            new = np.setdiff1d(
+                _worse_places(Quantizer.of_law(law), self.loss, answer.value), [*places, *knots]
             )
-            if certify
-            else None,
+            if not new.size:
+                return
+            places = np.sort(np.append(places, new))
+
+    def _private(self, first: Answered, solved: Callable[[float], Answered], shrink: float) -> Answered:
+        """The answer, or that at a smaller budget whose law is private in exact arithmetic."""
+        budget = self.notion.privacy.epsilon
+
+        def excess(found: Answered) -> float:
+            return 0.0 if self.notion.exact_slack(*_exact_rows(found[1])) >= 0 else math.inf
+
+        def again(epsilon: float) -> Answered:
+            return first if epsilon == budget * (1 - shrink) else solved(epsilon)
+
+        return tightened(again, excess, budget, shrink=shrink, attempts=6)
+
+    def _law(self, law: RationalTable, report: SolveReport, clock: Clock, notes: tuple[str, ...] = ()) -> Law:
+        mechanism = Quantizer.of_law(law)
+        value, proof = certified_value(self, mechanism)
+        if not self.continuum:
+            notes += (_ROUNDED,)
+        kept = mechanism if clock.certify else replace(mechanism, law=None)
+        return Law(kept, value, (MetricProof(), proof), report=report, notes=notes)
+
+    def _table(self, knots: Array, answer: Solution, epsilon: float) -> RationalTable:
+        """The exactly unbiased law next to an answer at a budget ε."""
+        rows = np.maximum(np.asarray(answer.primal["P"]), 0.0)
+        if not np.isfinite(rows).all():
+            raise InfeasibleError(f"an answer of {answer.solver} is not finite")
+        if not self.notion.delta:
+            rows[:, rows.max(axis=0) < _LEAST] = 0.0
+            rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
+            rows = self.notion.raised(knots, rows, 0.01 * (1 - epsilon / self.notion.privacy.epsilon))
+        return rational_table(self.bins, knots, rows)
+
+    def _bounded(
+        self, knots: Array, pairs: Pairs, places: Array, answer: Solution, clock: Clock
+    ) -> Iterator[Bound]:
+        """A bound for every mechanism, interpolated or not: on a grid from the answer's own multipliers."""
+        if self.continuum and self.objective == "mean" and not self.loss.polynomial:
+            return
+        proof = MetricBound(
+            None,
+            None if self.notion.neighbours else np.array(pairs),
+            places,
+            len(knots) if self.continuum else None,
         )
+        program = proof.program(self)
+        if self.continuum or self.notion.steep(knots) or answer.row_dual is None:
+            # another program, of which any duals prove a bound; an interior point's are the quickest on the continuum
+            try:
+                answer = solvers.solve(program, "clarabel" if self.continuum else "highs", deadline=clock)
+            except (InfeasibleError, SolverError):
+                return
+        duals = CompiledLP(program).row_duals() if answer.row_dual is None else answer.row_dual
+        bound = proved_bound(program, answer.tagged(row_dual=duals))
+        if math.isfinite(bound):
+            yield Bound(bound, replace(proof, multipliers=np.asarray(duals)))
+
+    def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
+        """Pure-DP level of a mechanism of this design applied to every coordinate of a vector.
+
+        With the squared metric :math:`\\varepsilon D^2` for vectors at most D apart in Euclidean norm (a ball of
+        radius B has D = 2B); with the absolute metric :math:`\\varepsilon \\sqrt{d} D` in d dimensions.
+        """
+        privacy, size = self.privacy, positive("diameter", diameter)
+        if not isinstance(privacy, MetricDP) or callable(privacy.metric):
+            raise DesignError.of(
+                "privacy", privacy, 'must be MetricDP with the metric "squared" or "absolute"'
+            )
+        if privacy.metric == "squared":
+            return privacy.epsilon * size**2
+        return privacy.epsilon * math.sqrt(whole("dimension", dimension, 1)) * size
 
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])
@@ -223,3 +331,185 @@ class MetricQuantizer(OldDesign):
             f"{type(self.privacy).__name__} at epsilon = {self.privacy.epsilon:g}{known}; {remedy}",
             smallest_epsilon=smallest,
         )
+
+    # -- what a result says ---------------------------------------------------------------------------
+
+    @property
+    def among(self) -> str:
+        return "all mechanisms with these outputs that are right on average"
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        m, notion = result.mechanism, self.notion
+        x, rows = m.knots, np.vstack([m.starts, m.ends[-1:]])
+        k, l = notion.pairs(len(x))
+        out = [
+            ("privacy", f"x={x[a]:g}, x'={x[b]:g}", 0.0, s, s, math.nan, abs(s) < 1e-9)
+            for a, b, s in zip(k, l, notion.slack(x, rows))
+        ]
+        totals, means = rows.sum(axis=1).tolist(), (rows @ m.bins).tolist()
+        for v, total, mean in zip(x.tolist(), totals, means):
+            out.append(("normalisation", f"x={v:g}", total, 1.0, -abs(total - 1), math.nan, True))
+            out.append(("unbiased", f"x={v:g}", mean, v, -abs(mean - v), math.nan, True))
+        return pd.DataFrame(out, columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        m = result.mechanism
+        columns = {f"{b:g}": np.append(m.starts[:, i], m.ends[-1, i]) for i, b in enumerate(m.bins)}
+        return pd.DataFrame({"x": m.knots, **columns})
+
+    def loss_of(self, mechanism: Quantizer) -> float:
+        """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
+        if self.continuum:
+            return float(mechanism.metric_loss())
+        if self.notion.delta:
+            return float(self.privacy.epsilon)  # checked with slack when the law was made
+        return self.notion.needed(mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]]))
+
+    def lines(self, result: Result) -> list[str]:
+        mechanism = result.mechanism
+        where = "on the continuum" if self.continuum else f"on {len(mechanism.knots)} inputs"
+        found, budget = self.loss_of(mechanism), self.privacy.epsilon
+        return [f"privacy {where}: {found!r} <= budget {budget!r}, knots: {len(mechanism.knots)}"]
+
+
+def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]]]:
+    """Knots and rows of an interpolated law."""
+    return list(law.knots), [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
+
+
+def _worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
+    """Inputs between the knots that lose more than `least`: the worst of each segment, about, and the worst of all."""
+    knots, rows = mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]])
+    share = np.linspace(0, 1, _POINTS)[1:-1, None]
+    x = knots[:-1] * (1 - share) + knots[1:] * share
+    mixed = (1 - share)[:, :, None] * rows[:-1] + share[:, :, None] * rows[1:]
+    lost = (mixed * loss(mechanism.bins - x[:, :, None])).sum(axis=2)
+    at, every = lost.argmax(axis=0), np.arange(len(knots) - 1)
+    inside = (mechanism.bins > knots[0]) & (mechanism.bins < knots[-1])
+    found = x[at, every][lost[at, every] > least * (1 + 1e-9)]
+    return np.unique([*found.tolist(), *mechanism.bins[inside].tolist(), mechanism.worst_case_loss(loss)[1]])
+
+
+@serializable("metric-proof")
+@dataclass(frozen=True, eq=False)
+class MetricProof(Proof):
+    r"""Rows interpolated between knots are unbiased and private if they are at the knots (`notion`).
+
+    On the continuum neighbours are within ratios :math:`1 + \varepsilon h`; on a grid every pair is compared, or neighbours
+    where chains of them imply the others. Everything is checked in fractions.
+    """
+
+    speaks_of = ("privacy", "bias")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, MetricQuantizer)
+        law = instance("law", instance("law", stated.law, Quantizer).law, RationalTable)
+        asked = design.inputs if design.inputs is not None else design.input_range
+        held = law.knots if design.inputs is not None else (law.knots[0], law.knots[-1])
+        if held != tuple(map(Fraction, asked)) or not design.takes(law.bins):
+            raise DesignError("law: must have the inputs and the outputs that the question asks for")
+        yield from law_claims(law, 0.0)
+        claim = f"privacy: {design.privacy!r}"
+        if isinstance(getattr(design.privacy, "metric", None), UnavailableCallable):
+            yield Claim(claim, CLAIMED, math.nan, True)
+            return
+        ends = [[law.row(k, end) for end in (0, 1)] for k in range(len(law.knots) - 1)]
+        joined = all(a[1] == b[0] for a, b in pairwise(ends))
+        slack = design.notion.exact_slack(list(law.knots), [ends[0][0], *(end for _, end in ends)])
+        yield Claim("rows are interpolated", PROVED, math.nan, joined, ABOUT_FILE)
+        yield Claim(claim, PROVED, round_down(slack), slack >= 0)
+
+
+@serializable("metric-bound")
+@dataclass(frozen=True, eq=False)
+class MetricBound(Proof):
+    """Any multipliers of a linear program that no mechanism beats prove a lower bound (Neumaier and Shcherbina 2004).
+
+    The program is declared anew from the question; sums are rounded outward, costs are integrated in doubles. Without
+    multipliers the bound is 0: absolute and squared errors are not negative.
+
+    Parameters
+    ----------
+    multipliers : array, optional
+        Of the program's rows.
+    pairs : array, shape (2, n), optional
+        The knots of a grid that it compares: leaving some out asks for less.
+    places : array, optional
+        Inputs between the knots of a grid that its worst case is over, too.
+    knots : int, optional
+        Of the continuum: inputs, or ends of cells, that it has.
+    """
+
+    multipliers: Array | None = None
+    pairs: Array | None = None
+    places: Array | None = None
+    knots: int | None = None
+
+    speaks_of = ("lower bound",)
+
+    def way(self, stated: Certificate) -> str:
+        if self.multipliers is None:
+            return PROVED
+        design = instance("question", stated.question, MetricQuantizer)
+        functions = design.loss.function, getattr(design.privacy, "metric", None)
+        return CLAIMED if any(isinstance(f, UnavailableCallable) for f in functions) else RECOMPUTED
+
+    def program(self, design: MetricQuantizer) -> Model:
+        """The program that no mechanism beats."""
+        knots = design.knots(self.knots or 129)
+        if design.continuum != (self.knots is not None):
+            raise DesignError.of("knots", self.knots, "must be given on the continuum, and not on a grid")
+        return bounding_program(
+            np.array(design.bins),
+            knots,
+            design.notion,
+            *design.question,
+            self._pairs(design, len(knots)),
+            self._places(design),
+        )
+
+    def _pairs(self, design: MetricQuantizer, count: int) -> Any:
+        if design.continuum or self.pairs is None or design.notion.neighbours:
+            return None
+        pairs = np.array(self.pairs)
+        if (
+            pairs.ndim != 2
+            or len(pairs) != 2
+            or pairs.dtype.kind != "i"
+            or not ((pairs >= 0) & (pairs < count)).all()
+        ):
+            raise DesignError.of("pairs", pairs, "must be two rows of numbers of knots")
+        return pairs[0], pairs[1]
+
+    def _places(self, design: MetricQuantizer) -> Array:
+        places = np.zeros(0) if self.places is None else np.array(self.places, dtype=float)
+        low, high = design.input_range
+        grid = not design.continuum and design.objective == "worst"
+        if places.size and not (grid and places.ndim == 1 and ((places >= low) & (places <= high)).all()):
+            raise DesignError.of(
+                "places", places, "must be inputs between the knots of a grid, for its worst case"
+            )
+        return places
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, bound, how = (
+            instance("question", stated.question, MetricQuantizer),
+            stated.lower_bound,
+            self.way(stated),
+        )
+        if bound is None:
+            raise DesignError("proofs: one speaks of a lower bound, and none is stated")
+        claim = f"every mechanism loses at least {bound!r}"
+        if self.multipliers is None:
+            yield Claim(claim, PROVED, -bound, bound <= 0 and design.loss.polynomial)
+            return
+        if how == CLAIMED:
+            yield Claim(claim, CLAIMED, math.nan, bound <= stated.value)
+            return
+        duals = np.array(self.multipliers)
+        answer = Solution(Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=duals)
+        try:
+            margin = proved_bound(self.program(design), answer) - bound
+        except SolverError:  # not as many multipliers as rows
+            margin = -math.inf
+        yield Claim(claim, how, margin, margin >= 0)

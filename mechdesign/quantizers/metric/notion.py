@@ -17,25 +17,26 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.typing import Array, Indices
 
-__all__ = ["CAP", "STEEP", "Capped", "PairwisePrivacy"]
+__all__ = ["STEEP", "Pairs", "PairwisePrivacy", "outermost_law", "outermost_private"]
 
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
-CAP = 14.0  # the same, where that proves to be too much for the solver: it costs a millionth
 _STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
 _BLOCK = 4096  # pairs that are looked at together
 _LARGEST = 700  # of exponents; e^700 is a lower bound beyond
 
+Pairs = tuple[Indices, Indices]
 
-@serializable("pairwise-privacy")
+
 @dataclass(frozen=True)
 class PairwisePrivacy:
     """A privacy notion between the rows at knots.
@@ -48,9 +49,10 @@ class PairwisePrivacy:
 
     Examples
     --------
-    >>> first, second, ratio = PairwisePrivacy(MetricDP(2.0), continuum=True).ratios(np.array([0.0, 0.5, 1.5]))
-    >>> first, second, ratio
-    (array([0, 1, 1, 2]), array([1, 2, 0, 1]), array([2., 3., 2., 3.]))
+    >>> notion = PairwisePrivacy(MetricDP(2.0), continuum=True)
+    >>> pairs = notion.pairs(3)
+    >>> pairs, notion.ratios(np.array([0.0, 0.5, 1.5]), pairs)
+    ((array([0, 1, 1, 2]), array([1, 2, 0, 1])), array([2., 3., 2., 3.]))
     """
 
     privacy: MetricDP | ApproximateDP | PureDP
@@ -69,28 +71,46 @@ class PairwisePrivacy:
     def pairs(self, count: int) -> tuple[Indices, Indices]:
         """The pairs (k, l) of `count` knots whose rows are compared: P_k at most a multiple of P_l."""
         if self.neighbours:
-            k = np.arange(count - 1)
-            return np.append(k, k + 1), np.append(k + 1, k)
+            return self.first_pairs(count)
         k, l = (v.ravel() for v in np.indices((count, count)))
         return k[k != l], l[k != l]
 
-    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
-        """The pairs (k, l) and the largest allowed P_k / P_l, for ε smaller by `shrink` relative; e^23 where it is larger."""
-        k, l, power = self.powers(knots, shrink)
-        return (
-            k,
-            l,
-            np.minimum(1.0 + power, _STEEP_STEP) if self.continuum else np.exp(np.minimum(power, STEEP)),
-        )
+    def first_pairs(self, count: int) -> tuple[Indices, Indices]:
+        """Pairs that a growing program begins with: neighbours both ways, or of one ratio for all pairs each knot and both ends."""
+        k = np.arange(count - 1)
+        if isinstance(self.privacy, MetricDP):
+            return np.append(k, k + 1), np.append(k + 1, k)
+        return np.append(k, k + 1), np.append(np.full(count - 1, count - 1), np.zeros(count - 1, dtype=int))
 
-    def powers(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
-        """The pairs (k, l), and εd of them."""
-        k, l = self.pairs(len(knots))
-        return k, l, self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
+    def ratios(self, knots: Array, pairs: Pairs, shrink: float = 0.0) -> Array:
+        """The largest allowed P_k / P_l of pairs, for ε smaller by `shrink` relative; e^23 where it is larger."""
+        power = self.powers(knots, pairs, shrink)
+        return np.minimum(1.0 + power, _STEEP_STEP) if self.continuum else np.exp(np.minimum(power, STEEP))
+
+    def powers(self, knots: Array, pairs: Pairs, shrink: float = 0.0) -> Array:
+        """εd of pairs."""
+        k, l = pairs
+        return self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
+
+    def broken(self, knots: Array, rows: Array, pairs: Pairs) -> Pairs:
+        """The pairs given, with the one that each knot breaks most, as k and as l, of those that are broken."""
+        if self.neighbours or isinstance(self.privacy, PureDP):
+            return pairs
+        count = len(knots)
+        k, l = self.pairs(count)
+        slack = np.full((count, count), np.inf)
+        slack[k, l] = self.slack(knots, rows)
+        slack[pairs] = np.inf
+        every = np.arange(count)
+        found = {*zip(*(v.tolist() for v in pairs))}
+        for at in (zip(every, slack.argmin(axis=1)), zip(slack.argmin(axis=0), every)):
+            found |= {(int(a), int(b)) for a, b in at if slack[a, b] < 0}
+        first, second = np.array(sorted(found)).T
+        return first, second
 
     def steep(self, knots: Array) -> bool:
         """Whether some ratio is too large for a program in doubles: it is lowered, which asks for more."""
-        return bool((self.powers(knots)[2] > STEEP).any())
+        return bool((self.powers(knots, self.pairs(len(knots))) > STEEP).any())
 
     def _distances(self, x: Array, y: Array) -> Array:
         if not isinstance(self.privacy, MetricDP):
@@ -103,7 +123,8 @@ class PairwisePrivacy:
 
     def slack(self, knots: Array, rows: Array) -> Array:
         """Slack of every pair: least of ratio · P_l − P_k over outputs, or δ − Σ(P_k − e^ε P_l)⁺."""
-        k, l, ratio = self.ratios(knots)
+        k, l = self.pairs(len(knots))
+        ratio = self.ratios(knots, (k, l))
         out = np.empty(len(k))
         for start in range(0, len(k), 4096):
             part = slice(start, start + 4096)
@@ -187,7 +208,8 @@ class PairwisePrivacy:
 
     def raised(self, knots: Array, rows: Array, shrink: float) -> Array:
         """The smallest majorant of the rows that respects the ratios (without δ); sums and means are not kept."""
-        k, l, ratio = self.ratios(knots, shrink)
+        k, l = self.pairs(len(knots))
+        ratio = self.ratios(knots, (k, l), shrink)
         P = np.array(rows, dtype=float)
         if not self.neighbours:
             np.maximum.at(P, l, rows[k] / ratio[:, None])
@@ -218,15 +240,33 @@ class PairwisePrivacy:
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
 
 
-@dataclass(frozen=True)
-class Capped(PairwisePrivacy):
-    """The same with ratios that a solver resolves: e^14 where they are larger, which asks for more."""
-
-    def ratios(self, knots: Array, shrink: float = 0.0) -> tuple[Indices, Indices, Array]:
-        k, l, ratio = super().ratios(knots, shrink)
-        return k, l, np.minimum(ratio, math.exp(CAP))
-
-
 def _floats(rows: list[list[Fraction]]) -> Array:
     """Rounded; 0 where they are 0 only."""
     return np.array([[float(p) or math.copysign(5e-324, p) if p else 0.0 for p in row] for row in rows])
+
+
+def outermost_law(bins: Any, knots: Any) -> RationalTable:
+    """Return the unbiased law that only uses the first and the last output, exactly.
+
+    Examples
+    --------
+    >>> law = outermost_law([-2.0, 0.0, 2.0], [-1.0, 1.0])
+    >>> [[str(p) for p in law.row(0, end)] for end in (0, 1)]
+    [['3/4', '0', '1/4'], ['1/4', '0', '3/4']]
+    """
+    b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
+    high = [(v - b[0]) / (b[-1] - b[0]) for v in x]
+    inner = [Fraction(0)] * (len(b) - 2)
+    return RationalTable.continuous(b, x, [[1 - p, *inner, p] for p in high])
+
+
+def outermost_private(notion: PairwisePrivacy, bins: Any, knots: Array) -> bool:
+    """Whether that law is private, in exact arithmetic: if not, no unbiased mechanism with these outputs is."""
+    if notion.continuum or not isinstance(notion.privacy, MetricDP):
+        knots = knots[[0, -1]]  # affine rows differ most at the ends
+    law = outermost_law((bins[0], bins[-1]), knots)
+    rows = [law.row(0, 0), *(law.row(k, 1) for k in range(len(knots) - 1))]
+    if notion.continuum:  # steepest, relative to itself, where it is smallest: a segment's length cancels
+        slope = abs(rows[1][0] - rows[0][0]) / (law.knots[1] - law.knots[0])
+        return slope <= Fraction(notion.privacy.epsilon) * min(map(min, rows))
+    return notion.exact_slack(list(law.knots), rows) >= 0

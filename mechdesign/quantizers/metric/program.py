@@ -17,7 +17,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.quantizers.metric.cells import cell_model
-from mechdesign.quantizers.metric.notion import STEEP, PairwisePrivacy
+from mechdesign.quantizers.metric.notion import STEEP, Pairs, PairwisePrivacy
 from mechdesign.quantizers.optimal.model import hat_costs
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
@@ -36,13 +36,14 @@ def row_model(
     loss: Loss,
     objective: str,
     *,
+    pairs: Pairs | None = None,
     places: Array | None = None,
     relaxed: bool = False,
 ) -> Model:
     """Declare the program: families "privacy", "normalisation", "unbiased", "slack" (approximate privacy), "worst case".
 
     The parameters "ratio" and "delta" are the budget; without a notion there are neither they nor their rows. The worst case is
-    over the knots, and over `places` between them, where rows are interpolated. Relaxed, ratios that doubles do not hold ask for
+    over the knots, and over `places` between them, where rows are interpolated. Of `pairs`, those given alone are compared. Relaxed, ratios that doubles do not hold ask for
     nothing.
     """
     grid, (bins, knots, prior) = knots, about_zero(bins, knots, prior)
@@ -52,7 +53,7 @@ def row_model(
     parameters: dict[str, cp.Parameter] = {}
     families: dict[str, Any] = {"normalisation": cp.sum(P, axis=1) == 1, "unbiased": P @ bins == knots}
     if notion is not None:
-        more, private, parameters = _privacy(P, notion, grid, relaxed)
+        more, private, parameters = _privacy(P, notion, grid, pairs, relaxed)
         variables |= more
         families |= private
     if objective == "worst":
@@ -70,19 +71,21 @@ def row_model(
 
 
 def _privacy(
-    P: cp.Variable, notion: PairwisePrivacy, knots: Array, relaxed: bool
+    P: cp.Variable, notion: PairwisePrivacy, knots: Array, pairs: Pairs | None, relaxed: bool
 ) -> tuple[dict[str, cp.Variable], dict[str, Any], dict[str, cp.Parameter]]:
     """Variables, families and parameters of the rows of privacy."""
-    (K, m), (k, l, ratios) = P.shape, notion.ratios(knots)
+    K, m = P.shape
     if isinstance(notion.privacy, PureDP):
         a = cp.Variable((1, m), bounds=[0, 1], name="a")
-        ratio = cp.Parameter(name="ratio", value=ratios[0])
+        ratio = cp.Parameter(name="ratio", value=notion.ratios(knots, notion.first_pairs(2))[0])
         rows = [np.ones((K, 1)) @ a <= P, np.ones((K, 1)) @ (ratio * a) >= P]
         return {"a": a}, {"privacy": rows}, {"ratio": ratio}
-    ratio = cp.Parameter((len(k), 1), name="ratio", value=ratios[:, None])
+    pairs = notion.pairs(K) if pairs is None else pairs
+    k, l = pairs
+    ratio = cp.Parameter((len(k), 1), name="ratio", value=notion.ratios(knots, pairs)[:, None])
     excess = P[k] - cp.multiply(ratio @ np.ones((1, m)), P[l])
     if not notion.delta:
-        free = (notion.powers(knots)[2] > STEEP) & relaxed & ~np.array(notion.continuum)
+        free = (notion.powers(knots, pairs) > STEEP) & relaxed & ~np.array(notion.continuum)
         allowed = free[:, None] * np.ones((1, m)) if free.any() else 0  # probabilities are at most 1
         return {}, {"privacy": excess <= allowed}, {"ratio": ratio}
     S = cp.Variable((len(k), m), bounds=[0, 1], name="S")
@@ -100,11 +103,19 @@ def about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, P
 
 
 def set_budget(
-    model: Model, notion: PairwisePrivacy, knots: Array, epsilon: float, outward: float = 0.0
+    model: Model,
+    notion: PairwisePrivacy,
+    knots: Array,
+    epsilon: float,
+    pairs: Pairs | None = None,
+    outward: float = 0.0,
 ) -> None:
     """Put an ε into the model, smaller than the notion's, or its own rounded outward."""
     shrink = 1 - epsilon / notion.privacy.epsilon
-    ratio, target = notion.ratios(knots, shrink)[2] * (1 + outward), model.parameters["ratio"]
+    target = model.parameters["ratio"]
+    if pairs is None:
+        pairs = notion.pairs(len(knots)) if target.ndim else notion.first_pairs(2)
+    ratio = notion.ratios(knots, pairs, shrink) * (1 + outward)
     target.value = ratio[:, None] if target.ndim else ratio[0]
     if "delta" in model.parameters:
         model.parameters["delta"].value = notion.delta * (1 - shrink) * (1 + outward)
@@ -117,6 +128,7 @@ def bounding_program(
     prior: Prior,
     loss: Loss,
     objective: str,
+    pairs: Pairs | None = None,
     places: Array | None = None,
 ) -> Model:
     """Declare a program that no mechanism beats.
@@ -134,9 +146,9 @@ def bounding_program(
         notion, knots = replace(notion, continuum=False), np.linspace(lower, upper, min(len(knots), _MOST))
     if notion is not None and not isinstance(notion.privacy, MetricDP) and notion.steep(knots):
         notion = None  # a program with lowered ratios would not bound all mechanisms
-    model = row_model(bins, knots, notion, prior, loss, objective, places=places, relaxed=True)
+    model = row_model(bins, knots, notion, prior, loss, objective, pairs=pairs, places=places, relaxed=True)
     if notion is not None:
-        set_budget(model, notion, knots, notion.privacy.epsilon, _OUTWARD)
+        set_budget(model, notion, knots, notion.privacy.epsilon, pairs, _OUTWARD)
     return model
 
 

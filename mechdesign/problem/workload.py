@@ -108,9 +108,9 @@ class Queries:
         if self.kind == "identity":
             return values
         if self.kind == "total":
-            return values.sum(axis=0, keepdims=True)
+            return np.asarray(values.sum(axis=0, keepdims=True))
         if self.kind == "matrix":
-            return np.tensordot(self.matrix, values, axes=1)
+            return np.asarray(np.tensordot(self.matrix, values, axes=1))
         sums = np.cumsum(values, axis=0)
         if self.kind == "prefix":
             return sums

@@ -4,7 +4,8 @@ Gaussian noise costs half of what Laplace noise does where losses are small and 
 is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the Gaussian allocation,
 and the first j get Laplace noise. For each j tried the Gaussian coordinates share :math:`\mu^2` as in P3, the Laplace ones have the
 ratios of P4, and one number, how much the Gaussian ones take, is searched; the other follows from δ of the exact composition.
-Of all, and of both pure types, the cheapest is returned: a search, with no lower bound.
+Of all, and of both pure types, the cheapest is returned: a search, with no lower bound. On the deployed grid
+(results/ablations) one of six designs costs 65% more with the better pure type.
 """
 
 from __future__ import annotations

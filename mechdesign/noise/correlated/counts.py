@@ -110,7 +110,7 @@ class CountsGaussian(CovarianceDesign):
         return gaussian_budget(self.privacy)
 
     @property
-    def vectors(self) -> Array:  # type: ignore[override]
+    def vectors(self) -> Array:
         """A change of each size: all others are permutations of these, or have other signs."""
         return self.most * np.tri(self.changed, self.counts)
 
@@ -198,7 +198,7 @@ def _multipliers(design: CountsGaussian, x: float, z: float) -> Array:
     # (n−1) x² = Σ y A,  z² = Σ y B, scaled to one
     rows = np.stack([across / ((n - 1) * x * x), along / (z * z)]) * tight
     found = optimize.nnls(rows, np.ones(2))[0]
-    return found / found.sum()
+    return np.asarray(found / found.sum())
 
 
 def _two(whitening: Array) -> tuple[Fraction, Fraction]:
@@ -259,9 +259,9 @@ class CountsProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, CountsGaussian)
         law = instance("law", stated.law, CorrelatedGaussianNoise)
-        n, whitening, budget = design.counts, law.whitening, law.budget
+        n, whitening, budget = design.counts, law.whitening, design.budget
         # `release` takes from the law's own budget how much wider it must be for its lattice
-        held = law.span.coordinates == tuple(range(n)) and law.lift is None and budget == design.budget
+        held = law.span.coordinates == tuple(range(n)) and law.lift is None and law.budget == budget
         if whitening is None or not held or whitening.shape != (n, n):
             yield Claim("the law is held exactly", PROVED, -math.inf, False)
             return

@@ -12,8 +12,8 @@ price, only the edges of a *spanner*: a graph whose path lengths exceed d by a f
 therefore repaired and verified on *all* pairs in exact arithmetic (`mechdesign.channels.optimal.exact`).
 
 HiGHS's simplex method solves the program. Of very many rows it is given those along a thin spanner first, then all that its
-answer breaks, until none is broken. Against all rows at once this brings 2 to 4.6 × of time (5 designs of results/ablations
-of 10,000 rows and more, both by the simplex method). Another backend that is asked for gets the whole.
+answer breaks, until none is broken. Against all rows at once this brings 2 to 4.6 × of time (5 spaces of 25 to 100 points,
+both by the simplex method, wall time; the table compares with interior points). Another backend that is asked for gets the whole.
 """
 
 from __future__ import annotations

@@ -243,7 +243,10 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         searched = design._searched(clock.gap, clock)
         fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
         method, start, backends = fixed._start(solver, knots, clock)
-        solution = best_floors(fixed.problem, 0.5 * clock.gap, method, start, clock).merged(searched.solution)
+        found = searched.solution
+        if found is not None and fixed.units != design.units:  # its multipliers are about another centre
+            found = replace(found, lower_bound=-math.inf)
+        solution = best_floors(fixed.problem, 0.5 * clock.gap, method, start, clock).merged(found)
         if self.privacy.epsilon > fixed.solved_epsilon:
             solution = without_privacy(fixed.problem, solution, self.privacy.epsilon)
         if not math.isfinite(solution.value):

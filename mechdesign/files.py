@@ -27,7 +27,7 @@ KINDS: dict[str, str] = {
     "biased-quantizer": "mechdesign.quantizers.mechanism.biased",
     "biased-selection": "mechdesign.quantizers.biased_design",
     "bin-search": "mechdesign.quantizers.optimal.outputs",
-    "block-fill-law": "mechdesign.quantizers.mechanism.block_fill_law",
+    "block-fill-law": "mechdesign.quantizers.mechanism.exact_law",
     "calibration": "mechdesign.noise.calibration.design",
     "calibration-bound": "mechdesign.noise.calibration.design",
     "calibration-proof": "mechdesign.noise.calibration.design",

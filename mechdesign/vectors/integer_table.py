@@ -25,8 +25,8 @@ from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import positive, settle
-from mechdesign.quantizers.mechanism.guide import segment_finder
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import inside
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.coded import CodedMechanism

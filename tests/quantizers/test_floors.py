@@ -16,8 +16,7 @@ from mechdesign.errors import InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import error_curve
-from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.exact_law import BlockFillLaw, ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import bin_slopes
 from mechdesign.quantizers.optimal.cutting_planes import expected_planes

@@ -16,8 +16,7 @@ from strategies import priors, selections
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.common.proofs import law_claims
-from mechdesign.quantizers.mechanism.guide import GuideTable, segment_finder
-from mechdesign.quantizers.mechanism.sampling import ExactSampler
+from mechdesign.quantizers.mechanism.sampling import ExactSampler, GuideTable, segment_finder
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
 
 UNIFORM = stats.uniform(-1, 2)

@@ -3,25 +3,39 @@ r"""Rational quantizers: what a certificate speaks of and what the exact sampler
 An exact law is a quantizer whose knots and probabilities are rational numbers. It offers its rows at the
 two ends of every segment; between them every probability is affine in the input, so that whatever holds for
 the rows holds on the whole segment.
+
+The exact law of a block fill: given floors, the whole optimal mechanism in rationals.
+
+Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.optimal.floors` explains it): the weights
+:math:`(\rho - 1) a_i` lie side by side on a line, and the row at x adds to the floors what a block of length
+:math:`1 - \sum a` covers, the block's place being fixed by :math:`\sum_i B_i p(x, i) = x`. Everything is
+piecewise affine with rational breakpoints, so with rational a and ρ the constraints
+
+.. math:: a_i \le p(x, i) \le \rho a_i, \qquad \sum_i p(x, i) = 1, \qquad \sum_i B_i p(x, i) = x
+
+hold exactly, for every x. A row differs from floors and caps in two entries only, so the law is stored by its
+floors and rows are made when asked for. Knots closer than 2⁻⁴⁰ of the range are merged (interpolating between
+rows that satisfy the constraints keeps them satisfied), so that knots stay distinct as doubles.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.typing import Array
 
-__all__ = ["ExactLaw", "RationalTable", "SelectionLaw"]
+__all__ = ["BlockFillLaw", "ExactLaw", "RationalTable", "SelectionLaw"]
 
 
 class ExactLaw(ABC):
@@ -205,3 +219,159 @@ class SelectionLaw(ExactLaw):
             return np.array([[n / d for n, d in zip(*row)] for row in rows])  # int/int rounds correctly
 
         return table(0), table(1)
+
+
+@serializable("block-fill-law")
+@dataclass(frozen=True)
+class BlockFillLaw(ExactLaw):
+    r"""Exact block fill of rational floors.
+
+    Parameters
+    ----------
+    bins : tuple of Fraction, length m
+        Doubles are rationals: ``Fraction(b)``.
+    floors : tuple of Fraction, length m
+        a ≥ 0.
+    rho : Fraction
+        A proved rational lower bound of :math:`e^\varepsilon`.
+    lower, upper : Fraction
+        The input range.
+
+    Raises
+    ------
+    InfeasibleError
+        The floors do not reach every mean of the range exactly.
+
+    Examples
+    --------
+    >>> F = Fraction
+    >>> law = BlockFillLaw((F(-2), F(0), F(2)), (F(1, 5),) * 3, F(3), F(-1, 2), F(1, 2))
+    >>> [str(p) for p in law.row(0, 0)]
+    ['9/20', '7/20', '1/5']
+    >>> law.ratio() <= 3
+    True
+    """
+
+    bins: tuple[Fraction, ...]
+    floors: tuple[Fraction, ...]
+    rho: Fraction
+    lower: Fraction
+    upper: Fraction
+
+    def __post_init__(self) -> None:
+        if self._block < 0 or self._sums[-1] < self._block or min(self.floors) < 0:
+            raise InfeasibleError(
+                "the floors cannot be completed to probabilities: need a >= 0 and 1/rho <= sum(a) <= 1"
+            )
+        knots, wanted = self.knots, [float(self.lower), float(self.upper)]
+        if len(knots) < 2 or knots[0] != self.lower or knots[-1] != self.upper:
+            met = [float(x) for x in (*knots[:1], *knots[1:][-1:])]
+            raise InfeasibleError(f"the floors reach the means {met}, not all of {wanted}")
+
+    # Weights, their running sums and the block are integers in units of 1/_unit; means in units of 1/(_unit·_scale).
+
+    @cached_property
+    def _unit(self) -> int:
+        return math.lcm(*(a.denominator for a in self.floors)) * self.rho.denominator
+
+    @cached_property
+    def _scale(self) -> int:
+        return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
+
+    @cached_property
+    def _floors(self) -> list[int]:
+        return [int(a * self._unit) for a in self.floors]
+
+    @cached_property
+    def _caps(self) -> list[int]:
+        return [int(self.rho * a * self._unit) for a in self.floors]
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        return list(accumulate((c - a for a, c in zip(self._floors, self._caps)), initial=0))
+
+    @cached_property
+    def _block(self) -> int:
+        return self._unit - sum(self._floors)
+
+    @cached_property
+    def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        return tuple(Fraction(x, self._unit * self._scale) for x, *_ in self._places)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int, Fraction]]:
+        """At every knot: the mean, the outputs i and j in whose weights the block begins and ends, and where it begins."""
+        S, W, m = self._sums, self._block, len(self.bins)
+        B = [int(b * self._scale) for b in self.bins]
+        lower, upper = (int(v * self._scale) * self._unit for v in (self.lower, self.upper))
+        base = sum(a * b for a, b in zip(self._floors, B))
+        moments = list(accumulate(((t - s) * b for s, t, b in zip(S, S[1:], B)), initial=base))
+        events = {S[k] - d for k in range(1, m) for d in (0, W)}
+        positions = [0, *sorted(s for s in events if 0 < s < S[m] - W), S[m] - W]
+        nearest = (upper - lower) >> 40
+        places: list[tuple[int, int, int, Fraction]] = []
+        for start, stop in pairwise(positions):
+            i, j = (bisect_right(S, s, 1, m) - 1 for s in (start, start + W))
+            slope = B[j] - B[i]
+            first = moments[j] + (start + W - S[j]) * B[j] - (moments[i] - base) - (start - S[i]) * B[i]
+            last = first + (stop - start) * slope
+            if slope == 0 or last <= lower or first >= upper:
+                continue
+            for x in (max(first, lower), min(last, upper)):
+                if x == upper and len(places) > 1 and x - places[-1][0] < nearest:
+                    places.pop()
+                if not places or x - places[-1][0] >= nearest:
+                    places.append((x, i, j, start + Fraction(x - first, slope)))
+        return places
+
+    def _fractional(self, knot: int) -> tuple[int, int, Fraction, Fraction]:
+        """The two outputs at the block's ends at a knot, with their probabilities in units of 1/_unit."""
+        _, i, j, s = self._places[knot]
+        low, high = self._floors[i] + self._sums[i + 1] - s, self._floors[j] + s + self._block - self._sums[j]
+        return i, j, low, high
+
+    def weights(self, segment: int, end: int) -> tuple[list[int], int]:
+        return self._weights(segment + end)
+
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        for knot, x in enumerate(self.knots):  # continuous: both limits are the same
+            yield x, *self._weights(knot)
+
+    def _weights(self, knot: int) -> tuple[list[int], int]:
+        i, j, low, high = self._fractional(knot)
+        common, a = low.denominator, self._floors
+        inner = [common * c for c in self._caps[i + 1 : j]]
+        outer = [common * v for v in a[:i]], [common * v for v in a[j + 1 :]]
+        row = [*outer[0], int(common * low), *inner, int(common * high), *outer[1]]
+        return row, common * self._unit
+
+    def row(self, segment: int, end: int) -> list[Fraction]:
+        weights, common = self.weights(segment, end)
+        return [Fraction(w, common) for w in weights]
+
+    def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
+        m = len(self.bins)
+        values: list[list[int | Fraction]] = [[] for _ in range(m)]
+        at_cap, spans = [False] * m, set()
+        for knot in range(len(self.knots)):
+            i, j, low, high = self._fractional(knot)
+            values[i].append(low)
+            values[j].append(high)
+            spans.add((i, j))
+        # An output is at its floor or at its cap on whole runs; the runs' ends move one way along the segments.
+        for i, j in spans:
+            at_cap[i + 1 : j] = [True] * (j - i - 1)
+        left, right = min(j for _, j in spans), max(i for i, _ in spans)
+        for k in range(m):
+            values[k] += [self._floors[k]] * (k > left or k < right) + [self._caps[k]] * at_cap[k]
+        lows, highs = ([Fraction(f(v)) / self._unit for v in values] for f in (min, max))
+        return lows, highs
+
+    def tables(self) -> tuple[Array, Array]:
+        floors, caps = (np.array([v / self._unit for v in row]) for row in (self._floors, self._caps))
+        table = np.tile(floors, (len(self.knots), 1))
+        for k, row in enumerate(table):
+            i, j, low, high = self._fractional(k)
+            row[i + 1 : j] = caps[i + 1 : j]
+            row[i], row[j] = float(low / self._unit), float(high / self._unit)
+        return table[:-1], table[1:]

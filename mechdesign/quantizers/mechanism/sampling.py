@@ -5,6 +5,12 @@ the input first rounded to one end of its segment at random, keeping its mean.
 
 **Exact.** The same two steps with integers and the operating system's randomness only
 (`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
+
+A guide table: one uniform number to one output, by a single look-up nearly always.
+
+The output at x is the number of curves :math:`C_i(x) = \sum_{j \le i} p(x, j)` at or below a uniform u. The strip of
+inputs and uniforms is cut into a grid; where no curve passes through a rectangle, its output is known beforehand
+(Chen and Asau 1974, for a law that moves with x). Elsewhere the curves are climbed from the lowest one that could be next.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from bisect import bisect_right
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
@@ -22,11 +29,10 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
-from mechdesign.quantizers.mechanism.guide import GuideTable
-from mechdesign.quantizers.mechanism.table import PiecewiseTable
-from mechdesign.typing import Array
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
+from mechdesign.typing import Array, Indices
 
-__all__ = ["ExactSampler", "is_tensor", "sample_array", "sample_tensor"]
+__all__ = ["ExactSampler", "GuideTable", "is_tensor", "sample_array", "sample_tensor", "segment_finder"]
 
 
 def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
@@ -166,3 +172,159 @@ class ExactSampler:
             return (Fraction(float(x[i])) - low) / (high - low)
 
         return bernoulli((x - a) / (b - a), error, exact)
+
+
+_ROOM = 1e-12  # by which a curve may be misplaced
+_LARGEST = 1 << 14  # rectangles for each output: up to 85 outputs a byte each, which fit a core's cache
+_CELLS = 1 << 14
+_PIECE = 1 << 16
+_WAITING = (
+    1 << 13
+)  # values that are climbed together: few enough for the cache, enough to drown what a call costs
+_SHORT = 16  # random bits that a value takes, where they settle it
+_BELOW_ONE = 1 - 2.0**-53
+
+
+class GuideTable:
+    """The outputs of a table of probabilities as a function of the input and a uniform number.
+
+    Parameters
+    ----------
+    table : PiecewiseTable
+    draws : int
+        How many are wanted: a larger grid pays for itself later.
+    """
+
+    def __init__(self, table: PiecewiseTable, draws: int) -> None:
+        m, knots = len(table.bins), table.knots
+        self.bins, self.knots = table.bins, knots
+        size = min(max(draws // 4, 1 << 8), _LARGEST * m)
+        self.bits = min(size.bit_length() // 2, _SHORT)  # of u, that choose the row
+        self.columns = size >> self.bits
+        self.scale = self.columns / (knots[-1] - knots[0])
+        curves = np.cumsum(np.stack([table.starts, table.ends]), axis=-1)
+        curves[..., m - 1] = 2.0  # no number reaches the last
+        self._starts, self._rises = curves[0].ravel(), (curves[1] - curves[0]).ravel()
+        self._width, self.segment = np.diff(knots), segment_finder(knots)
+        least, most = self._columns_extremes(curves[:, :, : m - 1])
+        sure, most_above = (self._counted(part) for part in (most + _ROOM, least - _ROOM))
+        # In rectangle (c, r) at least sure[c, r] curves are below u, and at most those that begin below its top.
+        first = sure[:, :-1].ravel()
+        kind = np.clip(most_above[:, 1:].ravel() - first, 0, 2)
+        # The output where no curve is in the rectangle; m further where one is, 2 m further where several are.
+        self.codes = (first + m * kind).astype(np.min_scalar_type(3 * m))
+        self._coded = np.tile(table.bins, 3)
+
+    def _columns_extremes(self, curves: Array) -> tuple[Array, Array]:
+        """The least and the largest value of every curve in every column, each (columns + 1, m − 1)."""
+        # Rounding keeps the order of inputs, so that these are limits of the columns that inputs of a segment fall into.
+        ends = self._first_place(self.knots, np.empty(len(self.knots))) >> self.bits
+        y, begin, end = (self.knots - self.knots[0]) * self.scale, ends[:-1], ends[1:]
+        count = end - begin + 1
+        k = np.repeat(np.arange(len(count)), count)
+        column = np.arange(len(k)) - np.repeat(np.cumsum(count) - count - begin, count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = 2.0**-self.bits + 8 * np.finfo(float).eps * self.columns
+            low, high = (column - y[k] - room) / np.diff(y)[k], (column + 1 - y[k] + room) / np.diff(y)[k]
+        least = np.ones((self.columns + 1, curves.shape[-1]))
+        most = np.zeros_like(least)
+        for t in (np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)):
+            share = np.clip(t, 0.0, 1.0)[:, None]
+            value = curves[0][k] + share * (curves[1] - curves[0])[k]
+            np.minimum.at(least, column, value)
+            np.maximum.at(most, column, value)
+        return least, most
+
+    def _counted(self, curves: Array) -> Indices:
+        """How many curves of each column are at or below r / 2^bits, for r = 0, …, 2^bits."""
+        rows = 1 << self.bits
+        row = np.clip(np.ceil(curves * rows), 0, rows + 1).astype(np.intp)
+        place = row + (rows + 2) * np.arange(len(curves))[:, None]
+        counts = np.bincount(place.ravel(), minlength=len(curves) * (rows + 2))
+        return np.cumsum(counts.reshape(len(curves), -1), axis=1)[:, :-1]
+
+    def fill(self, x: Array, rng: np.random.Generator, out: Array) -> None:
+        """Draw one output for each input into `out`, in pieces that stay in a core's cache.
+
+        Raises
+        ------
+        DesignError
+            An input outside the range, or NaN.
+        """
+        piece = max(1, min(_PIECE, x.size))
+        numbers, codes = np.empty(piece), np.empty(piece, dtype=self.codes.dtype)
+        near: list[tuple[Any, ...]] = []  # where curves are in the rectangle: place, input, row, code
+        for start in range(0, x.size, piece):
+            part, into = x[start : start + piece], out[start : start + piece]
+            inside(part, (self.knots[0], self.knots[-1]))
+            code = codes[: part.size]
+            row = _short_words(rng, part.size)
+            row >>= _SHORT - self.bits
+            place = self._first_place(part, numbers[: part.size])
+            place += row
+            self.codes.take(place, out=code, mode="clip")
+            self._coded.take(code, out=into, mode="clip")
+            open_ = np.flatnonzero(code >= len(self.bins))
+            near.append((open_ + start, part.take(open_), row.take(open_), code.take(open_)))
+            if sum(len(places) for places, *_ in near) >= _WAITING or start + piece >= x.size:
+                where, beside, chosen, known = (np.concatenate(parts) for parts in zip(*near))
+                out[where] = self._climbed(beside, chosen, known, rng)
+                near.clear()
+
+    def _first_place(self, x: Array, y: Array) -> Indices:
+        """Index of the lowest rectangle of each input's column, in the memory of `y`."""
+        np.subtract(x, self.knots[0], out=y)
+        y *= self.scale
+        # With this added the last bits of a double count rows: what is left of them is cut off.
+        y += 2.0 ** (52 - self.bits)
+        place = y.view(np.int64)
+        place &= (1 << 52) - (1 << self.bits)
+        return place
+
+    def _climbed(self, x: Array, row: Array, code: Array, rng: np.random.Generator) -> Array:
+        """Outputs where curves are near: the rows' further bits are drawn, and curves at or below counted."""
+        u = rng.random(len(x))
+        u += row
+        u *= 2.0**-self.bits
+        np.minimum(u, _BELOW_ONE, out=u)
+        k, m = self.segment(x), len(self.bins)
+        t = (x - self.knots.take(k)) / self._width.take(k)
+        kind, found = np.divmod(code, m)
+        curve = k * m
+        curve += found
+        above = u >= self._starts.take(curve) + self._rises.take(curve) * t
+        curve += above
+        climbing = np.flatnonzero(above & (kind > 1))
+        while climbing.size:
+            next_ = curve.take(climbing)
+            height = self._starts.take(next_) + self._rises.take(next_) * t.take(climbing)
+            climbing = climbing[u.take(climbing) >= height]
+            curve[climbing] += 1
+        k *= m
+        curve -= k
+        return self.bins.take(curve)
+
+
+def _short_words(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint16]:
+    """16 random bits for each value: a quarter of the numbers that doubles would take."""
+    words = rng.integers(0, 2**64 - 1, -(-count // 4), dtype=np.uint64, endpoint=True)
+    return words.view(np.uint16)[:count]
+
+
+def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
+    """Return what finds the segments of inputs by a uniform grid: at once where no knot is near the grid cell."""
+    cells = min(256 * len(knots), _CELLS)
+    scale = cells / (knots[-1] - knots[0])
+    edges = np.linspace(knots[0], knots[-1], cells + 1)
+    first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
+    # A cell before and after covers the rounding of the index computation.
+    before, after = (first[np.clip(np.arange(cells + 1) + d, 0, cells)] for d in (-1, 2))
+    known = np.where(before == after, before, -1)
+
+    def segment(x: Array) -> npt.NDArray[np.intp]:
+        k = known.take(((x - knots[0]) * scale).astype(np.intp))
+        near = np.flatnonzero(k < 0)
+        k[near] = np.searchsorted(knots[1:-1], x[near], side="right")
+        return k
+
+    return segment

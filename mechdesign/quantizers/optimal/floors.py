@@ -31,7 +31,7 @@ import numpy as np
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.mechanism.block_fill_law import BlockFillLaw
+from mechdesign.quantizers.mechanism.exact_law import BlockFillLaw
 from mechdesign.typing import Array, Indices
 
 __all__ = [

@@ -135,7 +135,7 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 2\nnorm = 3\n', "line 4: norm = 3"),
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\nsize = 2\n', "line 3: size: KNorm has no such argument"),
     ],
-    ids=range(24),
+    ids=range(22),
 )  # fmt: skip
 def test_mistakes_name_line_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)

@@ -256,7 +256,8 @@ Question = NumericQuery | LocalReport | MetricReport
 
 def checked_question(question: Any) -> Question:
     """Return the question, or raise DesignError."""
-    return instance("question", question, NumericQuery, LocalReport, MetricReport)
+    found: Question = instance("question", question, NumericQuery, LocalReport, MetricReport)  # type: ignore[assignment]
+    return found
 
 
 def check_same_privacy(name: str, result: Result, privacy: Any) -> None:

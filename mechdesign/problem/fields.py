@@ -22,7 +22,7 @@ def field(
         The value is an instance of one of these classes; instead of `check`.
     check : callable
         ``check(name, value, **options)`` returns the value in its proper type, or raises DesignError; the functions of
-        `mechdesign.problem.checks` are such checks.
+        `mechdesign.problem.checks` are such checks. With neither kinds nor check the constructor checks the field.
     default : optional
         Checked as well, unless it is None: a field whose default is None may be left out.
     **options
@@ -44,7 +44,8 @@ def field(
     def passed(name: str, value: Any) -> Any:
         return instance(name, value, *kinds) if check is None else check(name, value, **options)
 
-    return dataclasses.field(default=default, metadata={"check": passed})
+    declared = {"check": passed} if kinds or check is not None else {}
+    return dataclasses.field(default=default, metadata=declared)
 
 
 class Checked:

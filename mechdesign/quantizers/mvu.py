@@ -97,7 +97,7 @@ class MVU(QuantizerDesign, ModelledDesign):
 
     m: int = field(check=whole, least=2, most=4097)
     privacy: PureDP = field(PureDP)
-    input_range: Any
+    input_range: Any = field()
     input_bits: int = field(check=whole, least=1, most=10, default=2)
     prior: Any = None
     loss: Any = "absolute"

@@ -242,7 +242,7 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         self.check_feasible()
         return allocation_model(self.problem).model
 
-    def solve(
+    def solve(  # type: ignore[override]
         self,
         solver: str | None = None,
         *,
@@ -292,7 +292,7 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         bound = self.loss_of_groups(found.lower_bound)
         return self._result(scales, value, (bound, found.multiplier), report, wanted, certify)
 
-    def _result(
+    def _result(  # type: ignore[override]
         self, scales: Array, value: float, proof: Any, report: SolveReport, gap: float, certify: bool
     ) -> AllocationResult:
         """The result; `proof` is the lower bound, the multiplier, and under several bounds what else the certificate holds."""

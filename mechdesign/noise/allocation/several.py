@@ -109,7 +109,7 @@ class Changes:
         out[keep] = sizes[keep] * x ** (1 / m)
         return out
 
-    def drawn(self, sizes: Array, shares: Array, order: Array, count: int) -> Array:
+    def drawn(self, sizes: Array, shares: Array, order: Any, count: int) -> Array:
         """Changes of the set that hit coordinate i with probability of about `shares`: systematic sampling along `order`.
 
         Shares laid end to end are cut at u, u + 1, u + 2, …: so many coordinates are hit as the shares sum to, rounded up or
@@ -124,7 +124,7 @@ class Changes:
         found[:, order] = hit * sizes[order]
         return self.within(found)
 
-    def filled(self, orders: Array, sizes: Array) -> Array:
+    def filled(self, orders: Any, sizes: Array) -> Array:
         """Changes, shape (N, K), that take one coordinate after another, orders of shape (N, n), as far as the bounds allow.
 
         First up to `sizes`, then up to the bounds of single coordinates.

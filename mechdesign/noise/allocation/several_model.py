@@ -150,9 +150,9 @@ def allocate_several(
             sizes, shares, np.argsort(-sizes, kind="stable"), max(1, _ENTRIES // len(sizes))
         )
         drawn = drawn[drawn.any(axis=1)]
-        mix = changes.profile(drawn, np.ones(len(drawn)))
-        if mix is not None:
-            found.prove(mix, (drawn, np.ones(len(drawn))))
+        made = changes.profile(drawn, np.ones(len(drawn)))
+        if made is not None:
+            found.prove(made, (drawn, np.ones(len(drawn))))
         if solver is None and found.gap > max(gap, _CLOSE) and np.count_nonzero(changes.sizes) <= _LISTED:
             seconds = time.perf_counter() - started
             rounds = _listed(found, drawn, deadline, gap)

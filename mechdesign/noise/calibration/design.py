@@ -232,7 +232,7 @@ class Calibration(Design):
         budget = budget_of(self.privacy)
         slack = budget - spent.upper
         unit = "ρ" if isinstance(self.privacy, ZeroConcentratedDP) else "ε"
-        if getattr(self.privacy, "delta", 0.0):
+        if isinstance(self.privacy, ApproximateDP) and self.privacy.delta:
             unit = f"δ at ε = {self.privacy.epsilon:g}"
         row = ("privacy", unit, spent.upper, budget, slack, math.nan, slack <= 1e-2 * budget)
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)

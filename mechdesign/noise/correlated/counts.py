@@ -73,7 +73,7 @@ class CountsGaussian(CovarianceDesign):
 
     counts: int = field(check=whole, least=1, most=700)
     changed: int = field(check=whole, least=1)
-    privacy: ApproximateDP | ZeroConcentratedDP
+    privacy: ApproximateDP | ZeroConcentratedDP = field(ApproximateDP, ZeroConcentratedDP)
     most: float = field(check=positive, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 

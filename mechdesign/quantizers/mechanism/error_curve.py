@@ -27,7 +27,8 @@ _STRETCHES = 2000
 def accuracy(mechanism: Any, prior: Any) -> Accuracy:
     """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of equal stretches."""
     law = Prior.of(prior, mechanism.input_range)
-    edges = np.linspace(*mechanism.input_range, _STRETCHES + 1)
+    low, high = mechanism.input_range
+    edges = np.linspace(low, high, _STRETCHES + 1)
     middle = (edges[:-1] + edges[1:]) / 2
     weights = law.moments(edges)[:, :1] * mechanism.probabilities(middle)
     return Accuracy(

@@ -103,7 +103,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
 
     bins: Any
     privacy: MetricDP | ApproximateDP | PureDP = field(MetricDP, ApproximateDP, PureDP)
-    prior: Any
+    prior: Any = field()
     loss: Any = "absolute"
     objective: str = field(check=one_of, allowed=("mean", "worst"), default="mean")
     inputs: Any = None

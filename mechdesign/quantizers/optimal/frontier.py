@@ -243,7 +243,11 @@ def frontier(
     name = one_of("over", over, tuple(numbers))
     if values is None and not (quantizer and name in AXES):
         raise DesignError.of("values", values, f"must be the values of {name} to solve at")
-    points = _default(design, name, gap, deadline) if values is None else array("values", values).tolist()
+    points = (
+        _default(instance("design", design, OptimalQuantizer), name, gap, deadline)
+        if values is None
+        else array("values", values).tolist()
+    )
     if quantizer and min(points) <= 0:
         raise DesignError.of("values", values, "must be positive numbers")
     rows, results = [], []

@@ -98,7 +98,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
     bins: Any
     privacy: PureDP = field(PureDP)
-    prior: Any
+    prior: Any = field()
     loss: Any = "absolute"
     input_range: Any = None
     constraints: str = field(check=one_of, allowed=CONSTRAINTS, default="theorem5")
@@ -241,7 +241,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
         def solved(epsilon: float) -> Any:
             found = point if epsilon == budget else search.tighter(point, epsilon)  # type: ignore[arg-type]
-            return None if found is None else (found, found.mechanism.selection.exact(self.input_range))
+            return None if found is None else (found, found.mechanism.selection.exact(self.input_range))  # type: ignore[union-attr]
 
         law = None
         if clock.certify:

@@ -81,7 +81,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     """
 
     privacy: PureDP = field(PureDP)
-    prior: Any
+    prior: Any = field()
     loss: Any = "absolute"
     constraints: str = field(check=one_of, allowed=("theorem5", "across-outputs"), default="theorem5")
     bins: Any = None
@@ -206,7 +206,10 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         yield replace(best.on_boxes(Clock(certify=clock.certify), solver, options), table=tried)
 
     def lines(self, result: Result) -> list[str]:
-        bins, count = ", ".join(f"{b:g}" for b in result.mechanism.bins), int(result.table["programs"].sum())
+        bins, count = (
+            ", ".join(f"{b:g}" for b in result.mechanism.bins),
+            int(self.tried(result)["programs"].sum()),
+        )
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:

@@ -265,6 +265,18 @@ def mixed_types(count: int) -> dict[str, Make]:
     return drawn(count, {"K": (5, 20, 200), "tail": (0.5, 1.5, 3.0), "ε": EPSILONS, "δ": DELTAS[1:]}, make)
 
 
+def one_change(original: Any) -> Any:
+    """The bound of one change alone, the coordinates whole from the largest on."""
+    from mechdesign.noise.allocation.mixes import Among, mixed
+    from mechdesign.noise.allocation.several_search import whole_changes
+
+    def largest(asked: Any, order: float, weight: Any, guides: Any) -> Any:
+        listed = Among(whole_changes(asked, np.argsort(-asked.sizes)[None, :]), np.ones(1))
+        return mixed(asked, listed), listed
+
+    return largest
+
+
 def one_row(original: Any) -> Any:
     """What keeps the budget under the best one of the bounds."""
     from mechdesign.noise.allocation import several_model
@@ -272,9 +284,29 @@ def one_row(original: Any) -> Any:
     return lambda question, solver, deadline, options: several_model._by_one_row(question, solver, deadline)
 
 
+SETS = {ALLOCATION + "several_model:MOST_SETS": constant(0)}
+FILLING = {ALLOCATION + "several_model:_best_held": fixed(None)}
+LISTING = {ALLOCATION + "several_model:_listed": fixed(0)}
+MIXES = {ALLOCATION + "mixes:best_drawn": one_change}
 ALLOCATIONS = (
+    Strategy("every_set", SETS, {ALLOCATION + "every_set:most_of_sets": lambda _: True}),
+    Strategy("filling", FILLING),
     Strategy(
-        "the oracle's changes (else drawn ones alone)", {ALLOCATION + "several_model:_listed": fixed(0)}
+        "every_set and filling (worst)",
+        {**SETS, **FILLING},
+        {ALLOCATION + "several_model:_best_held": lambda _: True},
+    ),
+    Strategy("several_search (listed changes)", LISTING),
+    Strategy("mixes (drawn by shares)", MIXES),
+    Strategy(
+        "mixes: sizes cut at many levels",
+        {ALLOCATION + "mixes:_CUTS": constant(1), ALLOCATION + "mixes:_FEW": constant(1)},
+        {ALLOCATION + "mixes:best_drawn": lambda _: True},
+    ),
+    Strategy(
+        "every_set, filling, several_search, mixes",
+        {**SETS, **FILLING, **LISTING, **MIXES},
+        dict.fromkeys(MIXES, lambda _: True),
     ),
     Strategy("the program (else one row)", {ALLOCATION + "several_model:_by_model": one_row}),
 )

@@ -35,7 +35,7 @@ def result(design: str, mechanism: str, certificate: str, more: str = "") -> str
 # fmt: off
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
-    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?, changes:arr|null, weights:arr|null",
+    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?, held:'l1'|'l2'|'sets'|null, changes:arr|null, weights:arr|null",
     "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
     "alphabet": "max_abs:pos, step:pos",
     "amplification": "epsilon:num, delta:num, divergence:any, accounting:any",

@@ -13,7 +13,9 @@ import pandas as pd
 from mechdesign.accounting.gaussian import gaussian_room
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, Check, OldCertificate, check_table
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.worst import most_spent
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 
@@ -43,6 +45,8 @@ class AllocationCertificate(OldCertificate):
         Under several bounds: the profile of the mix of changes that proves the lower bound.
     prices : tuple of float, optional
         Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change spends.
+    held : {None, "l1", "l2", "sets"}
+        The norm that is filled besides, or that all sets of coordinates are looked at, see `mechdesign.noise.allocation.worst`.
     changes, weights : ndarray, optional
         What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
         `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.
@@ -55,6 +59,7 @@ class AllocationCertificate(OldCertificate):
     multiplier: float
     mix: Array | None = None
     prices: tuple[float, ...] | None = None
+    held: str | None = None
     changes: Array | None = None
     weights: Array | None = None
 
@@ -101,7 +106,7 @@ class AllocationCertificate(OldCertificate):
         changes = self.question.changes
         assert changes is not None
         one, two, three = self.prices or (0.0, 0.0, 0.0)
-        return changes.spent(self.scales, (one, two, three))
+        return most_spent(changes, self.scales, (one, two, three), self.held)
 
     def _is_mix(self, mix: Array) -> bool:
         """Whether some mix of changes is at least this one in each coordinate."""
@@ -109,7 +114,7 @@ class AllocationCertificate(OldCertificate):
         assert asked is not None
         if self.changes is None or self.weights is None:
             return asked.reached(mix)
-        found = asked.profile(self.changes, self.weights)
+        found = mixed(asked, Among(self.changes, self.weights))
         if found is None or mix.shape != found.shape or not (np.isfinite(mix).all() and mix.any()):
             return False
         return bool(np.all((mix >= 0) & (mix <= found * (1 + _ROUNDING))))

@@ -276,10 +276,10 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
             return self._mixed(solver, deadline, options, certify=certify)
         instance("solver", solver, str, NoneType)
         if self.bounds is not None:
-            several, report = allocate_several(self, solver, deadline, wanted, options)
+            several, report = allocate_several(self, solver, deadline, options)
             value = self.cost_of(several.scales)
             among = several.among or (None, None)
-            proof = several.lower_bound, several.multiplier, several.mix, several.prices, *among
+            proof = several.lower_bound, several.multiplier, several.mix, several.prices, several.held, *among
             return self._result(several.scales, value, proof, report, wanted, certify)
         self.check_feasible()
         if solver in (None, "closed-form"):

@@ -109,71 +109,28 @@ class Changes:
         out[keep] = sizes[keep] * x ** (1 / m)
         return out
 
-    def drawn(self, sizes: Array, shares: Array, order: Any, count: int) -> Array:
-        """Changes of the set that hit coordinate i with probability of about `shares`: systematic sampling along `order`.
+    def fills(self, order: float, weight: Array | None, number: float | None = None) -> list[Array]:
+        """For each row the profile of the shares that fill up under it to a common level; or under a number alone."""
+        ones = np.ones(len(self.sizes))
+        rows = self.rows() if number is None else [Row("changed", ones, number, 1)]
+        return [self._filled(self.sizes, row, order, weight) for row in rows]
 
-        Shares laid end to end are cut at u, u + 1, u + 2, …: so many coordinates are hit as the shares sum to, rounded up or
-        down. What exceeds a norm is scaled down, and of too many coordinates the last are left out.
-        """
-        over = max(1.0, float(shares.sum()) / (self.changed or math.inf))
-        ends = np.append(0.0, np.cumsum(shares[order] / over))
-        u = (np.arange(count)[:, None] + 0.5) / count
-        hit = np.floor(ends[None, 1:] - u) > np.floor(ends[None, :-1] - u)
-        hit &= np.cumsum(hit, axis=1) <= (self.changed or len(sizes))
-        found = np.zeros(hit.shape)
-        found[:, order] = hit * sizes[order]
-        return self.within(found)
+    def numbers(self, most: int) -> list[int]:
+        """How many coordinates may change, the most first; at most so many of these numbers."""
+        count = int(np.count_nonzero(self.sizes))
+        last = min(count, self.changed or count)
+        tried = np.round(np.geomspace(1, last, min(last, most))).astype(int)
+        return sorted(set(tried.tolist()), reverse=True)
 
-    def filled(self, orders: Any, sizes: Array) -> Array:
-        """Changes, shape (N, K), that take one coordinate after another, orders of shape (N, n), as far as the bounds allow.
-
-        First up to `sizes`, then up to the bounds of single coordinates.
-        """
-        rows, count, top = np.arange(len(orders)), orders.shape[1], float(self.sizes.max())
-        most = self.changed or count, (self.l1 or math.inf) / top, (self.l2 or math.inf) / top
-        found = np.zeros((len(orders), len(self.sizes)))
-        number, one, two = np.zeros((3, len(orders)))
-        for wanted in (sizes / top, self.sizes / top):
-            for at in orders.T:
-                old = found[rows, at]
-                left = np.sqrt(np.maximum(most[2] ** 2 - two + old * old, 0.0)) if self.l2 else math.inf
-                v = np.maximum(np.minimum(np.minimum(wanted[at], most[1] - one + old), left), old)
-                v = np.where(((old == 0) & (number >= most[0])) | (v < 1e-9 * wanted[at]), old, v)
-                found[rows, at] = v
-                number, one, two = number + ((old == 0) & (v > 0)), one + v - old, two + v * v - old * old
-        return self.within(found * top) * (1 - 1e-15)
-
-    def within(self, found: Array) -> Array:
-        """Vectors scaled down to keep both norms."""
-        top = float(self.sizes.max())
-        unit = found / top
-        over = np.ones(len(found))
-        if self.l1 is not None:
-            over = np.maximum(over, unit.sum(axis=1) * (top / self.l1))
-        if self.l2 is not None:
-            over = np.maximum(over, np.sqrt((unit**2).sum(axis=1)) * (top / self.l2))
-        return np.asarray(found / over[:, None])
-
-    def profile(self, changes: Array, weights: Array) -> Array | None:
-        r"""The profile :math:`(\sum_k w_k |v_{ki}|^m)^{1/m}` of a mix of changes; None where one is none of the set.
-
-        Examples
-        --------
-        >>> asked = Changes(np.array([2.0, 1.0, 1.0]), 1, changed=1)
-        >>> asked.profile(np.diag(asked.sizes), np.ones(3)).round(9)
-        array([0.66666667, 0.33333333, 0.33333333])
-        >>> asked.profile(np.ones((1, 3)), np.ones(1)) is None
-        True
-        """
-        fits = (
-            changes.ndim == 2 and changes.shape[1:] == self.sizes.shape and weights.shape == changes.shape[:1]
-        )
-        if not (fits and np.isfinite(changes).all() and np.isfinite(weights).all() and weights.any()):
-            return None
-        if min(changes.min(), weights.min()) < 0 or not self.allow(changes).all():
-            return None
-        top, shares = float(self.sizes.max()), weights / weights.max()
-        return np.asarray(top * ((shares / shares.sum()) @ (changes / top) ** self.spend) ** (1 / self.spend))
+    def capped(self, k: int) -> Array:
+        """Sizes cut at the level where any k of them keep both norms."""
+        top = np.sort(self.sizes)[::-1][:k]
+        caps = [
+            _level(1 / top, top**e, bound**e, e)
+            for e, bound in ((1, self.l1), (2, self.l2))
+            if bound is not None and float((top**e).sum()) > bound**e
+        ]
+        return np.minimum(self.sizes, min(caps, default=math.inf))
 
     def allow(self, found: Array) -> Array:
         """Whether vectors, shape (N, K) and not negative, are changes of the set, to rounding."""

@@ -9,16 +9,12 @@ In :math:`u_i = \log(s_i/s_i^*)`, with :math:`s^*` the best scales if the bounds
 For Laplace noise under L₂ a change of share x takes x² of that row and, however small, one of those that change: the right side
 is :math:`t_i + y_i + \theta_1 R_{i1}/r_1` with :math:`y_i + r_2 t_i^2/(4 \theta_2 R_{i2}) \le z_i + \theta_c/c`, a cone. The
 multipliers of the first rows over that of the last are the worst mix; those of the rows of y the shares of those that change.
-
-On the deployed grid (results/ablations) 4 of 15 designs cost up to 65% more by the best single row than by the program.
 """
 
 from __future__ import annotations
 
 import math
 import time
-import warnings
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,24 +24,26 @@ import numpy as np
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
+from mechdesign.noise.allocation.every_set import MOST_SETS
+from mechdesign.noise.allocation.mixes import Among, best_drawn
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import Changes, Prices
+from mechdesign.noise.allocation.several_search import Listing
+from mechdesign.noise.allocation.worst import most_spent
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 
 __all__ = ["SeveralAllocated", "allocate_several", "largest_spent", "several_model"]
 
 
-_ENTRIES = 200_000
-"""Entries of the changes that are drawn: files hold them."""
 _LISTED = 300
-"""Coordinates up to which the oracle adds to them."""
-_JOIN = 20
-"""Changes that join the list in a round."""
+"""Coordinates up to which changes are listed."""
 _ROUNDS, _PATIENCE = 25, 4
-_CLOSE, _GAINED = 5e-3, 1e-3
-"""Gap at which no further change is looked for, and what `_PATIENCE` rounds must gain."""
-_NEGLIGIBLE = 1e-9
+_CLOSE, _NEAR, _MANY = 2e-3, 0.02, 60
+"""Gaps at which no further change is looked for, the second for more than so many coordinates; half of the first must be gained
+in `_PATIENCE` rounds."""
+_FEW = 3
+"""Changed coordinates beyond which their price may be nearly as good as their number."""
 _LOST = 1e-290  # entries of a mix below it have no digits, or hardly any
 _APART = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
 
@@ -59,18 +57,19 @@ class SeveralAllocated:
         self.value, self.lower_bound = math.inf, -math.inf
         self.scales, self.mix = np.zeros(0), np.zeros(0)
         self.prices: Prices = (0.0, 0.0, 0.0)
-        self.among: tuple[Array, Array] | None = None
+        self.held: str | None = None
+        self.among: Among | None = None
         self.multiplier = 0.0
 
-    def offer(self, scales: Array, prices: Prices) -> None:
+    def offer(self, scales: Array, prices: Prices, held: str | None = None) -> None:
         """Scales, times the least factor at which the proof says that the budget is kept."""
-        safe, proof = _within(self.question, scales, prices)
+        safe, proof = _within(self.question, scales, prices, held)
         with np.errstate(over="ignore"):
             value = self.question.cost_of(safe)
         if value < self.value:
-            self.value, self.scales, self.prices = value, safe, proof
+            self.value, self.scales, self.prices, self.held = value, safe, proof, held
 
-    def prove(self, mix: Array, among: tuple[Array, Array] | None = None) -> None:
+    def prove(self, mix: Array, among: Among | None = None) -> None:
         """A mix of changes: no noise costs less than the best against it."""
         against = self.question.against(mix)
         found = against.problem.optimum()
@@ -81,6 +80,11 @@ class SeveralAllocated:
     @property
     def gap(self) -> float:
         return 1 - self.lower_bound / self.value
+
+    @property
+    def close(self) -> bool:
+        """Whether no further change is worth looking for."""
+        return self.gap <= (_CLOSE if np.count_nonzero(self.changes.sizes) <= _MANY else _NEAR)
 
 
 def several_model(question: AllocationQuestion) -> Model:
@@ -113,7 +117,7 @@ def several_model(question: AllocationQuestion) -> Model:
 
 
 def allocate_several(
-    question: AllocationQuestion, solver: str | None, deadline: Deadline, gap: float, options: dict[str, Any]
+    question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> tuple[SeveralAllocated, SolveReport]:
     """Least scales under several bounds: by the level of the one row, or by the program."""
     changes = question.changes
@@ -126,8 +130,6 @@ def allocate_several(
         mix = changes.mix(order, weight)
         scales = _scales(question, mix)
         found.offer(scales, changes.prices(scales))
-        share = np.divide(mix, changes.sizes, out=np.zeros(len(mix)), where=changes.sizes > 0)
-        guide = (changes.sizes, np.minimum(share, 1.0) ** changes.spend)
         seconds = time.perf_counter() - started
         report = SolveReport(
             "water-filling", seconds=seconds, variables=len(scales), constraints=1, requested=solver
@@ -144,18 +146,11 @@ def allocate_several(
         )
     if changes.reached(mix):
         found.prove(mix)
-    if not np.isfinite(found.lower_bound) or not changes.exact:
-        sizes, shares = guide or (changes.sizes, np.ones(len(changes.sizes)))
-        drawn = changes.drawn(
-            sizes, shares, np.argsort(-sizes, kind="stable"), max(1, _ENTRIES // len(sizes))
-        )
-        drawn = drawn[drawn.any(axis=1)]
-        made = changes.profile(drawn, np.ones(len(drawn)))
-        if made is not None:
-            found.prove(made, (drawn, np.ones(len(drawn))))
-        if solver is None and found.gap > max(gap, _CLOSE) and np.count_nonzero(changes.sizes) <= _LISTED:
+    if not changes.exact or not np.isfinite(found.lower_bound):
+        found.prove(*best_drawn(changes, order, weight, [] if guide is None else [guide]))
+        if solver is None and np.count_nonzero(changes.sizes) <= _LISTED and not found.close:
             seconds = time.perf_counter() - started
-            rounds = _listed(found, drawn, deadline, gap)
+            rounds = _listed(found, guide, deadline)
             report = replace(
                 report, solver=f"{report.solver} and constraint generation", iterations=rounds,
                 seconds=report.seconds + time.perf_counter() - started - seconds,
@@ -163,104 +158,51 @@ def allocate_several(
     return found, report
 
 
-class Listing:
-    r"""Changes listed, the worst mix of them, and the oracle that adds the worst change of all.
-
-    Noise that keeps the budget on listed changes alone costs no more than the best noise: a lower bound, and the mix of them
-    that proves it maximises the concave :math:`\sum_i W_i^{1-q} (\sum_k w_k |v_{ki}|^m)^q`.
-
-    Parameters
-    ----------
-    question : NoiseAllocation
-    drawn : ndarray, shape (N, K)
-        Changes that begin it: those of the program's mix.
-    """
-
-    def __init__(self, question: AllocationQuestion, drawn: Array) -> None:
-        assert question.changes is not None
-        self.question, self.asked = question, question.changes
-        self.at = np.flatnonzero(self.asked.sizes)
-        keys = np.concatenate([drawn[:, self.at], np.eye(len(self.at))])
-        keys = keys + 1e-6 * np.random.default_rng(0).random(keys.shape) * keys.max()
-        orders = self.at[np.argsort(-keys, axis=1)]
-        self.found = np.unique(np.concatenate([drawn, self.asked.filled(orders, self.asked.sizes)]), axis=0)
-
-    def best(self, scales: Array, deadline: Deadline) -> tuple[Array, Array, Array]:
-        """The profile of the worst mix of the list, its changes and their weights, by the program over the scales given."""
-        q = self.question
-        keep, p, m = self.asked.sizes > 0, float(q.loss), q.spend
-        s = scales[keep]
-        cost = (s / s.max()) ** p * (1.0 if q.weights is None else q.weights[keep] / q.weights.max())
-        spent = (self.found[:, keep] / s) ** m
-        u = cp.Variable(len(s), name="log_scales")
-        kept = spent / spent.sum(axis=1).max() @ cp.exp(-m * u) <= 1
-        program = cp.Problem(cp.Minimize(cost / cost.sum() @ cp.exp(p * u)), [kept])
-        model = Model(program, {"log_scales": u}, {"changes": kept})
-        dual = solvers.solve(model, "clarabel", fallback=False, time_limit=deadline.limit()).dual
-        weights = np.maximum(np.ravel(dual["changes"]), 0.0)
-        used = weights > _NEGLIGIBLE * weights.max()
-        changes, weights = self.found[used], weights[used] / weights[used].sum()
-        mix = self.asked.profile(changes, weights)
-        if mix is None:
-            raise SolverError("no weights of the changes were found", solver="clarabel", status="none")
-        return mix, changes, weights
-
-    def join(self, scales: Array, prices: Prices) -> bool:
-        """Add the worst change at these scales that the oracle finds, and those next to it; whether one is new.
-
-        The oracle is a knapsack of whole coordinates, filled up with what is left of the bounds. Laplace noise under L₂ makes a
-        coordinate whole at the size where what it spends beyond the prices is largest. It proposes and proves nothing.
-        """
-        asked, at, m = self.asked, self.at, self.asked.spend
-        a, s, (_, two, three) = asked.sizes[at], scales[at], prices
-        b = a if m == 2 or not three else np.clip((1 / s - two) / (2 * three), 1e-6 * a, a)
-        gain = (b / s) ** m
-        limits = ((1.0, asked.changed), (b, asked.l1), (b * b, asked.l2 and asked.l2**2))
-        rows = np.array([row / most * np.ones(len(at)) for row, most in limits if most is not None])
-        chosen = cp.Variable(len(at), boolean=True, name="chosen")
-        kept = rows @ chosen <= 1
-        program = cp.Problem(cp.Maximize((gain / gain.max()) @ chosen), [kept])
-        # SciPy's milp writes lines of its own to standard output
-        with warnings.catch_warnings(), suppress(cp.error.SolverError):
-            warnings.simplefilter("ignore")  # at the limit of nodes the best so far will do
-            program.solve(solver=cp.HIGHS, mip_rel_gap=1e-6, mip_max_nodes=1000)
-        whole = np.zeros(len(at)) if chosen.value is None else np.rint(chosen.value)
-        keys = gain / gain.max() / (1 + b / a.max()) + 10 * whole
-        orders = at[np.argsort(-(keys + 100 * np.eye(len(at), len(at) + 1).T), axis=1)]
-        sizes = asked.sizes.copy()
-        sizes[at] = b
-        new = asked.filled(orders, sizes)
-        spent = ((new[:, at] / s) ** m).sum(axis=1)
-        new = new[np.argsort(-spent)[:_JOIN]]
-        before = len(self.found)
-        self.found = np.unique(np.concatenate([self.found, new]), axis=0)
-        return len(self.found) > before
-
-
-def _listed(found: SeveralAllocated, drawn: Array, deadline: Deadline, gap: float) -> int:
-    """Constraint generation: noise against the list, proved for all changes, and the worst change; how many rounds."""
+def _listed(found: SeveralAllocated, guide: Among | None, deadline: Deadline) -> int:
+    """Constraint generation until nothing much is gained; how many rounds."""
     question, changes = found.question, found.changes
-    listing = Listing(question, drawn)
+    shares = (guide or found.among or Among(changes.sizes, changes.sizes)).weights
+    if shares.shape != changes.sizes.shape:
+        return 0
+    listing = Listing(changes, float(question.loss), question.weights, shares)
     rounds, before = 0, [math.inf] * _PATIENCE
-    while rounds < _ROUNDS and not deadline.passed and found.gap > max(gap, _CLOSE):
+    while rounds < _ROUNDS and not (deadline.passed or found.close):
         rounds += 1
         try:
-            mix, *among = listing.best(found.scales, deadline)
+            mix, among = listing.best(found.scales, deadline)
         except SolverError:
             break
-        found.prove(mix, (among[0], among[1]))
+        found.prove(mix, among)
         scales = _scales(question, mix)
         prices = largest_spent(changes, scales, deadline)[1]
         found.offer(scales, prices)
+        if np.count_nonzero(changes.sizes) <= MOST_SETS:
+            found.offer(scales, prices, "sets")
+        filled = _best_held(found, scales, prices)
         before.append(found.gap)
-        if before[-1 - _PATIENCE] - before[-1] < _GAINED or not listing.join(scales, prices):
+        if before[-1 - _PATIENCE] - before[-1] < _CLOSE / 2 or not listing.join(scales, prices, filled):
             break
     return rounds
 
 
+def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> tuple[str, Prices] | None:
+    """Offer the scales under proofs that fill one norm; the norm and the prices that prove most."""
+    changes, (one, two, three) = found.changes, prices
+    proofs = [(name, (0.0, two * (name != "l1"), three * (name != "l2"))) for name in ("l1", "l2")]
+    proofs = [(name, p) for name, p in proofs if getattr(changes, name) is not None]
+    if changes.changed is not None and changes.changed > _FEW:
+        proofs += [(name, (one, *p[1:])) for name, p in proofs]
+    spent = [most_spent(changes, scales, p, name) for name, p in proofs]
+    for (name, p), most in zip(proofs, spent, strict=True):
+        if most < math.inf:
+            found.offer(scales, p, name)
+    best = min(range(len(proofs)), key=lambda k: spent[k], default=None)
+    return None if best is None or spent[best] == math.inf else proofs[best]
+
+
 def _by_model(
     question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, Any]
-) -> tuple[Array, tuple[Array, Array] | None, list[tuple[Array, Prices]], SolveReport]:
+) -> tuple[Array, Among | None, list[tuple[Array, Prices]], SolveReport]:
     changes, keep, reference, _ = _parts(question)
     named = solver
     if solver in (None, "clarabel"):
@@ -300,38 +242,23 @@ def _by_model(
     paid = {row.name: max(t, 0.0) * question.budget / row.most for t, row in zip(theta, rows, strict=True)}
     prices = changes.in_units(paid, top)
     tried = [(scales, prices), (polished, prices), (polished, largest_spent(changes, polished, deadline)[1])]
-    return mix, (sizes, shares), tried, SolveReport.of(solution)
+    return mix, Among(sizes, shares), tried, SolveReport.of(solution)
 
 
 def _by_one_row(
     question: AllocationQuestion, solver: str | None, deadline: Deadline
-) -> tuple[Array, tuple[Array, Array] | None, list[tuple[Array, Prices]], SolveReport]:
+) -> tuple[Array, Among | None, list[tuple[Array, Prices]], SolveReport]:
     """Where no solver answers: what keeps the budget under the best one of the bounds keeps it under all of them."""
     changes = question.changes
     assert changes is not None
-    tried, best, order, weight = [], (-1.0, np.zeros(0)), float(question.loss), question.weights
-    keep, m = changes.sizes > 0, changes.spend
+    tried = []
     for row in changes.rows():
         alone = changes.alone(row.name)
-        mix = alone.mix(order, weight)
+        mix = alone.mix(float(question.loss), question.weights)
         scales = _scales(question, mix)
         tried.append((scales, alone.prices(scales)))
-        x = (mix[keep] / changes.sizes[keep]) ** m
-        over = [
-            (float((r.entries[keep] * x**r.exponent).sum()) / r.most) ** (1 / r.exponent)
-            for r in changes.rows()
-        ]
-        mix = mix / max(1.0, *over) ** (1 / m)
-        against = question.against(mix)
-        best = max(
-            best,
-            (against.loss_of_groups(against.problem.optimum().lower_bound), mix),
-            key=lambda held: held[0],
-        )
-    shares = np.zeros(len(best[1]))
-    shares[keep] = (best[1][keep] / changes.sizes[keep]) ** m
     status = Status.LIMIT if deadline.passed else Status.OPTIMAL
-    return best[1], (changes.sizes, shares), tried, SolveReport("water-filling", status, requested=solver)
+    return np.zeros(len(changes.sizes)), None, tried, SolveReport("water-filling", status, requested=solver)
 
 
 def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = None) -> tuple[float, Prices]:
@@ -360,7 +287,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
             tried = [changes.in_units(found, float(changes.sizes.max()))]
         except SolverError:
             tried = [changes.alone(row.name).prices(scales) for row in rows]
-        prices = min(tried, key=lambda proof: changes.spent(scales, proof))
+        prices = min(tried, key=lambda held: changes.spent(scales, held))
     return float(changes.spent(scales, prices)), prices
 
 
@@ -384,12 +311,14 @@ def _scales(question: AllocationQuestion, mix: Array) -> Array:
     return np.where(lost, changes.sizes * (1e12 / question.budget ** (1 / question.spend)), scales)
 
 
-def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tuple[Array, Prices]:
+def _within(
+    question: AllocationQuestion, scales: Array, prices: Prices, held: str | None
+) -> tuple[Array, Prices]:
     """The scales times the least factor at which the proof says that the budget is kept."""
     changes, m = question.changes, question.spend
     assert changes is not None
-    margin, spent = 4e-16, changes.spent(scales, prices)
-    while spent > question.budget:
+    margin, spent = 4e-16, most_spent(changes, scales, prices, held)
+    while spent > question.budget or (held is not None and margin == 4e-16):
         factor = (float(spent) / question.budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
             raise DesignError.of(
@@ -397,5 +326,5 @@ def _within(question: AllocationQuestion, scales: Array, prices: Prices) -> tupl
             )
         scales, margin = scales * factor, 2 * margin
         prices = tuple(price / factor**m for price in prices)  # type: ignore[assignment]
-        spent = changes.spent(scales, prices)
+        spent = most_spent(changes, scales, prices, held)
     return scales, prices

@@ -29,6 +29,7 @@ from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.spine import Design
 from mechdesign.quantizers.erm import ERM
 from mechdesign.quantizers.mvu import MVU
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -201,9 +202,8 @@ def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
         limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)
-        return NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1).solve(
-            time_limit=limit
-        )
+        design: Design = NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1)
+        return design.solve(time_limit=limit)
 
     return solve
 

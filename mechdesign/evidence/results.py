@@ -247,7 +247,8 @@ class Result(Handed):
     def summary(self) -> str:
         """A short, proof-like account."""
         with fitting():
-            digits = meaningful(self.gap)
+            # a search's bound is of a larger class: it says nothing of the digits of the value
+            digits = meaningful(self.gap if getattr(self.design, "proves_optimality", True) else None)
             lines = [f"value: {at_most(self.value, digits)}"]
             if self.lower_bound is not None:
                 bound = at_least(self.lower_bound, digits)

@@ -346,8 +346,8 @@ class ChannelProof(Proof):
 class ChannelDual(Proof):
     r"""For multipliers :math:`λ \ge 0` of the privacy constraints, any private channel C has
 
-    .. math:: \sum_{x,y} π_x ℓ(x,y) C[x,y] \ge \sum_x \min_y \Big( π_x ℓ(x,y)
-       + \sum_{x'} λ_{x,x',y} - \sum_{x'} e^{αd(x,x')} λ_{x',x,y} \Big),
+    .. math:: \sum_{x,y} π_x ℓ(x,y) C[x,y] \ge \sum_x \min_y ( π_x ℓ(x,y)
+       + \sum_{x'} λ_{x,x',y} - \sum_{x'} e^{αd(x,x')} λ_{x',x,y} ),
 
     because the terms added to the left are not positive and rows of C are averages. Equalities
     :math:`\sum_y C[x,y] h_j(y) = g_j(x)` add terms with multipliers of either sign.

@@ -45,21 +45,20 @@ __all__ = ["BiasedQuantizer"]
 class BiasedQuantizer:
     """A selection mechanism that rounds by the exponential mechanism.
 
-        Parameters
-        ----------
-        selection : Selection
-        beta : float
-            Sharpness of the choice, per unit of distance, at least 0.
-        input_range : (float, float)
+    Parameters
+    ----------
+    selection : Selection
+    beta : float
+        Sharpness of the choice, per unit of distance, at least 0.
+    input_range : (float, float)
 
-        Examples
-        --------
-        >>> from mechdesign.quantizers.mechanism.error_curve import accuracy
-    from mechdesign.quantizers.mechanism.selection import rqm_family
-        >>> family = rqm_family(4, 0.3)
-        >>> mechanism = BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
-        >>> mechanism.bias([-1.0, 0.0, 1.0]).round(3)
-        array([ 0.272,  0.   , -0.272])
+    Examples
+    --------
+    >>> from mechdesign.quantizers.mechanism.selection import rqm_family
+    >>> family = rqm_family(4, 0.3)
+    >>> mechanism = BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
+    >>> mechanism.bias([-1.0, 0.0, 1.0]).round(3)
+    array([ 0.272,  0.   , -0.272])
     """
 
     selection: Selection

@@ -160,10 +160,10 @@ def table_two(report: Report) -> None:
                     "epsilon": epsilon,
                     "flipped Huber": noise.value,
                     "α/γ": noise.mechanism.parameters["b"],
-                    "δ from": noise.certificate.lower,
-                    "δ to": noise.certificate.upper,
+                    "δ from": noise.proofs[0].spent.lower,
+                    "δ to": noise.proofs[0].spent.upper,
                     "Gaussian": gaussian,
-                    "gain over Gaussian, %": saving(noise.variance, gaussian),
+                    "gain over Gaussian, %": saving(noise.value, gaussian),
                 }
             )
     report.table(

@@ -169,7 +169,9 @@ def test_whatever_the_limit_the_answer_is_the_best_so_far_or_an_error(
         assert "time" in str(problem) and limit < 40
         return
     assert result.status == "limit" and result.certificate.verify()
-    assert 0 <= (result.lower_bound or 0.0) <= result.value == result.tried()["value"].min()
+    assert 0 <= (result.lower_bound or 0.0) <= result.value
+    if len(tried := result.tried()):  # a single law leaves no table
+        assert result.value == tried["value"].min()
 
 
 def test_few_of_many_are_as_private_as_the_few() -> None:

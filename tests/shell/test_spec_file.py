@@ -74,7 +74,7 @@ def test_every_design_is_read_and_solved(name: str, tmp_path: Path) -> None:
     design, options = design_from_toml(written(tmp_path, f'design = "{name}"\n' + SPECS[name]))
     assert type(design).__name__ == name
     if name == "OPTMSearch":
-        options["progress"] = False
+        options["bar"] = False
     result = design.solve(**options)
     assert np.isfinite(result.value) and result.checks()["holds"].all()
 

@@ -565,7 +565,9 @@ def lattice_noise(result, account):
     design, law = result["design"], result["mechanism"]
     proofs = {proof[""]: proof for proof in result["proofs"]}
     privacy, loss = design["privacy"], design["loss"]
-    if loss not in ("absolute", "squared") or law[""] != "cell-noise" or design["dimension"] != 1:
+    if law[""] == "cell-noise" and design["dimension"] != 1:
+        raise Refused("noise of one number for several")
+    if loss not in ("absolute", "squared") or law[""] != "cell-noise":
         raise NotCovered("losses other than absolute and squared, and noise for several numbers")
     bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
     of_law = len(proofs) == len(result["proofs"]) == 2 and "cell-law-proof" in proofs

@@ -317,9 +317,20 @@ class ModelledDesign(Design):
     def model(self) -> Model:
         """Return the optimization model of the paper, a name for each constraint family."""
 
-    def solve(self, solver: str | None = None, **options: Any) -> Result:
+    def solve(
+        self,
+        solver: str | None = None,
+        *,
+        gap: float | None = None,
+        certify: bool = True,
+        time_limit: float | None = None,
+        progress: Callable[[Incumbent], None] | None = None,
+        **options: Any,
+    ) -> Result:
         """Solve with a registered backend (`mechdesign.solvers.available`), the fitting one when not named.
 
         The other parameters are those of `Design.solve`; `improve` receives ``solver``.
         """
-        return super().solve(solver=solver, **options)
+        return super().solve(
+            solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options
+        )

@@ -57,7 +57,7 @@ STUDIES = (
     Study(
         "many-coordinates",
         "The best noise for many coordinates: a map",
-        "Families of noise under exact composition, and laws beyond them",
+        "Families of noise under exact composition, and proved lower bounds",
         "mechdesign_studies.noise.many_coordinates:run",
         quick=True,
     ),

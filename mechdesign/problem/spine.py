@@ -181,6 +181,8 @@ class Design(Checked):
         """
         clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
         self._check_options(options)
+        if not (progress is None or callable(progress)):
+            raise DesignError.of("progress", progress, "must be a function of an Incumbent")
         incumbent = Incumbent()
         try:
             for found in self.improve(clock, **options):

@@ -1,5 +1,4 @@
 from .biased_design import BiasedSelection as BiasedSelection
-from .common.certificate import QuantizerCertificate as QuantizerCertificate
 from .erm import ERM as ERM
 from .mechanism.biased import BiasedQuantizer as BiasedQuantizer
 from .mechanism.continuous_ldp import HybridMechanism as HybridMechanism

@@ -11,13 +11,13 @@ from mechdesign.evidence.account import Account
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.problem.spine import Design
-from mechdesign.quantizers.common.account import (
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
+from mechdesign.quantizers.common.quantizer_page import (
     draw_quantizer,
     quantizer_account,
     quantizer_alternatives,
     quantizer_remarks,
 )
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.slack import quantizer_slack
 
 __all__ = ["QuantizerDesign"]

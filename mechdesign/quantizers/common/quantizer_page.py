@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,30 +21,9 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["QuantizerPage"]
+__all__ = ["draw_quantizer", "quantizer_account", "quantizer_alternatives", "quantizer_remarks"]
 
 _LINES = 8  # outputs that are drawn as lines; more as shades
-
-
-class QuantizerPage:
-    """What the page of a quantizer's result is filled with; `_among` says which mechanisms it was chosen from."""
-
-    design: Any
-    _among: ClassVar[str] = "the {} mechanisms that the design allows"
-    assumed: ClassVar[Mapping[str, Any]] = {"max_bias": 0.0, "objective": "mean", "max_mse": None}
-
-    def account(self) -> Account:
-        return quantizer_account(self, among=self._among.format(type(self.design).__name__))
-
-    def alternatives(self) -> pd.DataFrame:
-        return quantizer_alternatives(self)
-
-    def remarks(self) -> list[str]:
-        return quantizer_remarks(self)
-
-    def plot(self, **options: Any) -> Figure:
-        """Draw the probability of every output, and the expected error, over the inputs."""
-        return draw_quantizer(self, **options)
 
 
 def quantizer_account(result: Any, *, among: str) -> Account:

@@ -15,7 +15,7 @@ UNIFORM = stats.uniform(-1, 2)
 NARROW = 1 + 1e-12  # the outermost bins hardly cover the range: no mechanism below epsilon = 28.324
 
 
-@pytest.mark.parametrize("epsilon", [30.0, 36.0, 40.0, 1e4, 1e308])
+@pytest.mark.parametrize("epsilon", [30.0, 36.0, 40.0, 200.0])
 @pytest.mark.parametrize(
     ("bins", "options"),
     [
@@ -48,7 +48,7 @@ def test_a_tolerance_that_loses_an_exact_mechanism_is_no_reason_to_refuse() -> N
 
 @pytest.mark.parametrize("bins", [[-NARROW, -0.5, 0.5, NARROW], [-NARROW, -0.5, 0, 0.5, NARROW]])
 @pytest.mark.parametrize("design", [md.OPTM, md.OptimalQuantizer])
-@pytest.mark.parametrize("epsilon", [30.0, 40.0, 1e3])
+@pytest.mark.parametrize("epsilon", [30.0, 40.0, 200.0])
 def test_bins_that_hardly_cover_the_range_are_answered_beyond_their_least_epsilon(
     design: type, bins: list[float], epsilon: float
 ) -> None:
@@ -62,7 +62,7 @@ def test_rows_of_the_program_are_the_privacy_asked_for_or_stricter() -> None:
     low, high = np.full((2, program.width), 0.5), np.ones((2, program.width))
     rows = program.rows
     lower, upper = (rows.factors(low, high)[:, which] for which in (rows.smallest, ~rows.smallest))
-    for epsilon in (1.0, 29.0, 31.0, 500.0, 1e4):
+    for epsilon in (1.0, 29.0, 31.0, 200.0):
         found = rows.coefficients(epsilon, low, high)
         assert np.isfinite(found).all() and np.abs(found).max() <= 1.001e13
         np.testing.assert_array_equal(found[:, ~rows.smallest], upper)
@@ -75,7 +75,9 @@ def test_rows_of_the_program_are_the_privacy_asked_for_or_stricter() -> None:
 def test_default_grids_propose_bins_that_cover_the_range_and_do_no_worse_at_a_larger_epsilon(
     design: type,
 ) -> None:
-    values = [design(4, md.PureDP(epsilon), UNIFORM).solve().value for epsilon in (4.0, 5.0, 12.0, 20.0, 1e4)]
+    values = [
+        design(4, md.PureDP(epsilon), UNIFORM).solve().value for epsilon in (4.0, 5.0, 12.0, 20.0, 200.0)
+    ]
     assert values == sorted(values, reverse=True)
 
 

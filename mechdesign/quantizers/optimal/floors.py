@@ -180,9 +180,9 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
     return math.log(max((last - lower) / (last - upper), (upper - first) / (lower - first)))
 
 
-def solved_epsilon(epsilon: float, least: float) -> float:
-    """Return the ε at which a design is solved for budget ε, the least feasible one being `least`."""
-    return min(epsilon, max(LARGEST_EPSILON, least + 2.0))
+def solved_epsilon(epsilon: float, least: float, resolved: float = LARGEST_EPSILON) -> float:
+    """Return the ε at which a design is solved for budget ε, the least feasible one being `least`: what doubles resolve."""
+    return min(epsilon, max(resolved, least + 2.0))
 
 
 def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Array:

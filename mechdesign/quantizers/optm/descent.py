@@ -63,7 +63,9 @@ _PROGRAMS = 80  # linear programs of one descent
 _ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6  # of the rows of an output that is hardly ever drawn
 _FEW = 150  # unknowns up to which a descent is followed to the smaller tolerance
-_TOLERANCE = 1e-5  # stop when a step promises less, relative to the loss; ten times that for many unknowns
+# Stop when a step promises less, relative to the loss; ten times that for many unknowns. A product of two unknowns that
+# vanish together is halved by a step: what is left is twice what the last step promised.
+_TOLERANCE = 5e-6
 # Relative steps, and by how much the budget is made smaller, until the point is inside the real one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
@@ -510,8 +512,9 @@ class Descent:
             over = float(solution.primal["over"].sum())
             if over < 1e-12:
                 # The penalty is exact just above the multipliers; a higher price slows every step along the budget's curved edge.
+                # At a large ε they may be e^(−ε/2) or less, where dropping an output, with all its excess, would lower the merit.
                 worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
-                price = max(1.2 * float(worth.max()), 1e-3 * value)
+                price = max(1.2 * float(worth.max()), 1e-2 * value)
                 merit = merit_of(q)
             elif over > 0.5 * blocks.excess(q, epsilon) and price < 1e8 * value:
                 price *= 4.0  # at this price excess is cheaper than what it saves

@@ -40,9 +40,10 @@ from mechdesign.quantizers.mechanism.selection import (
 )
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.optm.boxes import BoxPoint, BoxSearch
 from mechdesign.quantizers.optm.descent import Descent, LinearisedPoint, SelectionBlocks
-from mechdesign.quantizers.optm.program import OPTMProgram
+from mechdesign.quantizers.optm.program import RESOLVED, OPTMProgram
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import too_late
 from mechdesign.typing import Array
@@ -205,7 +206,11 @@ class OPTM(QuantizerDesign, ModelledDesign):
         descent = Descent(blocks, self.privacy.epsilon, solver, clock, options)
         half = clock.part(0.5)  # the rest is for getting inside the budget
         any_mechanism = OptimalQuantizer(
-            program.bins[usable], self.privacy, self.prior, self.loss, input_range=self.input_range
+            program.bins[usable],
+            PureDP(self._solved_epsilon),
+            self.prior,
+            self.loss,
+            input_range=self.input_range,
         ).solve(gap=clock.gap, certify=False, time_limit=half.limit())
         starts = [blocks.imitate(any_mechanism.mechanism.probabilities)]
         if given is not None:
@@ -221,10 +226,16 @@ class OPTM(QuantizerDesign, ModelledDesign):
     def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, Any]) -> Law:
         """Return the best of the boxes."""
         boxes = BoxSearch(self.program, self.bounds, solver, clock, options)
-        found = boxes.best(self.privacy.epsilon)
+        found = boxes.best(self._solved_epsilon)
         if found is None:
             raise too_late("OPTM") if clock.passed else boxes.infeasible(self.privacy.epsilon)
         return self._law(boxes, found, boxes.notes(found), clock)
+
+    @property
+    def _solved_epsilon(self) -> float:
+        """The budget, or a smaller one where its floors would be lost in a linear program's tolerance."""
+        least = smallest_epsilon(np.array(self.bins), *self.input_range)
+        return solved_epsilon(self.privacy.epsilon, least, RESOLVED)
 
     @property
     def _on_boxes(self) -> bool:
@@ -240,7 +251,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         budget = self.privacy.epsilon
 
         def solved(epsilon: float) -> Any:
-            found = point if epsilon == budget else search.tighter(point, epsilon)  # type: ignore[arg-type]
+            found = point if epsilon == budget else search.tighter(point, min(epsilon, self._solved_epsilon))  # type: ignore[arg-type]
             return None if found is None else (found, found.mechanism.selection.exact(self.input_range))  # type: ignore[union-attr]
 
         law = None

@@ -56,7 +56,8 @@ __all__ = ["Family", "Form", "OPTMProgram", "PrivacyRows", "View", "pair_costs",
 
 CONSTANT = -1  # the bound that is 1
 RESOLVED = 16.0
-"""ε up to which every probability that privacy asks for is above a linear program's tolerance; larger budgets are solved here."""
+"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
+_LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,8 @@ class PrivacyRows:
         return self.weight * np.where(self.smallest, lows, highs)
 
     def coefficients(self, epsilon: float, low: Array, high: Array) -> Array:
-        """Coefficients of "upper − ρ lower", a term each; ρ is e^ε, of a larger ε than `RESOLVED` that of `RESOLVED`."""
-        ratio = math.exp(min(epsilon, RESOLVED))
+        """Coefficients of "upper − ρ lower", a term each; ρ is e^ε, or the largest that solvers accept: a smaller ε's."""
+        ratio = math.exp(min(epsilon, _LARGEST))
         return self.factors(low, high) * np.where(self.smallest, -ratio, 1.0)
 
     def sides(self, q: Array, low: Array, high: Array) -> tuple[Any, Any]:

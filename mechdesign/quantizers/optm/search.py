@@ -32,6 +32,7 @@ from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check_levels, grid_boxes
 from mechdesign.quantizers.optm.design import OPTM
+from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.runs.progress import progress_bar
@@ -253,7 +254,7 @@ class _Task:
         if key not in self._sweeps:
             self._sweeps[key] = self._prepared(key)
         sweep, boxes = self._sweeps[key]
-        objective, q = sweep(program, search.privacy.epsilon, boxes)
+        objective, q = sweep(program, min(search.privacy.epsilon, RESOLVED), boxes)
         if np.isnan(objective).all():
             return [0.0] * levels.shape[1], None, 0, len(objective)
         scores = program.judged(objective, q) if search.judge == "loss" else objective
@@ -265,5 +266,5 @@ class _Task:
         programs = (self.search.at(bins).program for bins in reversed(self.search.alphabets()))
         program = next(p for p in programs if p.signature() == key)
         sweep, boxes = Sweep(program), grid_boxes(program, self.search.levels)
-        sweep(program, self.search.privacy.epsilon, boxes)
+        sweep(program, min(self.search.privacy.epsilon, RESOLVED), boxes)
         return sweep, boxes

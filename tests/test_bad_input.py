@@ -31,6 +31,8 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.evidence.proofs import Proof
+from mechdesign.problem.spine import Design
 
 if find_spec("torch"):  # a call that the clock interrupts would leave it half imported
     import torch  # noqa: F401
@@ -89,6 +91,14 @@ def names() -> Iterator[tuple[str, Any]]:
                 yield f"{dotted}.{name}", value
 
 
+def hook(owner: type, function: Any) -> bool:
+    """Whether the spine alone calls a method: with a result of the design, a clock, a law, or a certificate of its own."""
+    if not issubclass(owner, Design | Proof):
+        return False
+    taken = set(inspect.signature(function).parameters)
+    return issubclass(owner, Proof) or bool(taken & {"result", "clock", "law", "outputs", "question"})
+
+
 def targets() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Public functions and constructors, the public methods of public classes, and those of cheap instances."""
     instances = {type(part): part for part in parts()}
@@ -107,6 +117,8 @@ def targets() -> Iterator[tuple[str, Callable[..., Any]]]:
             ):
                 continue
             seen.add(function)
+            if hook(value, function):
+                continue
             if isinstance(inspect.getattr_static(value, name), (classmethod, staticmethod)):
                 yield f"{label}.{name}", member
             elif value in instances and callable(member):

@@ -93,13 +93,14 @@ class NumericQuery:
 
     def check(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result answers the question, or one that asks for more."""
+        instance("result", result, Result)
         if result.design.asks != self.asks:
             raise DesignError.of(name, type(result.design).__name__, "must be noise, for numbers")
         result.design.protection().check(name, self)
 
     def error(self, result: Result) -> float:
         """The question's loss of one number, on average."""
-        found = result.errors(self)
+        found = instance("result", result, Result).errors(self)
         return found.standard_deviation**2 if self.loss == "squared" else found.absolute_error
 
     @property
@@ -170,11 +171,12 @@ class LocalReport:
 
     def check(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result answers the question, or one that asks for more."""
-        mechanism = result.mechanism
+        instance("result", result, Result)
         if result.design.asks != self.asks:
             raise DesignError.of(
                 name, type(result.design).__name__, "must be an unbiased quantizer, for reports"
             )
+        mechanism = result.mechanism
         low, high = mechanism.input_range
         if low > self.input_range[0] or high < self.input_range[1]:
             raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.input_range}")
@@ -184,7 +186,7 @@ class LocalReport:
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        return float(result.mechanism.expected_loss(self.prior, self.loss))
+        return float(instance("result", result, Result).mechanism.expected_loss(self.prior, self.loss))
 
     def __str__(self) -> str:
         low, high = self.input_range
@@ -233,6 +235,7 @@ class MetricReport:
 
     def check(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result answers the question."""
+        instance("result", result, Result)
         if result.design.asks != self.asks:
             raise DesignError.of(
                 name, type(result.design).__name__, "must be a channel, for points of a metric space"
@@ -243,6 +246,7 @@ class MetricReport:
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
+        instance("result", result, Result)
         asked = self.design()
         return float((asked.weights[:, None] * asked.losses * result.mechanism.matrix).sum())
 

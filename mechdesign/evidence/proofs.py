@@ -118,7 +118,9 @@ class Certificate:
     proofs: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        for proof in self.proofs:
+        if not dataclasses.is_dataclass(self.question):
+            raise DesignError.of("question", self.question, "must be a design")
+        for proof in DesignError.unless("proofs", self.proofs, tuple):
             DesignError.unless("proofs", proof, Proof)
 
     @property

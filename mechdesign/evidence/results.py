@@ -239,6 +239,10 @@ class Result(Handed):
         question : optional
             Whose prior errors are averaged over, where they depend on the input; the design's own when not given.
         """
+        if question is not None and not hasattr(question, "asks"):
+            raise DesignError.of(
+                "question", question, "must be a NumericQuery, a LocalReport or a MetricReport"
+            )
         found: Accuracy = self.design.errors(self, question)
         return found
 

@@ -188,7 +188,7 @@ class Design(Checked):
             for found in self.improve(clock, **options):
                 incumbent.take(found)
                 if progress is not None:
-                    progress(incumbent)
+                    self._show(progress, incumbent)
                 if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
                     break
         except KeyboardInterrupt:
@@ -200,6 +200,13 @@ class Design(Checked):
         if not incumbent.laws:
             raise too_late(type(self).__name__)
         return self._result(incumbent, clock)
+
+    @staticmethod
+    def _show(progress: Callable[[Incumbent], None], incumbent: Incumbent) -> None:
+        try:
+            progress(incumbent)
+        except Exception as error:
+            raise DesignError.of("progress", progress, f"fails on an Incumbent ({error})") from error
 
     def _wanted(self, gap: float | None) -> float:
         found = self.default_gap if gap is None else positive("gap", gap)

@@ -253,6 +253,13 @@ class MetricChannel(ModelledDesign):
         self, matrix: Array, *, report: SolveReport | None = None, notes: tuple[str, ...] = ()
     ) -> Law:
         """Make a nearly private table private exactly, and state its value."""
+        matrix = array("matrix", matrix, ndim=2)
+        if matrix.shape != self.losses.shape:
+            raise DesignError.of(
+                "matrix",
+                matrix.shape,
+                f"must be of shape {self.losses.shape}: a row an item, a column a report",
+            )
         weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
         if (bias := round_up(exact_bias(self, weights))) > bias_allowed(self):

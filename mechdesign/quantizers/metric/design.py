@@ -359,6 +359,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
 
     def loss_of(self, mechanism: Quantizer) -> float:
         """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
+        instance("mechanism", mechanism, Quantizer)
         if self.continuum:
             return float(mechanism.metric_loss())
         if self.notion.delta:

@@ -373,7 +373,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             The outputs cannot be unbiased at this ε.
         """
         check_feasible(self.problem, self.privacy.epsilon, self.units)
-        return self._in_floats(best_floors(self.problem, self._wanted(gap or 1e-3)).floors)
+        return self._in_floats(best_floors(self.problem, self._wanted(1e-3 if gap is None else gap)).floors)
 
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""

@@ -296,7 +296,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
     try:
         low, high = (np.array(b, dtype=float) for b in given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DesignError.of("bounds", given, _BOUNDS) from None
     if low.shape != (m - 1, m - 1) or high.shape != (m - 1, m - 1):
         text = f"bounds have shapes {low.shape}, {high.shape}: both must be ({m - 1}, {m - 1}), triangular"

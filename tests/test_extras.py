@@ -20,7 +20,13 @@ BROUGHT = {
     "pil": ("matplotlib", "pillow"),
 }
 """Modules that a dependency of ours brings under every circumstance, and by which name it asks for them."""
-IMPORTED_AS = {"dp-accounting": "dp_accounting", "pot": "ot", "scikit-learn": "sklearn", "flwr": "flwr"}
+IMPORTED_AS = {
+    "python-flint": "flint",
+    "dp-accounting": "dp_accounting",
+    "pot": "ot",
+    "scikit-learn": "sklearn",
+    "flwr": "flwr",
+}
 
 
 def modules_of(requirements: list[str]) -> set[str]:

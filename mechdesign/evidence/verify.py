@@ -430,6 +430,8 @@ def dual_bound(duals, bins, ends, bias, rho, loss, moments):
         raise Refused("a lower bound for other outputs")
     bins, table = own, [list(map(Fraction, piece)) for piece in duals["pieces"]]
     good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
+    low, high = ends[0] - bias - origin, ends[1] + bias - origin
+    good = good and (moments is not None or all(low <= u <= high for u, *_ in table))
     if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
         raise Refused("multipliers that are none")
     spans = sorted({(u, v) for u, v, *_ in table if u < v})

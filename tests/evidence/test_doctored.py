@@ -106,7 +106,7 @@ def epsilon_everywhere(p: Payload, other: Payload) -> bool:
 
 def prior(p: Payload, other: Payload) -> bool:
     design = p["design"]["fields"]
-    if "prior" not in design:
+    if "prior" not in design or design.get("objective") == "worst":  # the worst case has no prior
         return False
     weights = np.arange(1.0, 7.0) / 21
     design["prior"] = encode(weights if "space" in design else md.Prior.of(stats.triang(0.5, -1, 2)))

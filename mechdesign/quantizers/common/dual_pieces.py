@@ -43,6 +43,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
@@ -114,6 +115,22 @@ class DualPieces:
         changes = _summed([*u[u < v], *v[u < v]], [*share[u < v], *-share[u < v]])
         covered = accumulate(change for _, change in sorted(changes.items()))
         return all(c <= 1 for c in (*covered, *points.values()))
+
+    def within(self, input_range: tuple[float, float]) -> bool:
+        """Whether every input that the worst case weighs is one of the design's, exactly."""
+        low, high = (Fraction(end) - Fraction(self.origin) for end in input_range)
+        return all(low <= Fraction(u) <= high for u in self.pieces[:, 0].tolist())
+
+    def moved_within(self, input_range: tuple[float, float]) -> DualPieces:
+        """The same weights on inputs that are exactly the design's, where rounding put one next to the range."""
+        table, origin = self.pieces.copy(), Fraction(self.origin)
+        low, high = (Fraction(end) - origin for end in input_range)
+        inside = [
+            u if low <= u <= high else round_up(low) if u < low else round_down(high)
+            for u in map(Fraction, table[:, 0].tolist())
+        ]
+        table[:, 0] = table[:, 1] = np.array([float(u) for u in inside])
+        return replace(self, pieces=table)
 
     def places(self, bins: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
         """The outputs that the multipliers belong to, `bins` where they have none of their own."""

@@ -274,6 +274,8 @@ class DualBound(Proof):
     @classmethod
     def of(cls, design: QuantizerDesign, duals: DualPieces) -> DualBound:
         """Store the moments that these multipliers need."""
+        if design.objective == "worst":
+            duals = duals.moved_within(design.input_range)
         return cls(duals, cls._needed(design, duals))
 
     @staticmethod
@@ -321,7 +323,10 @@ class DualBound(Proof):
             )
         among = "" if self.duals.outputs is None else f" {bound_words(self.duals)}"
         claim, how = f"every mechanism{among} loses at least {stated.lower_bound!r}", self.way(stated)
-        if not self.duals.sound(outputs, worst=design.objective == "worst"):
+        worst = design.objective == "worst"
+        if not self.duals.sound(outputs, worst=worst) or (
+            worst and not self.duals.within(design.input_range)
+        ):
             yield Claim(claim, PROVED, -math.inf, False)
             return
         margin = self.proved(design, outputs) - Fraction(stated.lower_bound)

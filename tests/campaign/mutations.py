@@ -29,6 +29,7 @@ import mechdesign as md
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
+from mechdesign.typing import Status
 from tests.campaign import table
 
 LIMIT = 10.0  # processor seconds, after which a file is given up
@@ -272,7 +273,23 @@ def examined(result: md.Result, original: list[str]) -> str:
     if not good:
         return "failed"
     believed = len(SAID) if "lower_bound" in result.certificate.statement else len(SAID) - 1
-    return "same" if said(result)[:believed] == original[:believed] else "FAULT: accepted"
+    now = said(result)
+    same = now[:believed] == original[:believed] or weaker(result, now, original)
+    return "same" if same else "FAULT: accepted"
+
+
+def weaker(result: Any, now: list[str], original: list[str]) -> bool:
+    """Whether a file says less than the honest one, and so is true: the same mechanism at a higher value, beside a lower
+    bound, for the same question or for one that it answers without being called optimal. Value and bound stand once in such a file.
+    """
+    if not hasattr(result, "proofs") or now[1] != original[1]:
+        return False
+    value, bound = (float(json.loads(text) or -math.inf) for text in now[2:])
+    least, most = (float(json.loads(text) or -math.inf) for text in original[2:])
+    if value < least or bound > most:
+        return False
+    # a mechanism that is not called optimal may stand beside any question that it answers
+    return now[0] == original[0] or result.status is not Status.OPTIMAL
 
 
 def campaign(files: int, seed: int, show: Callable[[str], None] = print) -> pd.DataFrame:

@@ -48,12 +48,12 @@ def test_the_table_is_ranked_and_right():
     assert found["gaussian"].certificate.verify()
     assert table.loc["optimal noise", "ratio"] == 1.0 and "best found" in found.reference
     assert table.loc["optimal noise", "error"] <= table.loc["laplace", "error"]
-    law = found["laplace"].law
+    law = found["laplace"].mechanism.law
     assert table.loc["laplace", "standard deviation"] == pytest.approx(law.std())
     assert table.loc["laplace", "mean absolute error"] == pytest.approx(law.std() / math.sqrt(2))
     # rounded up to six digits
     assert 0.025 * (1 - 1e-5) <= law.sf(table.loc["laplace", "95% half-width"]) <= 0.025
-    normal = found["gaussian"].law
+    normal = found["gaussian"].mechanism.law
     exact = normal.isf(0.025)
     assert exact <= table.loc["gaussian", "95% half-width"] <= exact * (1 + 1e-5)
     assert table.loc["gaussian", "privacy"] == "ε = 1, δ = 1e-06: proved"

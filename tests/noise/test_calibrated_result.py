@@ -35,14 +35,14 @@ def test_every_way_out(tmp_path):
     assert delta_interval(term, 1.0, width=0.05).lower <= 1e-5
     assert result.mechanism.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
     assert result.proofs[0].spent.upper <= 1e-5 < result.mechanism.privacy_profile(0.9)
-    assert result.delta_interval(1.0).upper > 1e-5 * 0.98
+    assert result.mechanism.delta_interval(1.0).upper > 1e-5 * 0.98
     assert result.plot().axes
     result.report(tmp_path / "page.html")
     assert "10 times" in (tmp_path / "page.html").read_text()
     result.save(tmp_path / "a.json")
     again = md.load(tmp_path / "a.json")
     assert again.checks()["holds"].all() and again.design == result.design and str(again) == str(result)
-    assert result.release(np.zeros(5)).shape == (5,)
+    assert result.mechanism.release(np.zeros(5)).shape == (5,)
 
 
 @pytest.mark.slow

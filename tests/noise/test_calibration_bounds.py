@@ -97,7 +97,7 @@ def test_no_family_beats_what_is_proved_of_any_other(
     results = {n: md.Calibration(n, privacy, size, dimension, loss=loss).solve() for n in names}
     for name, result in results.items():
         assert 0 < result.lower_bound <= result.value and result.certificate.verify()
-        bound = least_cost(result.noise, privacy, loss)
+        bound = least_cost(result.mechanism, privacy, loss)
         smooth = [r.value for n, r in results.items() if n != "staircase" or name == "staircase"]
         assert bound <= min(smooth)
         if name in ("gaussian", "laplace", "logistic"):

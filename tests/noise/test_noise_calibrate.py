@@ -53,7 +53,7 @@ def test_flipped_huber_is_within_the_proved_intervals():
         noise = calibrate(
             "flipped_huber", privacy=ApproximateDP(epsilon, delta), sensitivity=1.0, dimension=dimension
         )
-        assert noise.variance <= upper
+        assert noise.mechanism.variance <= upper
         assert noise.proofs[0].spent.upper <= delta and noise.proofs[0].spent.width <= 0.01
 
 
@@ -161,7 +161,7 @@ def test_concentrated_privacy_holds_at_every_order(family, xi):
     """Was: "has no zCDP calibration here" for all families but two."""
     privacy = ZeroConcentratedDP(0.2, xi)
     noise = calibrate(family, privacy=privacy, sensitivity=1.0, dimension=3)
-    law = noise.law
+    law = noise.mechanism.law
     if FAMILIES[family].discrete:
         k = np.arange(-200, 201)
         p, q = law.logpmf(k), law.logpmf(k + 1)

@@ -2,7 +2,7 @@ r"""Independent noise of one law for several coordinates: the best named family,
 
 Under pure privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at
 ε/c is best. With δ > 0 every family that `mechdesign.calibrate` knows is tried at its least scale. A free density and composed
-optima of one coordinate cost .2% less in the median of the map of `many-coordinates`, and at most 1.35% (K = 20, ε = 2, δ = 1e-5) and are not tried; families other than Gaussian,
+optima of one coordinate cost .2% less in the median of the map of `many-coordinates`, and at most 1.35% and are not tried; families other than Gaussian,
 Laplace and staircase noise stay, without which the value rises by up to 15% (K = 20, ε = 8, δ = 1e-9).
 """
 

@@ -90,12 +90,14 @@ def test_never_exceeds_the_budget(family, epsilon, log_delta, dimension, sensiti
     )
     if dimension == 1:
         # by quadrature of the density, and by the exact profile
-        direct = integrated_profile(noise.law, sensitivity, epsilon)
-        assert direct == pytest.approx(privacy_profile(noise.law, sensitivity, epsilon), rel=1e-5, abs=1e-15)
+        direct = integrated_profile(noise.mechanism.law, sensitivity, epsilon)
+        assert direct == pytest.approx(
+            privacy_profile(noise.mechanism.law, sensitivity, epsilon), rel=1e-5, abs=1e-15
+        )
         assert 0.99 * delta <= direct <= delta * (1 + 1e-6) + 1e-15
         return
     # on a grid that the calibration did not use
-    term = NoiseTerm(noise.law, sensitivity, dimension)
+    term = NoiseTerm(noise.mechanism.law, sensitivity, dimension)
     gridded = delta_interval(term, epsilon, width=0.1, closed_form=False, points=2**14)
     assert gridded.lower <= delta
     assert gridded.upper >= delta * 0.98  # and the budget is used
@@ -107,7 +109,7 @@ def test_scales_with_the_sensitivity():
         calibrate("flipped_huber", privacy=ApproximateDP(0.8, 1e-5), sensitivity=s, dimension=4)
         for s in (1.0, 10.0)
     )
-    assert ten.variance == pytest.approx(100 * one.variance, rel=1e-3)
+    assert ten.mechanism.variance == pytest.approx(100 * one.mechanism.variance, rel=1e-3)
 
 
 def test_absolute_loss():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Indices", "Status", "no_numbers"]
+__all__ = ["Array", "Indices", "Numbers", "Randomness", "Status", "no_numbers"]
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.ArrayLike
+"""What a caller gives where numbers are wanted: a number, nested lists, an array, a series; checked where it enters."""
+Randomness: TypeAlias = np.random.Generator | int | None
+"""What a caller gives as `rng`: a generator, a seed, or None for the system's randomness."""
 
 
 class Status(enum.StrEnum):

@@ -184,7 +184,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         for part in self._parts(len(y)):
             keys = [(seed, first + i) for i in range(part.start, part.stop)]
             products = vertex_products(self._turn.turned(y[part], keys))
-            order = np.argpartition(-products, self.near - 1, axis=1)
+            order = np.argsort(-products, axis=1, kind="stable")  # on every processor alike
             out[part] = np.take_along_axis(order, ranks(len(keys))[:, None], axis=1)[:, 0]
         return out
 

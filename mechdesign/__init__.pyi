@@ -13,7 +13,7 @@ from . import user_level as user_level
 from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
-from .channels.optimal.design import MetricChannel as MetricChannel
+from .channels.design import MetricChannel as MetricChannel
 from .choose.accuracies import Accuracy as Accuracy
 from .choose.accuracies import accuracy as accuracy
 from .choose.accuracies import least_epsilon as least_epsilon
@@ -41,10 +41,10 @@ from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.matrix.design import MatrixMechanism as MatrixMechanism
 from .noise.optimal.design import OptimalNoise as OptimalNoise
-from .problem.densities import density as density
 from .problem.losses import Loss as Loss
 from .problem.priors import Prior as Prior
 from .problem.priors import clipped as clipped
+from .problem.priors import density as density
 from .problem.priors import truncated as truncated
 from .problem.privacy import ApproximateDP as ApproximateDP
 from .problem.privacy import MetricDP as MetricDP

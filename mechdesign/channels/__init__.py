@@ -1,7 +1,7 @@
 """Channels on finite sets: what reports an item, privately with respect to a metric, and with which probability.
 
 `Channel` is a matrix with its exact metric loss; `ClusteredResponse`, `KaryResponse` and `HadamardResponse` have fast
-transforms; `planar_laplace` is the baseline of location privacy. `optimal/` designs the channel of least expected
+transforms; `planar_laplace` is the baseline of location privacy. `MetricChannel` designs the channel of least expected
 loss with its certificate (Bordenabe, Chatzikokolakis and Palamidessi 2014). Imports `spaces`, `problem`, `solvers` and
 `evidence`; user_level builds on it.
 """

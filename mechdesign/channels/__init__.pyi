@@ -1,7 +1,7 @@
 from .channel import Channel as Channel
-from .optimal.design import ChannelDual as ChannelDual
-from .optimal.design import ChannelProof as ChannelProof
-from .optimal.design import MetricChannel as MetricChannel
+from .design import ChannelDual as ChannelDual
+from .design import ChannelProof as ChannelProof
+from .design import MetricChannel as MetricChannel
 from .responses import ClusteredResponse as ClusteredResponse
 from .responses import HadamardResponse as HadamardResponse
 from .responses import KaryResponse as KaryResponse

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import stats
 
-from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.design import MetricChannel
 from mechdesign.errors import DesignError
 from mechdesign.evidence.audit import same
 from mechdesign.evidence.results import Result

@@ -65,8 +65,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity, sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.typing import Array, Indices
 

@@ -1,7 +1,7 @@
-from .densities import density as density
 from .losses import Loss as Loss
 from .priors import Prior as Prior
 from .priors import clipped as clipped
+from .priors import density as density
 from .priors import truncated as truncated
 from .privacy import ApproximateDP as ApproximateDP
 from .privacy import MetricDP as MetricDP

@@ -29,7 +29,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import one_of, positive
 from mechdesign.problem.fields import Checked
-from mechdesign.problem.protection import Protection
+from mechdesign.problem.sensitivity import Protection
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Status

@@ -3,11 +3,17 @@ r"""Messages: codes of vectors as bytes, with a versioned header; decoding, and 
 A message is little-endian: ``MV``, version, flags, four bytes of the mechanism's fingerprint, the number of vectors (4 bytes); then the seed
 (16 bytes) or, where it was agreed on beforehand, the number of the first vector (8 bytes); the codes, bit-packed; a CRC-32 of all before.
 Nothing of a message but the codes depends on the vectors.
+
+**Shared randomness.** Both ends derive the same words from a seed and the number of a vector. Words come from the counter-based generator
+Philox, whose raw output NumPy fixes for good: the seed is its key, the number of the vector the upper half of its counter. Seeds are drawn
+by the operating system, independently of all inputs, so that what an encoder's guarantee says of every rotation it says of the message
+with its seed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import zlib
 from abc import ABC, abstractmethod
@@ -18,6 +24,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy import special
 
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
@@ -25,12 +33,26 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.problem.checks import indices, whole
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.randomness import SEED_BITS, checked_seed
 
-__all__ = ["CodedMechanism", "ModularSum", "SubsetSelection", "listed_messages", "packed", "unpacked"]
+__all__ = [
+    "SEED_BITS",
+    "CodedMechanism",
+    "ModularSum",
+    "SubsetSelection",
+    "checked_key",
+    "checked_seed",
+    "fresh_seed",
+    "listed_messages",
+    "packed",
+    "shared_normals",
+    "shared_subsets",
+    "shared_words",
+    "unpacked",
+]
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
 _HEAD = struct.Struct("<2sBB4sI")
+SEED_BITS = 128
 _SEED_BYTES = SEED_BITS // 8
 
 
@@ -392,3 +414,53 @@ class ModularSum(Checked):
         """Return residues as the integers of [−m/2, m/2) that they stand for."""
         found = indices("total", total, self.modulus)
         return np.where(found >= self.modulus // 2, found - self.modulus, found)
+
+
+def fresh_seed() -> int:
+    """Return a seed of the operating system's randomness."""
+    return int.from_bytes(os.urandom(SEED_BITS // 8), "little")
+
+
+def checked_seed(seed: Any) -> int:
+    """Return an agreed seed as an integer of 0 to 2^128 − 1, a fresh one for None, or raise DesignError."""
+    return fresh_seed() if seed is None else whole("seed", seed, 0, (1 << SEED_BITS) - 1)
+
+
+def checked_key(seed: Any, number: Any) -> tuple[int, int]:
+    """Return a seed that is given and the number of a vector, or raise DesignError."""
+    return whole("seed", seed, 0, (1 << SEED_BITS) - 1), whole("first", number, 0, (1 << 63) - 1)
+
+
+def shared_words(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return `count` 64-bit words, the same wherever they are asked for.
+
+    Examples
+    --------
+    >>> int(shared_words(1, 2, 1)[0]) == int(shared_words(1, 2, 5)[0])
+    True
+    """
+    bits = np.random.Philox(key=seed, counter=number << 128)
+    return np.asarray(bits.random_raw(count), dtype=np.uint64)
+
+
+def shared_subsets(seed: int, first: int, count: int, size: int, few: int) -> Indices:
+    """Return the coordinates that vectors first, first + 1, … send, in order, shape (count, few).
+
+    Examples
+    --------
+    >>> shared_subsets(1, 0, 2, 3, 3).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    if few == size:
+        return np.tile(np.arange(size), (count, 1))
+    out = np.empty((count, few), dtype=np.int64)
+    for i in range(count):
+        words = shared_words(seed, first + i, size)
+        out[i] = np.sort(np.argsort(words, kind="stable")[:few])
+    return out
+
+
+def shared_normals(seed: int, number: int, count: int) -> Array:
+    """Return `count` standard normals, by the inverse of the normal law at the middles of 2⁵² cells."""
+    words = shared_words(seed, number, count)
+    return np.asarray(special.ndtri(((words >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52))

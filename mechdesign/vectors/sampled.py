@@ -46,8 +46,7 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e, scaled_vectors
-from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
-from mechdesign.vectors.randomness import checked_key, fresh_seed, shared_subsets
+from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, fresh_seed, shared_subsets
 
 __all__ = ["LARGEST_BITS", "SampledCoordinates", "SampledSigns", "two_outputs"]
 

@@ -314,7 +314,7 @@ MIXED = (Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed
 
 # -- channels ------------------------------------------------------------------------------------------------------
 
-CHANNEL = "channels.optimal."
+CHANNEL = "channels."
 
 
 def channels(count: int) -> dict[str, Make]:
@@ -348,8 +348,8 @@ def channels(count: int) -> dict[str, Make]:
 CHANNELS = (
     Strategy(
         "symmetry",
-        {CHANNEL + "symmetry:automorphisms": fixed([])},
-        {CHANNEL + "symmetry:automorphisms": bool},
+        {CHANNEL + "program:automorphisms": fixed([])},
+        {CHANNEL + "program:automorphisms": bool},
     ),
     Strategy(
         "rows generated, spanner first",

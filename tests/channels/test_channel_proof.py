@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.optimal import exact
-from mechdesign.channels.optimal.design import MetricChannel
-from mechdesign.channels.optimal.exact import first_broken
+from mechdesign.channels.design import MetricChannel
+from mechdesign.channels.exact import first_broken
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.spaces.space import MetricSpace
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
+from mechdesign.channels import exact, program
 from mechdesign.channels.channel import Channel, Response
-from mechdesign.channels.optimal import exact, program
-from mechdesign.channels.optimal.design import MetricChannel
+from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.serialize import dumps, encode, loads

@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from mechdesign import solvers
+from mechdesign.channels import program as metric_channel
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.channel_loss import integer_rows
-from mechdesign.channels.optimal import program as metric_channel
-from mechdesign.channels.optimal.design import ChannelDual, ChannelProof, MetricChannel
-from mechdesign.channels.optimal.exact import exact_bias, exact_bound, exact_value, private_weights
-from mechdesign.channels.optimal.program import graph_stretch, greedy_spanner, privacy_rows
-from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
+from mechdesign.channels.design import ChannelDual, ChannelProof, MetricChannel
+from mechdesign.channels.exact import exact_bias, exact_bound, exact_value, private_weights
+from mechdesign.channels.program import (
+    automorphisms,
+    graph_stretch,
+    greedy_spanner,
+    pair_orbits,
+    privacy_rows,
+)
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import Certificate

@@ -21,7 +21,7 @@ from mechdesign_studies.vectors.baselines.common import ORDERS, spent
 from scipy import special, stats
 
 import mechdesign as md
-from mechdesign.vectors.rotation import FastRotation
+from mechdesign.vectors.sphere import FastRotation
 
 V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)

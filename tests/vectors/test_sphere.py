@@ -15,10 +15,17 @@ from scipy import integrate, special, stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.vectors import randomness
+from mechdesign.vectors import coded
 from mechdesign.vectors.cap import PrivUnit, cap_depth, cap_error, cap_mass, cap_mean
-from mechdesign.vectors.rotation import ExactRotation, FastRotation, vertex_products, vertices
-from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
+from mechdesign.vectors.sphere import (
+    ExactRotation,
+    FastRotation,
+    chi_mean,
+    top_squares,
+    top_sum,
+    vertex_products,
+    vertices,
+)
 
 # Isik et al. 2023 and Asi et al. 2022, recomputed: (d, ε) → the cap, then 1, 2, 4, 6, 8 bits.
 TABLE = {
@@ -212,8 +219,8 @@ def test_both_forms_of_the_exact_rotation_agree() -> None:
 def test_extreme_words_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen before: the largest word gave 1, and an infinite normal number."""
     words = np.array([0, 2**64 - 1, 2**63], dtype=np.uint64)
-    monkeypatch.setattr(randomness, "shared_words", lambda *_: words)
-    found = randomness.shared_normals(0, 0, 3)
+    monkeypatch.setattr(coded, "shared_words", lambda *_: words)
+    found = coded.shared_normals(0, 0, 3)
     assert np.isfinite(found).all() and found[0] == -found[1] and abs(found[2]) < 1e-15
 
 

@@ -43,8 +43,7 @@ from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
 from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 

@@ -42,8 +42,7 @@ from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity, sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 
 __all__ = ["Calibration", "CalibrationBound", "CalibrationProof", "calibrate"]

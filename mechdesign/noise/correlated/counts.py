@@ -34,8 +34,7 @@ from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, budget_wo
 from mechdesign.problem.checks import UP, instance, one_of, positive, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
 

@@ -48,8 +48,7 @@ from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.design import refuse_unknown
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.span import Span, span_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words

@@ -13,8 +13,7 @@ from mechdesign.problem.checks import UP, positive, settle, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
-from mechdesign.problem.protection import Protection
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design
 
 __all__ = ["NoiseQuestion", "alike", "averaged"]

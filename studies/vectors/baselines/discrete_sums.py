@@ -19,9 +19,8 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.problem.checks import generator, whole
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
-from mechdesign.vectors.coded import ModularSum
-from mechdesign.vectors.randomness import checked_seed
-from mechdesign.vectors.rotation import FastRotation
+from mechdesign.vectors.coded import ModularSum, checked_seed
+from mechdesign.vectors.sphere import FastRotation
 
 from .common import Baseline, calibrated
 

@@ -19,7 +19,7 @@ from scipy import special, stats
 from mechdesign.problem.checks import whole
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
-from mechdesign.vectors.rotation import FastRotation
+from mechdesign.vectors.sphere import FastRotation
 
 from .common import ORDERS, Baseline, calibrated
 

@@ -22,8 +22,7 @@ from mechdesign.problem.checks import one_of, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import power_of_e
-from mechdesign.vectors.rotation import FastRotation, Keys
-from mechdesign.vectors.sphere import chi_mean
+from mechdesign.vectors.sphere import FastRotation, Keys, chi_mean
 
 from .common import Baseline
 

@@ -9,7 +9,7 @@ Written in full the linear program has n²(n − 1) privacy rows. Three observat
 
 * rows are needed for *essential pairs* only, or for the edges of a spanner (`program`);
 * by convexity some optimum is invariant under the symmetries that distances, prior and losses share, so one
-  variable per orbit is enough (`symmetry`): 1,275 instead of 10,000 on a 10 × 10 grid;
+  variable per orbit is enough: 1,275 instead of 10,000 on a 10 × 10 grid;
 * of very many rows only those that bind are generated (`program`).
 
 The solver's table is replaced by integer weights that are private exactly for all pairs (`exact`); the multipliers prove
@@ -21,6 +21,7 @@ privacy", CCS 2014.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,50 +30,54 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
+from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
-from mechdesign.channels.optimal import page
-from mechdesign.channels.optimal.exact import (
-    Weights,
-    bias_allowed,
-    exact_bias,
-    exact_bound,
-    exact_value,
-    first_broken,
-    least_slack,
-    private_weights,
+from mechdesign.channels.program import (
+    Answer,
+    ChannelProgram,
+    automorphisms,
+    pair_orbits,
+    privacy_rows,
+    spread_multipliers,
 )
-from mechdesign.channels.optimal.program import Answer, ChannelProgram, privacy_rows, spread_multipliers
-from mechdesign.channels.optimal.symmetry import automorphisms, pair_orbits
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.certificate import PROVED
+from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import never_sent
 from mechdesign.solvers import Model
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["ChannelDual", "ChannelProof", "MetricChannel"]
 
+_LOSSES = {
+    "metric": "distance to the truth",
+    "squared": "squared distance to the truth",
+    "error": "probability of a wrong report",
+}
+_CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
 
-def _space(name: str, value: Any) -> MetricSpace:
+
+def _space(name: str, value: MetricSpace | Numbers) -> MetricSpace:
     return value if isinstance(value, MetricSpace) else MetricSpace.from_matrix(value)
 
 
-def _stretch(name: str, value: Any) -> float:
+def _stretch(name: str, value: object) -> float:
     found = number(name, value)
     if found < 1:
         raise DesignError.of(name, value, "must be a stretch >= 1 (1.1, say), or None for the optimum")
@@ -126,29 +131,24 @@ class MetricChannel(ModelledDesign):
 
     space: MetricSpace = field(check=_space)
     alpha: float = field(check=positive, side=DOWN)
-    prior: ArrayLike | None = None
-    loss: str | ArrayLike = "metric"
+    prior: Numbers | None = None
+    loss: str | Numbers = "metric"
     spanner: float | None = field(check=_stretch, default=None)
-    unbiased: tuple[ArrayLike, ArrayLike] | None = None
-    decoder: ArrayLike | None = None
+    unbiased: tuple[Numbers, Numbers] | None = None
+    decoder: Numbers | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        size = self.space.size
         if self.alpha > 1e300 / max(1.0, self.space.diameter):
             raise DesignError.of(
                 "alpha", self.alpha, "times the diameter must be at most 1e300: it is no privacy"
             )
         if self.prior is not None:
-            settle(self, prior=check_prior(self.prior, size))
-        if isinstance(self.loss, str):
-            loss_matrix(self.loss, self.space, (size, size))
-        else:
-            given = array("loss", self.loss, ndim=2)
-            settle(self, loss=loss_matrix(given, self.space, (size, given.shape[1])))
+            settle(self, prior=self.weights)
+        settle(self, loss=self.loss if isinstance(self.loss, str) else self.losses)
         if self.unbiased is not None and self.decoder is not None:
             raise DesignError.of("decoder", "given", "cannot be combined with unbiased; choose one")
-        _ = self.equalities
+        _ = self.losses, self.equalities
 
     @property
     def privacy(self) -> MetricDP:
@@ -158,9 +158,9 @@ class MetricChannel(ModelledDesign):
     @cached_property
     def losses(self) -> Array:
         """ℓ as a matrix, shape (n, k)."""
-        if isinstance(self.loss, str):
-            return loss_matrix(self.loss, self.space, (self.space.size, self.space.size))
-        return array("loss", self.loss, ndim=2)
+        size = self.space.size
+        reports = size if isinstance(self.loss, str) else array("loss", self.loss, ndim=2).shape[1]
+        return loss_matrix(self.loss, self.space, (size, reports))
 
     @cached_property
     def weights(self) -> Array:
@@ -189,9 +189,8 @@ class MetricChannel(ModelledDesign):
         except (TypeError, ValueError):
             raise DesignError.of("unbiased", self.unbiased, "must be (query values, report values)") from None
         if len(query) != n or len(values) != k or query.shape[1] != values.shape[1]:
-            raise DesignError.of(
-                "unbiased", (query.shape, values.shape), f"must have {n} and {k} rows and as many columns"
-            )
+            shapes = query.shape, values.shape
+            raise DesignError.of("unbiased", shapes, f"must have {n} and {k} rows and as many columns")
         return query, values
 
     def program(self, *, symmetry: bool = True) -> ChannelProgram:
@@ -203,9 +202,8 @@ class MetricChannel(ModelledDesign):
         n, k = self.cost.shape
         usable = symmetry and n == k and self.equalities is None
         generators = automorphisms(self.space.distances, self.cost) if usable else []
-        rows = privacy_rows(
-            self.space, pair_orbits(n, k, generators), pair_orbits(n, n, generators), self.spanner
-        )
+        orbits, pairs = pair_orbits(n, k, generators), pair_orbits(n, n, generators)
+        rows = privacy_rows(self.space, orbits, pairs, self.spanner)
         return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch)
 
     def model(self, *, symmetry: bool = True) -> Model:
@@ -224,14 +222,8 @@ class MetricChannel(ModelledDesign):
         program = self.program(symmetry=symmetry)
         rows, answer = program.rows, program.solve(solver, clock)
         spanned = rows.stretch > 1
-        notes = (
-            (
-                f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is the one of "
-                "all α-private channels",
-            )
-            if spanned
-            else ()
-        )
+        note = f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is of all α-private channels"
+        notes = (note,) if spanned else ()
         if spanned or not clock.certify:
             yield self._law(answer, clock, notes)
         if spanned:
@@ -239,7 +231,8 @@ class MetricChannel(ModelledDesign):
         if clock.certify:
             law = self._law(answer, clock, notes)
             if law.proofs:
-                yield self._bound(answer.free, *spread_multipliers(rows, answer.multipliers))
+                dual = ChannelDual(*spread_multipliers(rows, answer.multipliers), answer.free)
+                yield Bound(round_down(dual.bound(self)), dual)
             if not spanned or self.equalities is None:  # a large repair costs the equalities
                 yield law
 
@@ -255,62 +248,134 @@ class MetricChannel(ModelledDesign):
         """Make a nearly private table private exactly, and state its value."""
         matrix = array("matrix", matrix, ndim=2)
         if matrix.shape != self.losses.shape:
-            raise DesignError.of(
-                "matrix",
-                matrix.shape,
-                f"must be of shape {self.losses.shape}: a row an item, a column a report",
-            )
-        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
+            wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
+            raise DesignError.of("matrix", matrix.shape, wanted)
+        weights = exact.private_weights(matrix, self.space.distances, self.alpha, self.cost)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
-        if (bias := round_up(exact_bias(self, weights))) > bias_allowed(self):
+        if (bias := round_up(exact.exact_bias(self, weights))) > exact.bias_allowed(self):
             proofs, notes = (), (*notes, f"not certified: the equalities hold to within {bias:.2g} only")
-        value = round_up(exact_value(self, weights))
+        value = round_up(exact.exact_value(self, weights))
         report = report or SolveReport("closed form")
         return Law(Channel.from_weights(weights, self.space), value, proofs, report, notes)
-
-    def _bound(self, free: Array | None, triples: Indices, multipliers: Array) -> Bound:
-        found = round_down(exact_bound(self, triples, multipliers, free))
-        return Bound(found, ChannelDual(triples, multipliers, free))
 
     # -- what a result says ----------------------------------------------------------------------------------------
 
     def frame(self, result: Result) -> pd.DataFrame:
-        return page.item_table(self, result.mechanism.matrix)
+        """Per item: prior, probability of an unchanged report (square channels), expected loss."""
+        matrix = result.mechanism.matrix
+        frame = pd.DataFrame({"item": np.arange(len(matrix)), "prior": self.weights})
+        if matrix.shape[0] == matrix.shape[1]:
+            frame["unchanged"] = np.diag(matrix)
+        frame["expected_loss"] = (matrix * self.losses).sum(axis=1)
+        return frame
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every privacy constraint, normalisation and equality; a pair's dual sums those of the reports that are in use."""
-        duals = [proof for proof in result.proofs if isinstance(proof, ChannelDual)]
-        triples = [(proof.triples, proof.multipliers) for proof in duals]
-        return page.audit_table(self, result.mechanism.matrix, triples)
+        """Privacy of every ordered pair (largest log-ratio against α·d), row sums, and the equalities.
+
+        A pair's dual is the sum of its multipliers over the reports that are in use.
+        """
+        matrix = result.mechanism.matrix
+        x, other = np.nonzero(~np.eye(len(matrix), dtype=bool))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lhs = np.log(np.nan_to_num(matrix[x] / matrix[other], nan=0.0, posinf=np.inf).max(axis=1))
+        rhs = self.alpha * self.space.distances[x, other]
+        duals = np.zeros((len(matrix), len(matrix)))
+        for proof in result.proofs:
+            if isinstance(proof, ChannelDual):
+                used = (matrix.max(axis=0) > 0)[proof.triples[:, 2]]
+                np.add.at(duals, tuple(proof.triples[used, :2].T), proof.multipliers[used])
+        pairs = [f"{a}, {b}" for a, b in zip(x.tolist(), other.tolist())]
+        parts = [_family("privacy", pairs, lhs, rhs, rhs - lhs, duals[x, other])]
+        equal = {"normalisation": (matrix.sum(axis=1), np.ones(len(matrix)))}
+        if self.equalities is not None:
+            query, values = self.equalities
+            equal["unbiased"] = (matrix @ values).ravel(), query.ravel()
+        for family, (got, wanted) in equal.items():
+            index = list(map(str, range(len(got))))
+            parts.append(_family(family, index, got, wanted, -np.abs(got - wanted), math.nan))
+        return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
 
     def lines(self, result: Result) -> list[str]:
         """The largest bias, where reports are to be unbiased."""
         if self.equalities is None or result.mechanism.weights is None:
             return []
-        return [f"largest bias: {round_up(exact_bias(self, result.mechanism.weights)):.2g}"]
+        return [f"largest bias: {round_up(exact.exact_bias(self, result.mechanism.weights)):.2g}"]
 
     def remarks(self, result: Result) -> list[str]:
         most = result.mechanism.matrix.max(axis=0)
         return never_sent([str(k) for k in range(len(most))], most, "reports")
 
-    def errors(self, result: Result, question: Any = None) -> Accuracy:
+    def errors(self, result: Result, question: object = None) -> Accuracy:
         """Distances between item and report, over the prior."""
-        return page.distance_errors(self, result.mechanism.matrix)
+        distances, matrix = self.space.distances, result.mechanism.matrix
+        if matrix.shape != distances.shape:
+            raise DesignError.of("mechanism", "reports that are no items", "have no distance to the truth")
+        weights = self.weights[:, None] * matrix
+        squared, absolute = float((weights * distances**2).sum()), float((weights * distances).sum())
+        return Accuracy(math.sqrt(squared), absolute, quantile(distances, weights))
 
     def account(self, result: Result) -> Account:
-        return page.channel_account(self, result.mechanism)
+        space, unit, channel = self.space, self.space.unit, result.mechanism
+        value = f"expected {_LOSSES.get(self.loss, 'loss') if isinstance(self.loss, str) else 'loss'}"
+        prior = "all items are equally likely" if self.prior is None else "items follow the given prior"
+        question = [
+            f"One of {space.size} items is to be reported as one of {channel.outputs}. Distances between the items say how "
+            f"alike they are{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}.",
+            f"Metric privacy at α = {shown(self.alpha)} per unit of distance: no report is more than e^(α d) times likelier for "
+            "one item than for another at distance d. Near items are hard to tell apart, far ones may be told apart.",
+            "The unit of privacy is one report of one person: each item is randomized by itself before it leaves the device. "
+            "Each further report of a person consumes the budget once more.",
+            f"The channel has the least {value}, where {prior}. Privacy holds whatever the prior.",
+        ]
+        return Account(
+            f"Private channel for {space.size} items at α = {shown(self.alpha)}",
+            f"Least {value}.",
+            "\n\n".join(question),
+            value,
+            (
+                f"α = {shown(self.alpha)}",
+                f"exact loss at most {at_most(channel.alpha)} per unit of distance",
+            ),
+            "The probability of every report (across) for every item (down).",
+            "The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
+            "the best guess after it.",
+        )
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         """What the exponential mechanism costs at the same α, alone and remapped."""
-        return page.alternatives(self, result.value, result.lower_bound)
+        own, rows = result.value, [("this channel", result.value)]
+        square = self.losses.shape == (self.space.size, self.space.size)
+        if square and self.space.size <= _CALIBRATED and self.equalities is None:
+            channel = Channel.exponential(self.space, self.alpha)
+            for name in ("exponential mechanism", "the same, remapped"):
+                rows.append((name, channel.expected_loss(self.losses, self.weights)))
+                channel = channel.remapped(self.losses, self.weights)
+        if result.lower_bound is not None:
+            rows.append(("proved least", result.lower_bound))
+        table = [(name, e, e / own if own else np.nan) for name, e in rows] if len(rows) > 1 else []
+        return pd.DataFrame(table, columns=["mechanism", "error", "relative"])
 
     def plot(self, result: Result, **options: Any) -> Figure:
-        return page.draw(result.mechanism.matrix, **options)
+        """Draw the matrix as shades."""
+        fig, axis = figure(**sized(options, 5.0, 4.2))
+        matrix = result.mechanism.matrix
+        shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
+        axis.grid(False)
+        axis.set(xlabel="report", ylabel="item")
+        fig.colorbar(shades, ax=axis, label="probability")
+        return fig
+
+
+def _family(
+    family: str, index: list[str], lhs: Array, rhs: Array, slack: Array, dual: Array | float
+) -> pd.DataFrame:
+    columns = {"index": index, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
+    return pd.DataFrame({**columns, "family": family, "active": slack <= 1e-9})
 
 
 @serializable("channel-proof")
 @dataclass(frozen=True, eq=False)
-class ChannelProof(Proof):
+class ChannelProof(Checked, Proof):
     r"""A channel of integer weights is α-d-private if all rows have one total and, for all x ≠ x' and y,
     :math:`w[x][y] \le ρ(x,x')\, w[x'][y]` with a rational :math:`ρ \le e^{αd(x,x')}`. Its expected loss, and the largest
     violation of the equalities, are fractions.
@@ -321,36 +386,32 @@ class ChannelProof(Proof):
         Those of the space, to their last digit: a verifier computes them from coordinates up to rounding only.
     """
 
-    distances: Array
+    distances: Array = field(check=array, ndim=2)
 
     speaks_of = ("privacy", "bias", "value")
-
-    def __post_init__(self) -> None:
-        settle(self, distances=array("distances", self.distances, ndim=2))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, weights = _fitting(stated)
         if not np.array_equal(self.distances, design.space.distances):
             raise DesignError("distances: are not those of the design's space")
-        found = first_broken(weights, self.distances, design.alpha)
+        found = exact.first_broken(weights, self.distances, design.alpha)
         named = "" if found is None else "; broken for items {}, {} at report {}".format(*found)
-        slack = least_slack(weights, self.distances, design.alpha)
+        slack = exact.least_slack(weights, self.distances, design.alpha)
         slack = slack if found else max(slack, 0.0)  # doubles err where a constraint is tight
         yield Claim(f"α-d-privacy of all pairs at α = {design.alpha!r}{named}", PROVED, slack, found is None)
-        value = exact_value(design, weights)
+        value = exact.exact_value(design, weights)
         margin = float(Fraction(stated.value) - value)
-        yield Claim(
-            f"expected loss at most {stated.value!r}", PROVED, margin, stated.value == round_up(value)
-        )
+        same = stated.value == round_up(value)
+        yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, same)
         if design.equalities is not None:
-            bias = exact_bias(design, weights)
-            room = bias_allowed(design) - float(bias)
+            bias = exact.exact_bias(design, weights)
+            room = exact.bias_allowed(design) - float(bias)
             yield Claim(f"equalities within {round_up(bias)!r}", PROVED, room, room >= 0)
 
 
 @serializable("channel-dual")
 @dataclass(frozen=True, eq=False)
-class ChannelDual(Proof):
+class ChannelDual(Checked, Proof):
     r"""For multipliers :math:`λ \ge 0` of the privacy constraints, any private channel C has
 
     .. math:: \sum_{x,y} π_x ℓ(x,y) C[x,y] \ge \sum_x \min_y ( π_x ℓ(x,y)
@@ -370,33 +431,33 @@ class ChannelDual(Proof):
     """
 
     triples: Indices
-    multipliers: Array
-    free: Array | None = None
+    multipliers: Array = field(check=array, empty=True)
+    free: Array | None = field(check=array, ndim=2, default=None)
 
     speaks_of = ("lower bound",)
 
     def __post_init__(self) -> None:
-        values = array("multipliers", self.multipliers, empty=True)
+        super().__post_init__()
         given = np.asarray(self.triples)
         largest = int(given.max()) + 1 if given.size and given.dtype.kind in "iuf" else 1
         triples = indices("triples", given, largest) if given.size else np.zeros((0, 3), dtype=np.int64)
-        if triples.shape != (len(values), 3):
-            raise DesignError.of("triples", triples.shape, f"must have shape {(len(values), 3)}")
-        free = None if self.free is None else array("free", self.free, ndim=2)
-        settle(self, triples=triples, multipliers=values, free=free)
+        if triples.shape != (shape := (len(self.multipliers), 3)):
+            raise DesignError.of("triples", triples.shape, f"must have shape {shape}")
+        settle(self, triples=triples)
+
+    def bound(self, design: MetricChannel) -> Fraction:
+        """The lower bound that the multipliers prove."""
+        return exact.exact_bound(design, self.triples, self.multipliers, self.free)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)
         if stated.lower_bound is None:
             return
-        bound = exact_bound(design, self.triples, self.multipliers, self.free)
-        margin = float(bound - Fraction(stated.lower_bound))
-        yield Claim(
-            f"no private channel below {stated.lower_bound!r}", PROVED, margin, stated.lower_bound <= bound
-        )
+        margin = self.bound(design) - Fraction(stated.lower_bound)
+        yield Claim(f"no private channel below {stated.lower_bound!r}", PROVED, float(margin), margin >= 0)
 
 
-def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:
+def _fitting(stated: Certificate) -> tuple[MetricChannel, exact.Weights]:
     """The question and the weights of the law, which are of its size and on its space."""
     design, law = instance("question", stated.question, MetricChannel), instance("law", stated.law, Channel)
     if law.weights is None or law.space is None or law.matrix.shape != design.losses.shape:

@@ -20,8 +20,8 @@ SHORT = {
     "a formula, or an integral or root in one variable": (
         "amplification clipped density discrete_laplace_law disparity flipped_huber_law gini layer_profile majorizes"
         " staircase_law truncated truncated_laplace_law alpha_from_semantics group_privacy metric_response_error_bound"
-        " simplex_projection noise_plan KaryResponse duchi centred_loss clone_divergence flipped_huber_sufficient"
-        " flipped_huber_zcdp gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha zcdp_delta"
+        " simplex_projection noise_plan KaryResponse duchi centred_loss clone_divergence"
+        " gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha"
     ),
     "as long as what it reads or writes": (
         "load c_header flat_json gradient_hook privatize_gradients torch_module opendp_sample to_pld emd emd_multisets"

@@ -2,8 +2,7 @@
 
 `privacy_profile` is the exact δ(ε) of one coordinate of additive noise, `gaussian_profile` that of Gaussian noise in any
 number of dimensions (Balle and Wang 2018), `delta_interval` an interval for many coordinates, rounds and samples
-(Doroshenko et al. 2022, with its counterpart from below), `flipped_huber_sufficient` and `flipped_huber_zcdp` the closed
-forms of the flipped Huber paper (Muthukrishnan and Kalyani), `amplification` and `shuffled_alpha` what shuffling gives
+(Doroshenko et al. 2022, with its counterpart from below), `amplification` and `shuffled_alpha` what shuffling gives
 under metric privacy (Imola, Roy Chowdhury and Chaudhuri 2024), `to_pld` the bridge to dp-accounting (extra ``pld``).
 What a law may offer to make these exact is `mechdesign.accounting.losses.NoiseLaw`.
 

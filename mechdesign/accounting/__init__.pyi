@@ -3,6 +3,7 @@ from .gaussian import gaussian_profile as gaussian_profile
 from .interval import DeltaInterval as DeltaInterval
 from .interval import delta_interval as delta_interval
 from .interval import epsilon_bound as epsilon_bound
+from .losses import NoiseTerm as NoiseTerm
 from .losses import centred_loss as centred_loss
 from .pld import LawPrivacyLoss as LawPrivacyLoss
 from .pld import to_pld as to_pld
@@ -13,7 +14,3 @@ from .shuffling import amplification as amplification
 from .shuffling import calibrate_item_alpha as calibrate_item_alpha
 from .shuffling import clone_divergence as clone_divergence
 from .shuffling import shuffled_alpha as shuffled_alpha
-from .sufficient import flipped_huber_sufficient as flipped_huber_sufficient
-from .sufficient import flipped_huber_zcdp as flipped_huber_zcdp
-from .sufficient import zcdp_delta as zcdp_delta
-from .terms import NoiseTerm as NoiseTerm

@@ -18,16 +18,18 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from mechdesign.accounting.composition import Part, composed_delta, cumulants, discretise, find_tilt
-from mechdesign.accounting.enclosure import enclosed_delta, enclosed_gaussian
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
     Loss,
+    NoiseTerm,
+    as_terms,
+    in_sigmas,
+    is_gaussian,
     loss_of,
 )
-from mechdesign.accounting.profile import profile_interval
+from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import compose_grid, sampled_parts, subsampled_parts
-from mechdesign.accounting.terms import NoiseTerm, as_terms, in_sigmas, is_gaussian
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.rounding import excess, round_down, round_up, safe_root
@@ -467,7 +469,7 @@ def epsilon_bound(
     Examples
     --------
     >>> from scipy import stats
-    >>> from mechdesign.accounting.terms import NoiseTerm
+    >>> from mechdesign.accounting.losses import NoiseTerm
     >>> round(epsilon_bound(NoiseTerm(stats.norm(scale=168.802**0.5), 1.0), 1e-6), 4)
     0.3
     """

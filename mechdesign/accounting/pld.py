@@ -13,8 +13,7 @@ import numpy as np
 
 from mechdesign.accounting.composition import discretise
 from mechdesign.accounting.interval import plan_grid
-from mechdesign.accounting.losses import centred_loss, loss_of
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share
 

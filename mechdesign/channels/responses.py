@@ -26,8 +26,7 @@ from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, positive, settle, whole
 from mechdesign.problem.fields import Checked, field
-from mechdesign.spaces.geometry import check_size
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Indices
 
 __all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "planar_laplace", "walsh_hadamard"]

@@ -12,9 +12,8 @@ import numpy as np
 from scipy import integrate, special
 
 from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
-from mechdesign.accounting.losses import frozen_parts, of_scipy
+from mechdesign.accounting.losses import NoiseTerm, frozen_parts, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
-from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable

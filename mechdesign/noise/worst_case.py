@@ -29,11 +29,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from mechdesign.accounting.enclosure import largest_loss
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.losses import AtomicLoss, CentredLoss, loss_of
-from mechdesign.accounting.profile import profile_epsilon
-from mechdesign.accounting.terms import NoiseTerm, is_gaussian
+from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_gaussian, loss_of
+from mechdesign.accounting.profile import largest_loss, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.problem.sensitivity import Sensitivity, Shifts

@@ -56,8 +56,7 @@ from mechdesign.problem.checks import (
     settle,
     whole,
 )
-from mechdesign.spaces.geometry import check_size
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array
 from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.privacy import EMDPrivacy, settle_users

@@ -10,6 +10,8 @@ from scipy import optimize
 
 import mechdesign as md
 
+from .flipped_huber_bounds import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
+
 FARTHEST = 1e4
 """The largest α/γ tried: Theorem 8 tends to basic composition of Laplace noise as it grows."""
 
@@ -24,7 +26,7 @@ def sufficient_variance(epsilon: float, delta: float, k: int) -> float:
     """Least variance of flipped Huber noise by Theorem 8 of its paper."""
 
     def bound(law: Any) -> float:
-        return md.accounting.flipped_huber_sufficient(law, 1.0, k, epsilon)
+        return flipped_huber_sufficient(law, 1.0, k, epsilon)
 
     return least_flipped_huber(bound, delta, math.sqrt(k) / md.accounting.gaussian_mu(epsilon, delta))
 
@@ -33,7 +35,7 @@ def concentrated_variance(epsilon: float, delta: float, k: int) -> float:
     """Least variance of flipped Huber noise by its zero-concentrated privacy, Theorem 9."""
 
     def bound(law: Any) -> float:
-        return md.accounting.zcdp_delta(md.accounting.flipped_huber_zcdp(law, 1.0, k), epsilon)
+        return zcdp_delta(flipped_huber_zcdp(law, 1.0, k), epsilon)
 
     return least_flipped_huber(bound, delta, math.sqrt(k) / md.accounting.gaussian_mu(epsilon, delta))
 

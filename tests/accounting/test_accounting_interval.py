@@ -12,10 +12,9 @@ from scipy import integrate, stats
 from mechdesign.accounting.composition import composed_delta, discretise
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, centred_loss
+from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import _on_atoms
-from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian
 from mechdesign.noise.laws.flipped_huber import flipped_huber

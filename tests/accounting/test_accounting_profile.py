@@ -7,15 +7,18 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.noise.flipped_huber_bounds import (
+    flipped_huber_sufficient,
+    flipped_huber_zcdp,
+    zcdp_delta,
+)
 from mpmath import MPContext
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.losses import centred_loss
+from mechdesign.accounting.losses import NoiseTerm, centred_loss
 from mechdesign.accounting.pld import LawPrivacyLoss, to_pld
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
-from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
-from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian
 from mechdesign.noise.laws.flipped_huber import flipped_huber

@@ -12,9 +12,8 @@ from scipy import stats
 
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.log_concave import Tail
-from mechdesign.accounting.losses import loss_of
+from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
-from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.flipped_huber import flipped_huber
 from tests.accounting.reference import LAWS as REFERENCE

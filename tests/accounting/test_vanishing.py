@@ -8,7 +8,7 @@ from scipy import stats
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import plan_grid
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm
 
 
 @pytest.mark.parametrize("count", [3, 1000, 10**6])

@@ -9,7 +9,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm
 
 PRIVACY = md.ApproximateDP(1, 1e-5)
 THREE = md.Sensitivity(linf=1, changed=3)

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.noise.flipped_huber_bounds import (
+    flipped_huber_sufficient,
+    flipped_huber_zcdp,
+    zcdp_delta,
+)
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.sufficient import flipped_huber_sufficient, flipped_huber_zcdp, zcdp_delta
-from mechdesign.accounting.terms import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.noise.laws.flipped_huber import flipped_huber
 from mechdesign.noise.laws.osgt import osgt
 from mechdesign.problem.privacy import ApproximateDP

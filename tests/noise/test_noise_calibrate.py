@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.losses import loss_of
+from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import integrated_profile, privacy_profile
-from mechdesign.accounting.terms import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.laws.families import FAMILIES

@@ -11,8 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.geometry import EARTH_RADIUS_KM, check_distances
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_distances
 
 SPACES = {
     "euclidean": MetricSpace.euclidean(np.random.default_rng(0).random((7, 3))),

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, upper_delta
-from mechdesign.accounting.terms import NoiseTerm, is_gaussian
+from mechdesign.accounting.losses import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, frozen_parts, loss_of
+from mechdesign.accounting.losses import AtomicLoss, frozen_parts, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
-from mechdesign.accounting.terms import is_gaussian
 from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
 from mechdesign.evidence.proofs import Claim
 from mechdesign.noise.additive import AdditiveNoise

@@ -28,9 +28,8 @@ from mechdesign.accounting.interval import (
     plan_grid,
     upper_delta,
 )
-from mechdesign.accounting.losses import frozen_parts, loss_of
+from mechdesign.accounting.losses import NoiseTerm, frozen_parts, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
-from mechdesign.accounting.terms import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.rounding import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise

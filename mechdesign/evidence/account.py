@@ -173,15 +173,15 @@ def _to_check(result: Any) -> Section:
         reason = " ".join(str(error).split())
         return Section(
             "Check it yourself",
-            f"This {kind} cannot be written to a file, and verify.py and mechdesign verify read files: {reason}",
+            f"This {kind} cannot be written to a file, and both verifiers read files: {reason}",
         )
     covered = _covered(text)
     words = (
-        "The result file holds the statement, the law and the multipliers. verify.py is one file that needs Python's "
-        "standard library and nothing else; take it from a copy of mechdesign that you trust (mechdesign/evidence/"
-        f"verify.py), not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
+        "The result file holds the statement, the law and the multipliers. verify.pyz is one file that needs Python's "
+        "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
+        f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
     )
-    code = f"python verify.py result.json\n{code}" if covered else code
+    code = f"python verify.pyz result.json\n{code}" if covered else code
     if len(text) > LARGEST_FILE:
         words += f"\n\nThe file of this result is too large for this page ({len(text) / 1e6:.1f} MB): ask for it, or write it with result.save."
         return Section("Check it yourself", words, code=code)
@@ -190,7 +190,7 @@ def _to_check(result: Any) -> Section:
 
 def _covered(text: str) -> bool:
     """Whether the stand-alone verifier has a check for this file; it decides by kind, privacy and loss."""
-    from mechdesign.evidence import verify as alone
+    from mechdesign.verifier import verify as alone
 
     try:
         alone.verify(text)

@@ -129,8 +129,8 @@ def _beside(target: Path, result: Path, name: str) -> None:
 def verify(result: File, modules: Modules = None) -> None:
     """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
 
-    The two were written apart from each other and share no code. The stand-alone one is a single file that needs
-    Python's standard library only (mechdesign/evidence/verify.py); a kind of result that it does not cover is
+    The two were written apart from each other and share no code. The stand-alone one needs Python's
+    standard library only (mechdesign/verifier); a kind of result that it does not cover is
     checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
     its table shows them.
     """
@@ -172,7 +172,7 @@ def verify(result: File, modules: Modules = None) -> None:
 
 def _alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     """The claims that the stand-alone verifier checked, and its summary."""
-    from mechdesign.evidence import verify as alone
+    from mechdesign.verifier import verify as alone
 
     try:
         account = alone.verify(text)

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import mechdesign as md
-from mechdesign.evidence import verify
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.runs.store import Store
 from mechdesign.typing import Status
+from mechdesign.verifier import verify
 from tests.campaign import table
 from tests.campaign.draws import CLASSES
 from tests.campaign.later_draws import LATER, OFTEN

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence import verify
 from mechdesign.evidence.audit import claims, counted
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.typing import Status
+from mechdesign.verifier import verify
 
 Fields = dict[str, Any]
 
 
 def both(name: str, edit: Callable[[Fields], object]) -> tuple[bool, bool]:
-    """Whether verify.py and the package accept a file that was edited and sealed anew."""
+    """Whether the verifier and the package accept a file that was edited and sealed anew."""
     payload = json.loads(dumps(cheap.solved(name)))["payload"]
     edit(payload["fields"])
     text = cheap.sealed(payload)
@@ -113,7 +113,9 @@ def test_claims_are_counted_apart_from_checks_of_the_file(tmp_path: Path) -> Non
     result = cheap.solved("optimal-quantizer")
     result.save(tmp_path / "r.json")
     run = subprocess.run(
-        [sys.executable, "-I", verify.__file__, str(tmp_path / "r.json")], capture_output=True, text=True
+        [sys.executable, "-m", "mechdesign.verifier", str(tmp_path / "r.json")],
+        capture_output=True,
+        text=True,
     )
     said = run.stdout.splitlines()
     assert said[-1].startswith("none fail of 4 claims (4 proved, 0 recomputed, 0 claimed) and ")
@@ -152,7 +154,7 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
 def test_a_page_says_which_program_checks_it(name: str) -> None:
     said = text_of(cheap.solved(name))
     covered = name == "optimal-quantizer"
-    assert ("python verify.py result.json" in said) == covered
+    assert ("python verify.pyz result.json" in said) == covered
     assert ("not covered" in said) == (not covered) and "mechdesign verify result.json" in said
 
 

@@ -64,7 +64,7 @@ def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
         assert claim in words
     titles = [s.title for s in result.sections()]
     assert titles[:2] == ["What was asked", "The mechanism"] and "Check it yourself" in titles
-    assert "unit of privacy" in words and "verify.py" in words and "scipy" in words
+    assert "unit of privacy" in words and "verify.pyz" in words and "scipy" in words
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
 

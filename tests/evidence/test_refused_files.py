@@ -9,10 +9,10 @@ import cheap
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence import verify
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
+from mechdesign.verifier import verify
 
 CORRELATED = md.CorrelatedGaussian(
     vectors=[[1.0, 0.2, 0.0], [0.3, 1.0, 0.5], [0.0, 0.4, 2.0]], privacy=md.ApproximateDP(1.0, 1e-6)
@@ -64,7 +64,7 @@ def test_the_covariance_shown_is_the_laws_entry_by_entry() -> None:
 
 
 def test_a_law_has_no_more_shifts_than_cells() -> None:
-    """Was: 29 weights and a million cells per shift, 3 KB, kept the audit and verify.py busy for minutes."""
+    """Was: 29 weights and a million cells per shift, 3 KB, kept the audit and the verifier busy for minutes."""
     payload = payload_of("optimal-noise")
     payload["fields"]["mechanism"]["fields"]["cells_per_shift"] = 10**6
     text = cheap.sealed(payload)
@@ -142,7 +142,7 @@ def judged(payload: Any) -> bool:
 
 @pytest.mark.parametrize("groups", [[[0, 0], [1]], [[-1], [0]], [[0]], [[0, 1], [2]]], ids=str)
 def test_verify_wants_groups_that_part_the_coordinates(groups: list[list[int]]) -> None:
-    """Was: verify.py found every claim to hold."""
+    """Was: the verifier found every claim to hold."""
     grouped = md.NoiseAllocation(
         noise="laplace", sensitivities=[1.0, 2.0], privacy=cheap.PURE, groups=[[0], [1]]
     )

@@ -18,11 +18,11 @@ import pytest
 import mechdesign as md
 from evidence.test_doctored import nodes, solved
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.evidence import verify
 from mechdesign.evidence.certificate import OWN_WORDS
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.calibration import design as calibration
+from mechdesign.verifier import verify
 
 UNREAD = "the certificate's own claims are not looked into: it is not of this result"
 SPENT: dict[str, Callable[[], Any]] = {

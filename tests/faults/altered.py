@@ -12,9 +12,9 @@ import numpy as np
 
 import mechdesign as md
 from mechdesign.errors import ResultFormatError
-from mechdesign.evidence import verify
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
+from mechdesign.verifier import verify
 
 P = md.PureDP(1.0)
 BINS = (-3.0, -0.5, 0.5, 3.0)

@@ -17,8 +17,8 @@ from scipy import stats
 import mechdesign as md
 from faults import altered
 from faults.altered import BINS, P
-from mechdesign.evidence import verify
 from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier import verify
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 

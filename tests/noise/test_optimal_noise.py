@@ -16,7 +16,6 @@ from scipy import optimize
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence import verify
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.files import load
 from mechdesign.noise.cell_noise import CellNoise
@@ -24,6 +23,7 @@ from mechdesign.noise.optimal.costs import average_costs, lower_costs
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.verifier import verify
 
 NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 import mechdesign as md
-from mechdesign.evidence import verify
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.optimal.staircase import StaircaseMultipliers, staircase
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound, Clock
+from mechdesign.verifier import verify
 
 
 def best_bound(design: md.OptimalNoise) -> Bound:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence import verify as alone
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -25,6 +24,7 @@ from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, bound_of
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.verifier import verify as alone
 
 UNIFORM = stats.uniform(-1, 2)
 LOSSES: dict[str, Any] = {

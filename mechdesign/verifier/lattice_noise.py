@@ -1,0 +1,115 @@
+"""Optimal noise for one number: privacy and cost of a law that is constant on cells."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from mechdesign.verifier.lattice_bound import lattice_bound, staircase_bound
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
+
+
+def lattice_noise(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    proofs = {proof[""]: proof for proof in result["proofs"]}
+    privacy, loss = design["privacy"], design["loss"]
+    if law[""] == "cell-noise" and (design["dimension"], design["changed"]) != (1, None):
+        raise Refused("noise of one number for several")
+    if loss not in ("absolute", "squared") or law[""] != "cell-noise":
+        raise NotCovered("losses other than absolute and squared, and noise for several numbers")
+    bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
+    of_law = len(proofs) == len(result["proofs"]) == 2 and "cell-law-proof" in proofs
+    if len(bounds) != 1 or not of_law:
+        raise NotCovered("evidence other than one proof of the law and one of the lower bound")
+    stated = bounds[0]
+    delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
+    spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
+    ends = list(accumulate(spans))
+    if n > (2**29 if wide else len(cells) + 100) or stated.get("cells", 1) > 10**5:
+        raise Refused("more shifts than the law has use for")
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
+        raise Refused("weights that are none")
+    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
+    if torn or (wide and len(spans) > 2000):
+        raise Refused("spans that are not powers of two, or do not fit the tails")
+    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
+    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * zero
+    account.proved("shifts up to the sensitivity", n * width >= sensitivity)
+    scale, up, down = r.denominator**2, low.numerator, low.denominator
+    once, twice = int(scale * r), int(scale * r * r)
+    left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
+    right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
+    line = [*left, *(w * scale for w in cells), *right]
+
+    def excess(k: int) -> Fraction:
+        moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
+        over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
+        return Fraction((sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike)
+
+    shifts = (k for k in range(-n, n + 1) if k)
+    found = spans_excess(law, ends, spans, low) + spike if wide else max(map(excess, shifts))
+    account.proved(f"delta at most {float(delta)!r}", found <= delta * total)
+
+    def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b]
+        return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
+
+    def repeated(a: Fraction, b: Fraction) -> Fraction:  # of the repetitions of a cell
+        c, step = abs(a + b) / 2, n * width
+        square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
+        return Fraction(c * zero + step * one if loss == "absolute" else square)
+
+    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(ends, spans)]
+    spent: Json = sum(w * cost(*side) for w, side in zip(cells, sides))
+    if r:
+        if sides[first - 1][1] > 0 or sides[-last][0] < 0:
+            raise Refused("tails that reach across zero")
+        tails = (*zip(cells[:first], sides), *zip(cells[-last:], sides[-last:]))
+        spent += sum(w * repeated(*side) for w, side in tails)
+    if spike:
+        spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
+    account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
+    proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
+    bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
+    claim = f"the lower bound {result['lower_bound']!r} follows from the multipliers"
+    account.proved(claim, Fraction(result["lower_bound"]) <= bound)
+
+
+def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:
+    """The largest ∫[f(t) − e^ε f(t + d)]₊ over real shifts |d| ≤ n, without the spike, in the weights' unit.
+
+    Each pair of spans adds a constant times its overlap, whose slope in d changes where ends meet.
+    """
+    n, r, count = law["cells_per_shift"], law["decay"], ends[-1]
+    heights = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], spans, ends)]
+    line: list[Json]
+    line, here = [(-n, 0, 0), *heights, (count, count + n, 0)], [(*run, 1) for run in heights]
+    if r:
+        left, right = [run for run in heights if run[1] <= n], [run for run in heights if run[0] >= count - n]
+        runs = {-2: left, -1: left, 1: right, 2: right}
+        moved = {k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in v] for k, v in runs.items()}
+        line = [*moved[-2], *moved[-1], *heights, *moved[1], *moved[2]]
+        here += [(*run, 1 / (1 - r)) for run in [*moved[-1], *moved[1]]]
+    merged = line[:1]
+    for a, b, h in line[1:]:  # neighbours of one height are one
+        merged[-1:] = [(merged[-1][0], b, h)] if merged[-1][2] == h else [merged[-1], (a, b, h)]
+    bends: Counter[Json] = Counter({-n: 0, n: 0})
+    for a, b, h, times in here:
+        for c, e, other in merged:
+            over = (h - growth * other) * times
+            if over > 0 and c - b < n and e - a > -n:
+                for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
+                    bends[place] += sign * over
+    most: Json = 0
+    value: Json = 0
+    slope: Json = 0
+    for place, after in pairwise(sorted(bends)):
+        slope += bends[place]
+        value += slope * (after - place)
+        most = max(most, value) if abs(after) <= n else most
+    return Fraction(most)

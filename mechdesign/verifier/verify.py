@@ -1,0 +1,75 @@
+"""Check a result file of mechdesign with Python's standard library alone.
+
+    python -m mechdesign.verifier result.json
+
+Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
+here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: this kind is not covered.
+Covered are quantizers (pure local privacy, and metric privacy with the absolute or the squared metric), metric-private
+channels, optimal lattice noise and noise allocations. Nothing is shared with the package: it is a second opinion. Fields
+of files: docs/format.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+
+from mechdesign.verifier.allocation import allocation
+from mechdesign.verifier.channel import channel
+from mechdesign.verifier.lattice_noise import lattice_noise
+from mechdesign.verifier.quantizer import quantizer
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, read
+
+CHECKS: dict[str, Callable[[Json, Account], None]] = {
+    "metric-quantizer": quantizer,
+    "optimal-quantizer": quantizer,
+}
+SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
+CHECKS |= dict.fromkeys(SEARCHES, quantizer)
+CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "allocation-result": allocation}
+
+
+def verify(text: str) -> Account:
+    """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
+    try:
+        result, account = read(text), Account()
+        kind, evidence = result[""], result.get("certificate")
+        if kind == "result":
+            kind, evidence = result["design"][""], result["proofs"]
+        if kind not in CHECKS:
+            raise NotCovered(f"results of kind {kind}")
+        account.agrees("a certificate is there", bool(evidence))
+        if evidence:
+            CHECKS[kind](result, account)
+        bound, wanted = result["lower_bound"], result["design"].get("bins")
+        found, words = bound is None or math.isfinite(bound), "no optimum is claimed"
+        if (status := result["solver_report"]["status"]) == "optimal":  # never of outputs that a search found
+            found = found and bound is not None and not (isinstance(wanted, dict) and "starts" in wanted)
+            found = found and kind not in SEARCHES
+            words = "with a lower bound"
+        account.agrees(f"status {status!r}: {words}", found)
+    except (NotCovered, Refused):
+        raise
+    except Exception as error:
+        raise Refused(f"malformed: {type(error).__name__}: {error}"[:300]) from None
+    return account
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 1:
+        print("usage: python -m mechdesign.verifier result.json", file=sys.stderr)
+        return 1
+    try:
+        with open(words[0], encoding="utf-8") as file:
+            account = verify(file.read(2**26 + 1))
+    except NotCovered as error:
+        print(f"not covered: {error}")
+        return 2
+    except (OSError, ValueError, Refused) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for claim, how, holds in account.rows:
+        print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")
+    print(account.summary())
+    return 0 if all(holds for *_, holds in account.rows) else 1

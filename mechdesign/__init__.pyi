@@ -54,14 +54,14 @@ from .problem.sensitivity import Sensitivity as Sensitivity
 from .problem.workload import Workload as Workload
 from .quantizers.biased_design import BiasedSelection as BiasedSelection
 from .quantizers.erm import ERM as ERM
+from .quantizers.mechanism.quantizer import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.mechanism.quantizer import Quantizer as Quantizer
-from .quantizers.mechanism.vector import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.metric.design import MetricQuantizer as MetricQuantizer
 from .quantizers.mvu import MVU as MVU
+from .quantizers.optimal.bin_search import Alphabet as Alphabet
+from .quantizers.optimal.bin_search import BinSearch as BinSearch
 from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
 from .quantizers.optimal.frontier import frontier as frontier
-from .quantizers.optimal.outputs import Alphabet as Alphabet
-from .quantizers.optimal.outputs import BinSearch as BinSearch
 from .quantizers.optm.design import OPTM as OPTM
 from .quantizers.optm.search import OPTMSearch as OPTMSearch
 from .quantizers.rqm import RQM as RQM

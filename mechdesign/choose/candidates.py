@@ -32,8 +32,8 @@ from mechdesign.problem.privacy import MetricDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
 from mechdesign.quantizers.erm import ERM
 from mechdesign.quantizers.mvu import MVU
+from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.rqm import RQM
 from mechdesign.solvers.deadline import Deadline

@@ -23,8 +23,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.words import guarantee
+from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import Alphabet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

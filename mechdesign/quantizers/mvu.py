@@ -38,7 +38,7 @@ from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.common.rational_rows import certified_law
+from mechdesign.quantizers.mechanism.exact_law import certified_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.mvu_alphabets import FEW, AlphabetSearch

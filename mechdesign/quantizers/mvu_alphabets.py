@@ -15,8 +15,8 @@ from scipy import optimize
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.problem.privacy import PureDP
+from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import BinSearch
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.compiled import CompiledLP
 from mechdesign.solvers.deadline import Deadline

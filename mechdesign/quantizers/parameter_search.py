@@ -29,14 +29,21 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import LARGEST, check_range
-from mechdesign.quantizers.mechanism.selection_line import SelectionLine
+from mechdesign.quantizers.mechanism.selection import (
+    LARGEST,
+    Selection,
+    SelectionPlaces,
+    check_bins,
+    check_range,
+    summing_to_one,
+)
+from mechdesign.quantizers.mechanism.table import loss_from_floats
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-__all__ = ["ParameterSearch", "searched_among", "searched_outputs", "settle_family"]
+__all__ = ["ParameterSearch", "SelectionLine", "searched_among", "searched_outputs", "settle_family"]
 
 _LEVELS = 40
 """Steps 3⁻⁴⁰ as wide are narrower than doubles are apart."""
@@ -269,3 +276,69 @@ class _Lines:
             )
             found.append(member(lowest.x))
         return min(found, key=lambda c: c.value)
+
+
+class SelectionLine:
+    """Evaluates selection mechanisms with the same bins.
+
+    Parameters
+    ----------
+    bins : array, shape (m,)
+    input_range : (float, float)
+    prior : Prior
+    loss : Loss
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from mechdesign.quantizers.mechanism.selection import rqm_family
+    >>> line = SelectionLine([-2.7, -0.9, 0.9, 2.7], (-1, 1), Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"))
+    >>> family = rqm_family(4, 0.22)
+    >>> [round(v, 5) for v in line.losses(family, family)]
+    [0.99877, 1.99734]
+    """
+
+    def __init__(self, bins: Array, input_range: tuple[float, float], prior: Prior, loss: Loss) -> None:
+        self.bins = check_bins(bins)
+        self.input_range = check_range(input_range, self.bins)
+        self._places = SelectionPlaces(self.bins, self.input_range)
+        self._prior, self._loss = prior, loss
+        self._costs: tuple[Array, Array] | None = None
+
+    def losses(self, left: Array, right: Array, *, budget: float = np.inf) -> tuple[float, float]:
+        """Privacy loss and expected loss of the mechanism of two families; the second is ∞ where the first is over budget."""
+        same = right is left
+        left = summing_to_one(left)
+        right = left if same else summing_to_one(right)
+        starts, ends = self._places.tables(left, right)
+        low, high = np.minimum(starts, ends).min(axis=0), np.maximum(starts, ends).max(axis=0)
+        privacy = loss_from_floats(low, high)
+        if not privacy <= budget:
+            return privacy, np.inf
+        if not self._loss.polynomial:
+            return privacy, self.mechanism(left, right).expected_loss(self._prior, self._loss)
+        if self._costs is None:
+            self._costs = self._linear()
+        return privacy, float(np.sum(starts * self._costs[0]) + np.sum(ends * self._costs[1]))
+
+    def mechanism(self, left: Array, right: Array) -> Quantizer:
+        """The mechanism itself."""
+        return Quantizer.of_selection(Selection(self.bins, left, right), self.input_range)
+
+    def _linear(self) -> tuple[Array, Array]:
+        """What a unit of probability costs at the start of each segment, and at its end."""
+        lower, upper = self.input_range
+        centre = lower / 2 + upper / 2
+        knots, bins, prior = self._places.knots, self.bins, self._prior
+        if abs(centre) > 2 * (upper - lower):  # about zero, where moments keep their digits
+            knots, bins, prior = knots - centre, bins - centre, prior.standardised(centre, 1.0)
+        m0, m1, m2 = prior.moments(knots).T
+        left, width = knots[:-1], np.diff(knots)[:, None]
+        # Moments of h, the distance from the left knot.
+        h1, h2 = (m1 - left * m0)[:, None], (m2 - 2 * left * m1 + left * left * m0)[:, None]
+        d, h0 = bins - left[:, None], m0[:, None]
+        sign = np.where(bins >= knots[1:, None], 1.0, -1.0)
+        first, second = self._loss.absolute * sign, self._loss.squared
+        level = first * (d * h0 - h1) + second * (d * d * h0 - 2 * d * h1 + h2)
+        slope = first * (d * h1 - h2) + second * (d * d * h1 - 2 * d * h2)
+        return level - slope / width, slope / width

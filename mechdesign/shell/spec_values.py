@@ -14,7 +14,7 @@ from mechdesign.problem.checks import interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.workload import Workload
-from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
+from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.runs.grid import Grid
 from mechdesign.spaces.space import MetricSpace
 

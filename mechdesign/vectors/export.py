@@ -15,8 +15,7 @@ from typing import Any
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import generator, one_of
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.vector import CoordinateQuantizer
+from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
 from mechdesign.vectors.coded import SubsetSelection
 from mechdesign.vectors.integer_table import IntegerTable
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns

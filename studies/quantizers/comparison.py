@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
+from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
 from scipy import stats
 
 import mechdesign as md
@@ -51,8 +52,8 @@ def comparison(report: Report) -> None:
         for epsilon in EPSILONS:
             privacy, reach = md.PureDP(epsilon), 1 / math.tanh(epsilon / 4)
             for name, law in (
-                ("piecewise", md.quantizers.PiecewiseMechanism(epsilon)),
-                ("hybrid", md.quantizers.HybridMechanism(epsilon)),
+                ("piecewise", PiecewiseMechanism(epsilon)),
+                ("hybrid", HybridMechanism(epsilon)),
             ):
                 values = {loss: Found(law.expected_loss(UNIFORM, loss), epsilon) for loss in LOSSES}
                 add(name, epsilon, math.inf, values)

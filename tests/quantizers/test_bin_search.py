@@ -13,8 +13,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 
 UNIFORM = stats.uniform(-1, 2)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
 from scipy import integrate, stats
 
 import mechdesign as md
@@ -19,7 +20,7 @@ UNIFORM = stats.uniform(-1, 2)
 @given(st.floats(0.1, 8), st.floats(-1, 1))
 def test_piecewise_mechanism(epsilon: float, x: float) -> None:
     """Normalised, unbiased, ε-LDP, with Wang et al.'s variance."""
-    m = md.quantizers.PiecewiseMechanism(epsilon)
+    m = PiecewiseMechanism(epsilon)
     left = (m.reach + 1) / 2 * x - (m.reach - 1) / 2
     right = left + m.reach - 1
     low = m.high * math.exp(-epsilon)
@@ -40,9 +41,9 @@ def test_piecewise_mechanism(epsilon: float, x: float) -> None:
 @pytest.mark.parametrize(
     "mechanism",
     [
-        md.quantizers.PiecewiseMechanism(1.0),
-        md.quantizers.HybridMechanism(2.0),
-        md.quantizers.HybridMechanism(0.5),
+        PiecewiseMechanism(1.0),
+        HybridMechanism(2.0),
+        HybridMechanism(0.5),
         md.quantizers.duchi(1.0),
     ],
 )

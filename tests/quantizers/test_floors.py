@@ -15,16 +15,17 @@ import mechdesign as md
 from mechdesign.errors import InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism import error_curve
 from mechdesign.quantizers.mechanism.exact_law import BlockFillLaw, ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.table import loss_at, loss_peaks
 from mechdesign.quantizers.optimal.bin_search import bin_slopes
 from mechdesign.quantizers.optimal.cutting_planes import expected_planes
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, pieces
+from mechdesign.quantizers.optimal.exact import exact_block_fill
 from mechdesign.quantizers.optimal.floors import (
+    FloorProblem,
     block_fill,
-    exact_block_fill,
     interior_floors,
+    pieces,
     range_constraints,
     smallest_epsilon,
 )
@@ -184,7 +185,7 @@ def test_value_by_quadrature(case, which):
     breaks = np.unique(np.concatenate([table.edges, bins]))
     breaks = breaks[(breaks > lower) & (breaks < upper)]
     expected_loss, _ = integrate.quad(
-        lambda x: float(error_curve.at(table.table, np.array([x]), loss)[0]) * law.pdf(x),
+        lambda x: float(loss_at(table.table, np.array([x]), loss)[0]) * law.pdf(x),
         lower,
         upper,
         points=breaks if breaks.size else None,
@@ -314,10 +315,10 @@ def test_local_maxima_are_maxima(case, which):
     bins, floors, rho, lower, upper = case
     problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), Loss.of(LOSSES[which]))
     table = pieces(problem, floors).table
-    where, height = error_curve.peaks(table, problem.loss)
-    grid = error_curve.at(table, np.linspace(lower, upper, 400), problem.loss)
+    where, height = loss_peaks(table, problem.loss)
+    grid = loss_at(table, np.linspace(lower, upper, 400), problem.loss)
     assert grid.max() <= height.max() * (1 + 1e-12)
-    assert error_curve.at(table, where, problem.loss) == pytest.approx(height, rel=1e-9, abs=1e-12)
+    assert loss_at(table, where, problem.loss) == pytest.approx(height, rel=1e-9, abs=1e-12)
 
 
 def test_bin_slopes_against_differences():

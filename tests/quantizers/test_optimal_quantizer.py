@@ -16,9 +16,9 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.frontier import frontier
-from mechdesign.quantizers.optimal.outputs import Alphabet
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

@@ -23,8 +23,8 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
-from mechdesign.quantizers.mechanism.selection_line import SelectionLine
 from mechdesign.quantizers.optm.search import OPTMSearch
+from mechdesign.quantizers.parameter_search import SelectionLine
 from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.quantizers.baselines import PiecewiseMechanism
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers import PiecewiseMechanism
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, bound_of

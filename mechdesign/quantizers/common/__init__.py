@@ -1,4 +1,4 @@
-"""What every quantizer design shares: question and page, proofs, exact rows next to a solver's floats, slack table.
+"""What every quantizer design shares: question and page, proofs, lower bounds, priors between bounds.
 
 Imports ``mechanism``, ``evidence`` and ``problem``; the designs of this wing import it.
 """

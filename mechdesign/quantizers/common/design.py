@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.rounding import round_down
+from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
-from mechdesign.quantizers.common.quantizer_page import (
-    draw_quantizer,
-    quantizer_account,
-    quantizer_alternatives,
-    quantizer_remarks,
-)
-from mechdesign.quantizers.common.slack import quantizer_slack
+from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
+from mechdesign.quantizers.common.dual_pieces import OutputSpace, bound_words
+from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
+from mechdesign.typing import Numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["QuantizerDesign"]
 
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
+_EXACT = 4096  # entries of a law that are audited in fractions: more take seconds
+_ACTIVE = 1e-9
+_LINES = 8  # outputs that are drawn as lines; more as shades
 
 
 class QuantizerDesign(Design):
@@ -61,7 +71,7 @@ class QuantizerDesign(Design):
         """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
         return None
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: Numbers) -> bool:
         """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"))  # noqa: B009
         return asked.shape == np.shape(outputs) and np.allclose(
@@ -69,7 +79,40 @@ class QuantizerDesign(Design):
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
-        return quantizer_slack(result.mechanism, self.privacy.epsilon, max_bias=self.max_bias)
+        r"""Every constraint of the definition at both ends of every segment, recomputed from the mechanism alone.
+
+        :math:`p(x, i) \le e^{\varepsilon} \min_{x'} p(x', i)`, :math:`\sum_i p(x, i) = 1`, :math:`\sum_i B_i p(x, i) = x` and
+        :math:`p(x, i) \ge 0`; in fractions, slacks rounded down, where an exact law is small enough.
+        """
+        mechanism, epsilon = result.mechanism, min(self.privacy.epsilon, 700.0)
+        law, rows = mechanism.law, mechanism.rows
+        places = np.arange(1, len(rows) + 1) // 2  # the knot at which each row is a limit
+        x, bins = mechanism.knots[places], mechanism.bins
+        rho: Any = math.exp(epsilon)
+        allowed: Any = self.max_bias
+        labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
+        exact = law is not None and mechanism.starts.size <= _EXACT
+        if exact:
+            rows = np.array([law.row(*divmod(n, 2)) for n in range(len(rows))])
+            x, bins = np.array(law.knots)[places], np.array(law.bins)
+            rho, allowed = exp_lower(epsilon), Fraction(self.max_bias)
+        total, mean, top = rows.sum(axis=1), rows @ bins, rho * rows.min(axis=0) + 0 * rows
+        bias = allowed - abs(mean - x)
+        each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]
+        families = [
+            ("normalisation", labels, total, 1 + 0 * total, -abs(total - 1), True),
+            ("unbiased", labels, mean, x, bias, (self.max_bias == 0) | (bias <= _ACTIVE)),
+            ("privacy", each, rows, top, top - rows, None),
+            ("non-negativity", each, rows, 0 * rows, rows, None),
+        ]
+        parts = []
+        for family, index, lhs, rhs, slack, active in families:
+            part = pd.DataFrame({"family": family, "index": index, "dual": math.nan})
+            part["lhs"], part["rhs"] = lhs.ravel().astype(float), rhs.ravel().astype(float)
+            part["slack"] = [round_down(v) for v in slack.ravel()] if exact else slack.ravel()
+            part["active"] = part["slack"] <= _ACTIVE if active is None else active
+            parts.append(part[AUDIT_COLUMNS])
+        return pd.concat(parts, ignore_index=True)
 
     def frame(self, result: Result) -> pd.DataFrame:
         m = result.mechanism
@@ -89,18 +132,99 @@ class QuantizerDesign(Design):
         ]
 
     def account(self, result: Result) -> Account:
-        return quantizer_account(result, among=self.among)
+        mechanism, worst = result.mechanism, self.objective == "worst"
+        low, high = (shown(v) for v in mechanism.input_range)
+        outputs = [shown(b) for b in mechanism.bins]
+        named = ", ".join(outputs if len(outputs) <= 12 else [*outputs[:4], "…", *outputs[-3:]])
+        value = f"{'largest' if worst else 'expected'} {loss_words(self.loss)}"
+        bias = f"is off by at most {shown(self.max_bias)} on average"
+        bits = max(1, math.ceil(math.log2(len(outputs))))
+        question = [
+            f"A number between {low} and {high} is to be reported in {bits} bit{'s' if bits > 1 else ''}: one of the "
+            f"{len(outputs)} outputs {named}. The report {bias if self.max_bias else 'is right on average, whatever the input'}.",
+            privacy_words(self.privacy, LOCAL),
+            "The unit of privacy is one report of one person: each input is randomized by itself before it leaves the device, "
+            "and nobody has to be trusted with it. Several reports of one person each consume the budget.",
+            f"{'The error is the largest over all inputs.' if worst else f'Inputs follow {prior_words(self.prior)}.'} "
+            f"What is minimised is the {value}"
+            + (f", with a mean squared error of at most {shown(self.max_mse)}" if self.max_mse else "")
+            + f", among {self.among}. Privacy holds for every input, whatever law inputs follow.",
+        ]
+        distance = " per unit of distance" if isinstance(self.privacy, MetricDP) else ""
+        return Account(
+            f"{len(outputs)}-output quantizer at {guarantee(self.privacy)}",
+            f"{type(self).__name__}: inputs in [{low}, {high}], {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}"),
+            "Above: the probability of each output, for every input. Below: the expected error at every input.",
+            "Known mechanisms for the same inputs, loss and privacy. They may have other outputs; Laplace noise is not sent in "
+            "a few bits.",
+        )
+
+    def _two_outputs(self) -> Quantizer:
+        """Duchi's two outputs over the design's inputs."""
+        unit, (low, high) = duchi(self.privacy.epsilon), self.input_range
+        bins = (low + high) / 2 + (high - low) / 2 * unit.bins
+        return Quantizer(bins, np.array([low, high]), unit.starts, unit.ends)
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        return quantizer_alternatives(result)
+        """The losses of Duchi's two outputs and of Laplace noise at the same ε, and the lower bound."""
+        loss, pure = Loss.of(self.loss), isinstance(self.privacy, PureDP)
+        low, high = self.input_range
+        rows: list[tuple[str, float]] = [("this quantizer", result.value)]
+        if pure:
+            rival, worst = self._two_outputs(), self.objective == "worst"
+            error = rival.worst_case_loss(loss)[0] if worst else rival.expected_loss(self.prior, loss)
+            rows.append(("two outputs (Duchi et al.)", error))
+        metric = isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"
+        if loss.polynomial and (pure or metric):
+            scale = (high - low if pure else 1.0) / self.privacy.epsilon
+            rows.append(("Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2))
+        if result.lower_bound is not None:
+            words = bound_words(next((p.duals for p in result.proofs if hasattr(p, "duals")), None))
+            if result.certificate is None and self.output_space is not None:
+                words = "with any outputs that were searched"
+            rows.append((f"{result.bound_how} least {words}", result.lower_bound))
+        table = pd.DataFrame(rows if len(rows) > 1 else [], columns=["mechanism", "error"])
+        return table.assign(relative=table["error"] / (result.value or math.nan))
 
     def remarks(self, result: Result) -> list[str]:
-        return quantizer_remarks(result)
+        """The outputs that practically never come."""
+        return never_sent(
+            [shown(b) for b in result.mechanism.bins], result.mechanism.extremes()[1], "outputs"
+        )
 
-    def plot(self, result: Result, **options: Any) -> Any:
+    def plot(self, result: Result, **options: Any) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""
-        return draw_quantizer(result, **options)
+        mechanism, loss = result.mechanism, Loss.of(self.loss)
+        low, high = mechanism.input_range
+        x, bins = np.linspace(low, high, 241), mechanism.bins
+        rows = mechanism.probabilities(x)
+        fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 5.2))
+        if len(bins) <= _LINES:
+            for k, bin_ in enumerate(bins):
+                above.plot(x, rows[:, k], label=f"output {bin_:.4g}", linestyle=("-", "--")[k % 2])
+            legend_above(above)
+            above.set(ylabel="probability", ylim=(0, None))
+        else:
+            edges = np.concatenate([bins[:1], (bins[1:] + bins[:-1]) / 2, bins[-1:]])
+            edges[0], edges[-1] = 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]
+            across = np.append(x - (x[1] - x[0]) / 2, high)
+            shades = above.pcolormesh(across, edges, rows.T, cmap="viridis", rasterized=True)
+            fig.colorbar(shades, ax=above, label="probability")
+            above.set(ylabel="output")
+            above.grid(False)
+        errors = np.sum(rows * loss(bins - x[:, None]), axis=-1)
+        below.plot(x, errors, color=COLOURS[0], label="this quantizer")
+        if isinstance(self.privacy, PureDP):
+            rival = self._two_outputs().loss_at(x, loss)
+            below.plot(x, rival, "--", color=COLOURS[1], label="two outputs (Duchi et al.)")
+            legend_above(below)
+        below.set(xlabel="input", ylabel=plain(loss_words(loss)), ylim=(0, None))
+        return fig
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
         """Errors averaged over the prior of `question`, or of this design."""
-        return result.mechanism.errors((self if question is None else question).prior)
+        found: Accuracy = result.mechanism.errors((self if question is None else question).prior)
+        return found

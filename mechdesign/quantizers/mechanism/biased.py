@@ -32,9 +32,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, non_negative, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.error_curve import accuracy
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
-from mechdesign.quantizers.mechanism.table import cell_edges, inside
+from mechdesign.quantizers.mechanism.table import accuracy, cell_edges, inside
 from mechdesign.typing import Array
 
 __all__ = ["BiasedQuantizer"]

@@ -3,6 +3,19 @@ r"""Quantizers whose output probabilities are affine in the input between knots.
 Every mechanism of this package that maps an interval to finitely many values is one: OPTM, RQM, ERM (which jump at the
 bins), MVU and the exact optimum (which are continuous). Losses, errors and privacy are then exact: extremes are at
 the knots of the table (`mechdesign.quantizers.mechanism.table`), and expectations need only the prior's partial moments.
+
+Applied independently to the d coordinates of a vector, a quantizer with loss ε on one coordinate loses
+
+- **split**: at most :math:`d\,\varepsilon` between any two vectors (basic composition), so a budget ε for the vector is split as
+  ε/d to each coordinate;
+- **metric, distance**: if :math:`p(x, i) \le e^{\varepsilon |x - x'|} p(x', i)`, at most :math:`\varepsilon \|x - x'\|_1`;
+- **metric, squared distance**: if :math:`p(x, i) \le e^{\varepsilon |x - x'|^2} p(x', i)` on an input grid of spacing h, at most
+  :math:`\varepsilon \|x - x'\|_2^2` between grid vectors (Chaudhuri et al. 2022, Lemma 6). Inputs off the grid are dithered to
+  neighbouring points, each moving by less than h, so between any two vectors at most
+  :math:`\varepsilon (\|x - x'\|_2 + 2 h \sqrt d)^2` (Minkowski's inequality).
+
+For the ball :math:`\|x\|_2 \le B` the distance is up to 2B: the bound is :math:`4 \varepsilon B^2` on the grid. (With B the *diameter* it
+reads εB², as in the literature.)
 """
 
 from __future__ import annotations
@@ -16,15 +29,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, generator, instance, whole
+from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.checks import (
+    DOWN,
+    answers,
+    array,
+    generator,
+    instance,
+    non_negative,
+    one_of,
+    positive,
+    settle,
+    whole,
+)
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism import error_curve, pictures, sampling
+from mechdesign.quantizers.mechanism import sampling
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.quantizers.mechanism.selection import (
     Selection,
     check_bins,
@@ -32,13 +58,22 @@ from mechdesign.quantizers.mechanism.selection import (
     erm_family,
     rqm_family,
 )
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, doubles, inside, loss_from_floats
+from mechdesign.quantizers.mechanism.table import (
+    PiecewiseTable,
+    accuracy,
+    doubles,
+    inside,
+    largest_loss,
+    loss_at,
+    loss_from_floats,
+    mean_loss,
+)
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Quantizer"]
+__all__ = ["CoordinateQuantizer", "Quantizer", "duchi"]
 
 
 @serializable("quantizer")
@@ -206,10 +241,33 @@ class Quantizer(PiecewiseTable):
     # -- privacy --------------------------------------------------------------------------------------
 
     def to_opendp(self) -> Any:
-        """Return the certified mechanism as an OpenDP Measurement (extra ``[opendp]``)."""
-        from mechdesign.quantizers.mechanism.opendp import quantizer_measurement
+        """Return the certified mechanism as an ``opendp.mod.Measurement`` (extra ``[opendp]``), from a float to an output.
 
-        return quantizer_measurement(self)
+        Its function is the exact sampler of the certified law; its privacy map states that law's loss, rounded up, for any two
+        different inputs. OpenDP calls functions it did not write "honest but curious"; that feature and ``contrib`` are
+        enabled here, as the exact law is the proof those flags ask for.
+
+        Raises
+        ------
+        MissingExtra
+            OpenDP is not installed.
+        DesignError
+            A mechanism in floats that has no exact law.
+        """
+        try:
+            import opendp.prelude as dp
+        except ImportError:
+            raise MissingExtra.of("opendp", "an OpenDP measurement") from None
+        certified = self.certified()
+        dp.enable_features("contrib", "honest-but-curious")
+        loss = certified.privacy_loss()
+        return dp.m.make_user_measurement(
+            input_domain=dp.atom_domain(T=float, nan=False),
+            input_metric=dp.discrete_distance(),
+            output_measure=dp.max_divergence(),
+            function=lambda x: float(certified.release(x, clip=True)),
+            privacy_map=lambda distance: loss if distance else 0.0,
+        )
 
     def privacy_loss(self) -> float:
         """Exact ε of local differential privacy, rounded up; ∞ when an output is impossible for some inputs only.
@@ -247,7 +305,7 @@ class Quantizer(PiecewiseTable):
 
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
         """E ℓ(M(x) − x), element-wise."""
-        return error_curve.at(self, inside(x, self.input_range), Loss.of(loss))
+        return loss_at(self, inside(x, self.input_range), Loss.of(loss))
 
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior, exact: a sum over cells of partial moments of order 0–2.
@@ -261,16 +319,16 @@ class Quantizer(PiecewiseTable):
         """
         table, centre = self._about_zero
         law = Prior.of(prior, self.input_range)
-        return error_curve.mean(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
+        return mean_loss(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
     def errors(self, prior: Any) -> Accuracy:
         """Standard deviation, mean absolute error and 95% half-width under a prior."""
-        return error_curve.accuracy(self, prior)
+        return accuracy(self, prior)
 
     def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
         table, centre = self._about_zero
-        value, where = error_curve.largest(table, Loss.of(loss))
+        value, where = largest_loss(table, Loss.of(loss))
         return value, where + centre
 
     @cached_property
@@ -298,8 +356,113 @@ class Quantizer(PiecewiseTable):
                1  0.2917 ########
                2  0.2083 ######
         """
-        return pictures.bars(self, x, width=whole("width", width, 1, 1000))
+        longest, lines = whole("width", width, 1, 1000), []
+        for value in array("x", x, ndim=None).ravel():
+            row = self.probabilities(value)
+            scale = longest / max(row.max(), 0.3)
+            lines.append(f"x = {value:g}")
+            lines += [f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(self.bins, row)]
+        return "\n".join(lines)
 
     def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""
-        return pictures.panels(self, x, **options)
+        values = array("x", x, ndim=None).ravel()
+        size = sized(options, min(3.2 * len(values), 100.0), 2.6)
+        fig, axes = figure(1, len(values), squeeze=False, sharey=True, **size)
+        width = 0.6 * float(np.diff(self.bins).min())
+        for axis, value in zip(axes[0], values):
+            axis.bar(self.bins, self.probabilities(value), width=width, color=COLOURS[0])
+            axis.axvline(value, color=COLOURS[1], linestyle="--", linewidth=1)
+            axis.set(title=f"x = {value:g}", xlabel="output", xticks=self.bins)
+        axes[0][0].set_ylabel("probability")
+        return fig
+
+
+def duchi(epsilon: float) -> Quantizer:
+    """The two-output optimum of Duchi et al. on [−1, 1]: bins ±A, A = (e^ε + 1)/(e^ε − 1).
+
+    MAE A − 1/(3A) and MSE A² − 1/3 for uniform inputs.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
+    4.349
+    """
+    reach = 1 / math.tanh(positive("epsilon", epsilon, side=DOWN) / 2)
+    low = (1 - 1 / reach) / 2
+    return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
+
+
+@serializable("vector-quantizer")
+@dataclass(frozen=True, eq=False)
+class CoordinateQuantizer:
+    """One quantizer applied to every coordinate of d-dimensional vectors.
+
+    Parameters
+    ----------
+    coordinate : Quantizer
+    dimension : int
+    scale : float
+        Coordinates are divided by it before and multiplied after: a gradient clipped at C takes scale = C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mechanism = CoordinateQuantizer(Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    >>> round(mechanism.privacy_loss(), 3)
+    9.988
+    >>> mechanism.sample(np.zeros((5, 10)), rng=0).shape
+    (5, 10)
+    """
+
+    coordinate: Quantizer
+    dimension: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coordinate, Quantizer):
+            raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
+        settle(self, dimension=whole("dimension", self.dimension, 1), scale=positive("scale", self.scale))
+
+    def privacy_loss(self) -> float:
+        """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""
+        return math.nextafter(self.dimension * self.coordinate.privacy_loss(), math.inf)
+
+    def metric_privacy_loss(
+        self, diameter: float, *, epsilon: float, metric: str = "squared", spacing: float = 0.0
+    ) -> float:
+        """Loss between vectors at most `diameter` apart, for a coordinate that is (ε, metric)-private.
+
+        Parameters
+        ----------
+        diameter : float
+            Largest distance (ℓ₁ for "absolute", ℓ₂ for "squared"), in units of the scaled coordinates.
+        epsilon : float
+            The coordinate's loss per unit of its metric.
+        metric : {"absolute", "squared"}
+        spacing : float
+            Grid spacing h where inputs are dithered to a grid; 0 for inputs on the grid.
+        """
+        squared = one_of("metric", metric, ("absolute", "squared")) == "squared"
+        steps = math.sqrt(self.dimension) if squared else self.dimension
+        distance = non_negative("diameter", diameter) + 2 * non_negative("spacing", spacing) * steps
+        return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
+
+    def _scaled(self, x: Any) -> Any:
+        x = x if is_tensor(x) else answers("x", x)
+        if x.shape[-1:] != (self.dimension,):
+            raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
+        return x / self.scale
+
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+        """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
+        return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
+
+    def release(self, x: Any, *, clip: bool = False) -> Array:
+        """Draw from the exact law of every coordinate; see `Quantizer.release`."""
+        return self.coordinate.release(self._scaled(x), clip=clip) * self.scale
+
+    def expected_squared_error(self, prior: Any) -> float:
+        """E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""
+        return self.dimension * self.scale**2 * self.coordinate.expected_loss(prior, "squared")

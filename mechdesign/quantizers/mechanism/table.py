@@ -3,7 +3,8 @@ r"""Output probabilities that are affine in the input between knots: the table t
 .. math:: p(x, i) = (1 - t)\, s_{k,i} + t\, e_{k,i}, \qquad x \in [x_k, x_{k+1}),\; t = \frac{x - x_k}{x_{k+1} - x_k}
 
 Bins and knots together cut the input range into cells, on each of which every probability is affine and every error
-:math:`B_i - x` keeps its sign: expected losses are sums over cells.
+:math:`B_i - x` keeps its sign: :math:`E\,\ell(M(x) - x)` is a quadratic there for absolute and squared losses, smooth for any smooth
+loss, and expected losses are sums over cells.
 """
 
 from __future__ import annotations
@@ -16,11 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
 from mechdesign.problem.checks import doubles as as_doubles
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
 from mechdesign.typing import Array
 
-__all__ = ["PiecewiseTable", "cell_edges", "doubles", "inside", "loss_from_floats"]
+__all__ = [
+    "PiecewiseTable",
+    "accuracy",
+    "cell_edges",
+    "doubles",
+    "inside",
+    "largest_loss",
+    "loss_at",
+    "loss_from_floats",
+    "loss_peaks",
+    "mean_loss",
+]
 
 _LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
 
@@ -155,3 +170,136 @@ class PiecewiseTable:
         """Smallest and largest probability of each output over the input range, each (m,)."""
         rows = self.rows
         return rows.min(axis=0), rows.max(axis=0)
+
+
+# Equal stretches of the input range on which errors are listed for their 95% half-width.
+_STRETCHES = 2000
+
+
+def accuracy(mechanism: Any, prior: Any) -> Accuracy:
+    """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of equal stretches."""
+    law = Prior.of(prior, mechanism.input_range)
+    low, high = mechanism.input_range
+    edges = np.linspace(low, high, _STRETCHES + 1)
+    middle = (edges[:-1] + edges[1:]) / 2
+    weights = law.moments(edges)[:, :1] * mechanism.probabilities(middle)
+    return Accuracy(
+        math.sqrt(mechanism.expected_loss(law, "squared")),
+        mechanism.expected_loss(law, "absolute"),
+        quantile(np.abs(mechanism.bins - middle[:, None]), weights) + (edges[1] - edges[0]) / 2,
+    )
+
+
+def loss_at(table: PiecewiseTable, x: Array, loss: Loss) -> Array:
+    """E ℓ(M(x) − x), element-wise."""
+    return np.sum(table.probabilities(x) * loss(table.bins - x[..., None]), axis=-1)
+
+
+def _quadratics(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
+    """Edges and coefficients (K', 3): on each cell E ℓ = a + b h + c h², h = x − left edge."""
+    bins = table.bins
+    edges, p, slope = table.cells()
+    left = edges[:-1]
+    d = bins[None, :] - left[:, None]
+    sign = np.where(bins[None, :] >= edges[1:, None], 1.0, -1.0)
+    total = np.zeros((len(left), 3))
+    if loss.absolute:
+        # |B − x| = s (d − h) on the cell
+        parts = [np.sum(p * sign * d, 1), np.sum(sign * (slope * d - p), 1), -np.sum(sign * slope, 1)]
+        total += loss.absolute * np.stack(parts, axis=1)
+    if loss.squared:
+        # (d − h)²; the cubic term has the factor Σ slope = 0
+        parts = [
+            np.sum(p * d * d, 1),
+            np.sum(slope * d * d - 2 * p * d, 1),
+            np.sum(p, 1) - 2 * np.sum(slope * d, 1),
+        ]
+        total += loss.squared * np.stack(parts, axis=1)
+    return edges, total
+
+
+def mean_loss(table: PiecewiseTable, prior: Prior, loss: Loss) -> float:
+    """E ℓ(M(X) − X): partial moments of order 0–2 on every cell; adaptive quadrature for callables."""
+    if not loss.polynomial:
+        edges = table.cells()[0]
+
+        def integrand(x: Array) -> Array:
+            return loss_at(table, np.clip(x, *table.input_range), loss)[:, None]
+
+        return float(prior.integrals(integrand, edges).sum())
+    edges, coefficients = _quadratics(table, loss)
+    a, b, c = coefficients.T
+    m0, m1, m2 = prior.moments(edges).T
+    left = edges[:-1]
+    return float(np.sum(a * m0 + b * (m1 - left * m0) + c * (m2 - 2 * left * m1 + left * left * m0)))
+
+
+def loss_peaks(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
+    """Return, for each cell, the input at which E ℓ(M(x) − x) is largest, and its value there.
+
+    A quadratic's peak is exact; for callables 33 points a cell are tried and the best of them refined.
+    """
+    if loss.polynomial:
+        edges, coefficients = _quadratics(table, loss)
+        a, b, c = coefficients.T
+        width = np.diff(edges)
+        peak = np.clip(np.divide(-b, 2 * c, out=np.zeros_like(b), where=c < 0), 0, width)
+        h = np.stack([np.zeros_like(width), width, peak])
+        values = a + b * h + c * h * h
+    else:
+        edges, p, slope = table.cells()
+        width = np.diff(edges)
+
+        def value(h: Array) -> Array:
+            rows = p + slope * h[..., None]
+            return np.asarray(np.sum(rows * loss(table.bins - (edges[:-1] + h)[..., None]), axis=-1))
+
+        share = (1 - np.cos(np.linspace(0, np.pi, 33))) / 2
+        best = np.argmax(value(share[:, None] * width), axis=0)
+        low, high = (share[np.clip(best + step, 0, 32)] * width for step in (-1, 1))
+        for _ in range(60):
+            third = (high - low) / 3
+            right = value(low + third) < value(high - third)
+            low, high = np.where(right, low + third, low), np.where(right, high, high - third)
+        h = np.stack([share[best] * width, low, high])
+        values = value(h)
+    first = np.argmax(values, axis=0)[None]
+    where = edges[:-1] + np.take_along_axis(h, first, 0)[0]
+    return np.minimum(where, edges[1:]), np.take_along_axis(values, first, 0)[0]
+
+
+def largest_loss(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
+    """Return sup over inputs of E ℓ(M(x) − x), and where; of a callable loss, an upper bound within 1e-9 of it.
+
+    On a cell probabilities are affine and a convex ℓ is below its chord, so that the quadratic of the two is above the
+    curve; cells on which it is above the best value seen are halved.
+    """
+    if loss.polynomial:
+        where, values = loss_peaks(table, loss)
+        worst = int(np.argmax(values))
+        return float(values[worst]), float(where[worst])
+    edges, start, slope = table.cells()
+    u, v = edges[:-1], edges[1:]
+    end = start + slope * (v - u)[:, None]
+    best, ceiling = float("-inf"), float("-inf")
+    at_best = float(u[0])
+    for _ in range(60):
+        left, right = loss(table.bins - u[:, None]), loss(table.bins - v[:, None])
+        low, high = np.sum(start * left, axis=1), np.sum(end * right, axis=1)
+        both = np.sum(start * right + end * left, axis=1)
+        for x, values in ((u, low), (v, high)):
+            if values.max() > best:
+                best, at_best = float(values.max()), float(x[np.argmax(values)])
+        # low (1 − t)² + both t (1 − t) + high t²
+        curve = low + high - both
+        t = np.clip(np.divide(low - both / 2, curve, out=np.zeros_like(low), where=curve < 0), 0.0, 1.0)
+        above = np.maximum(low * (1 - t) ** 2 + both * t * (1 - t) + high * t * t, np.maximum(low, high))
+        open_ = above > best + 1e-9 * abs(best)
+        ceiling = max(ceiling, float(above[~open_].max(initial=best)))
+        if not open_.any() or np.count_nonzero(open_) > 1 << 14:
+            break
+        u, v, start, end, above = u[open_], v[open_], start[open_], end[open_], above[open_]
+        middle, row = (u + v) / 2, (start + end) / 2
+        u, v = np.concatenate([u, middle]), np.concatenate([middle, v])
+        start, end = np.concatenate([start, row]), np.concatenate([row, end])
+    return max(ceiling, float(above.max())), at_best

@@ -48,8 +48,7 @@ from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import certified_value, law_claims
-from mechdesign.quantizers.common.rational_rows import rational_table, tightened
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.exact_law import RationalTable, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private

@@ -38,8 +38,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.quantizers.mechanism.error_curve import peaks
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, Pieces, pieces
+from mechdesign.quantizers.mechanism.table import loss_peaks
+from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
 from mechdesign.quantizers.optimal.lower_bound import (
     Chords,
     FloorSolution,
@@ -309,7 +309,7 @@ def cutting_planes(
 def worst_planes(problem: FloorProblem, floors: Array) -> Planes:
     """Return a plane for each local maximum."""
     table = pieces(problem, floors)
-    where, height = peaks(table.table, problem.loss)
+    where, height = loss_peaks(table.table, problem.loss)
     x = np.unique(where)
     constants, gradients, _ = table.duals(problem, x, table.at(x))
     group = np.zeros(len(x), dtype=int)

@@ -36,13 +36,17 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import LawProof, proved_bound, proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.optimal.bin_search import Searched, any_outputs_bound, search_bins
+from mechdesign.quantizers.optimal.bin_search import (
+    Alphabet,
+    BinSearch,
+    Searched,
+    any_outputs_bound,
+    search_bins,
+)
 from mechdesign.quantizers.optimal.exact import exact_law, widened
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, pieces
-from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, dual_pieces, without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, best_floors, check_feasible
-from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -14,14 +14,85 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from mechdesign.errors import InfeasibleError
-from mechdesign.quantizers.common.rational_rows import excess_loss, rational_row
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw, RationalTable
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, Pieces, pieces
-from mechdesign.quantizers.optimal.floors import exact_block_fill, rational_ratio
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.quantizers.mechanism.exact_law import (
+    BlockFillLaw,
+    ExactLaw,
+    RationalTable,
+    excess_loss,
+    rational_row,
+)
+from mechdesign.quantizers.optimal.floors import (
+    FloorProblem,
+    Pieces,
+    interior_floors,
+    pieces,
+    smallest_epsilon,
+)
 from mechdesign.typing import Array
 
-__all__ = ["exact_law", "widened"]
+__all__ = ["exact_block_fill", "exact_law", "widened"]
+
+
+def rational_ratio(epsilon: float) -> Fraction:
+    """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""
+    unit = 1 << 64
+    return Fraction(int(exp_lower(float(epsilon)) * unit), unit)
+
+
+def exact_block_fill(
+    bins: Array, floors: Array, epsilon: float, lower: float | Fraction, upper: float | Fraction
+) -> BlockFillLaw:
+    r"""Block fill in exact arithmetic of floors close to the given ones: what certificates are made of.
+
+    Floors are rounded to multiples of 2⁻⁶⁴ and ρ to a rational of 64 fractional bits below :math:`e^\varepsilon`.
+    Where rounding has put the floors outside the polytope of `range_constraints`, as little of
+    `interior_floors` as will do is mixed in.
+
+    Parameters
+    ----------
+    bins, floors : ndarray (m,)
+    epsilon : float
+    lower, upper : float or Fraction
+        The input range, taken exactly.
+
+    Raises
+    ------
+    InfeasibleError
+        At this ε and with these outputs no rational mechanism was found (ε is the smallest feasible one to
+        within rounding).
+
+    Examples
+    --------
+    >>> law = exact_block_fill(np.array([-2.0, 0.0, 2.0]), np.full(3, 0.2), 1.1, -0.5, 0.5)
+    >>> [str(x) for x in law.knots]
+    ['-1/2', '0', '1/2']
+    """
+    unit = 1 << 64
+    rho = rational_ratio(epsilon)
+    exact_bins = tuple(Fraction(float(b)) for b in bins)
+    ends = Fraction(lower), Fraction(upper)
+    target = np.maximum(np.asarray(floors, dtype=float), 0.0)
+    inside: Array | None = None
+    failure: InfeasibleError | None = None
+    for share in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0):
+        if share and inside is None:
+            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), float(lower), float(upper))
+        mixed = target if inside is None else (1 - share) * target + share * inside
+        try:
+            return BlockFillLaw(
+                exact_bins, tuple(Fraction(round(v * unit), unit) for v in mixed.tolist()), rho, *ends
+            )
+        except InfeasibleError as error:
+            failure = error
+    assert failure is not None
+    raise InfeasibleError(
+        f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {failure.reason}",
+        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), float(lower), float(upper)),
+    )
 
 
 def _required(bins: Any, lower: float, upper: float, bias: float) -> Fraction | None:

@@ -19,29 +19,59 @@ The means that floors a can reach, all x in [lo, hi], are linear constraints on 
 .. math:: B_j + \sum_k a_k \bigl(\rho (B_k - B_j)^+ - (B_j - B_k)^+\bigr) \ge hi \quad (j = 1..m),
 
 the mirror image for lo, and :math:`1/\rho \le \sum_k a_k \le 1` (`range_constraints`).
+
+**The loss as a function of the floors.** For one input x the dual of the block fill is the chord :math:`\lambda + \mu B` of
+:math:`B \mapsto \ell(B - x)` through the two fractional outputs i < j. With the reduced costs
+:math:`c_k(x) = \ell(B_k - x) - \lambda - \mu B_k` and :math:`h(c) = \min(c, \rho c)`,
+
+.. math:: V(x; a) = \lambda + \mu x + \sum_k a_k h(c_k(x)),
+
+and for *any* λ, μ the right side is a lower bound on the loss at x of every mechanism with floors a. Integrating
+against the prior,
+
+- :math:`F(a) = \int V\,dF` is convex with gradient :math:`G_k = \int h(c_k(x))\,dF`;
+- where the prior has a density f, F is C¹ and its Hessian is a sum of rank-one terms, one per knot x_s:
+  :math:`f(x_s)\,(\mu^+_s - \mu^-_s)\, d_s d_s^\top`, with :math:`d_s = \partial x_s/\partial a`;
+- over **all** mechanisms with these outputs,
+  :math:`\text{loss} \ge \int (\lambda + \mu x)\,dF + \min_{a \in A} \sum_k a_k G_k`,
+  A the polytope of `range_constraints`: a proved bound for the continuum, whatever a the duals came from.
+
+For losses :math:`w_1|t| + w_2 t^2` only partial moments of order 0–2 enter, summed by prefix sums in O(m);
+other convex losses are integrated by adaptive quadrature to 1e-12.
+
+**With a bias budget** :math:`|\sum_i B_i p(x, i) - x| \le b` the inner dual becomes
+:math:`\lambda + \mu x - b|\mu| + \sum_k a_k h(c_k)` and the block's position
+
+.. math:: s(x) = \mathrm{clamp}\bigl(s_0(x),\; m^{-1}(x - b),\; m^{-1}(x + b)\bigr),
+
+:math:`s_0(x)` being the best position with no constraint on the mean (μ = 0): where the two ends of the block
+cost the same. Between consecutive breakpoints the row is affine in x (clamped) or constant (free), so the
+mechanism is still piecewise affine, now with jumps.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from mechdesign.errors import InfeasibleError
-from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.mechanism.exact_law import BlockFillLaw
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, cell_edges, mean_loss
 from mechdesign.typing import Array, Indices
 
 __all__ = [
     "LARGEST_EPSILON",
     "BlockFill",
+    "Continuum",
+    "FloorProblem",
+    "Pieces",
     "block_fill",
-    "exact_block_fill",
     "interior_floors",
+    "pieces",
     "range_constraints",
-    "rational_ratio",
     "smallest_epsilon",
     "solved_epsilon",
 ]
@@ -215,59 +245,409 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     return best if best_slack > 0 else two
 
 
-def rational_ratio(epsilon: float) -> Fraction:
-    """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""
-    unit = 1 << 64
-    return Fraction(int(exp_lower(float(epsilon)) * unit), unit)
+@dataclass(frozen=True, eq=False)
+class Continuum:
+    """The density's part of F at some floors.
+
+    Attributes
+    ----------
+    constant : float
+        ∫ (λ + μx) dF.
+    gradient : ndarray (m,)
+        ∫ h(c_k) dF; the value is ``constant + floors @ gradient``.
+    directions, weights : ndarray (K, m) and (K,)
+        The Hessian is ``directions.T @ diag(weights) @ directions``.
+    """
+
+    constant: float
+    gradient: Array
+    directions: Array
+    weights: Array
 
 
-def exact_block_fill(
-    bins: Array, floors: Array, epsilon: float, lower: float | Fraction, upper: float | Fraction
-) -> BlockFillLaw:
-    r"""Block fill in exact arithmetic of floors close to the given ones: what certificates are made of.
-
-    Floors are rounded to multiples of 2⁻⁶⁴ and ρ to a rational of 64 fractional bits below :math:`e^\varepsilon`.
-    Where rounding has put the floors outside the polytope of `range_constraints`, as little of
-    `interior_floors` as will do is mixed in.
+@dataclass(frozen=True, eq=False)
+class FloorProblem:
+    """Minimise F(a) over the floors: everything about a design that the method needs.
 
     Parameters
     ----------
-    bins, floors : ndarray (m,)
-    epsilon : float
-    lower, upper : float or Fraction
-        The input range, taken exactly.
-
-    Raises
-    ------
-    InfeasibleError
-        At this ε and with these outputs no rational mechanism was found (ε is the smallest feasible one to
-        within rounding).
-
-    Examples
-    --------
-    >>> law = exact_block_fill(np.array([-2.0, 0.0, 2.0]), np.full(3, 0.2), 1.1, -0.5, 0.5)
-    >>> [str(x) for x in law.knots]
-    ['-1/2', '0', '1/2']
+    bins : ndarray (m,)
+    rho : float
+    lower, upper : float
+        The input range.
+    prior : Prior
+    loss : Loss
+    bias : float
+        How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
+    objective : {"mean", "worst"}
+        Expected loss, or the largest over all inputs.
+    max_mse : float, optional
+        Cap on the expected squared error.
     """
-    unit = 1 << 64
-    rho = rational_ratio(epsilon)
-    exact_bins = tuple(Fraction(float(b)) for b in bins)
-    ends = Fraction(lower), Fraction(upper)
-    target = np.maximum(np.asarray(floors, dtype=float), 0.0)
-    inside: Array | None = None
-    failure: InfeasibleError | None = None
-    for share in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0):
-        if share and inside is None:
-            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), float(lower), float(upper))
-        mixed = target if inside is None else (1 - share) * target + share * inside
-        try:
-            return BlockFillLaw(
-                exact_bins, tuple(Fraction(round(v * unit), unit) for v in mixed.tolist()), rho, *ends
-            )
-        except InfeasibleError as error:
-            failure = error
-    assert failure is not None
-    raise InfeasibleError(
-        f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {failure.reason}",
-        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), float(lower), float(upper)),
+
+    bins: Array
+    rho: float
+    lower: float
+    upper: float
+    prior: Prior
+    loss: Loss
+    bias: float = 0.0
+    objective: str = "mean"
+    max_mse: float | None = None
+
+    @property
+    def span(self) -> float:
+        """Distance of the outermost outputs."""
+        return float(self.bins[-1] - self.bins[0])
+
+    @cached_property
+    def scale(self) -> float:
+        """The largest loss there can be: a convex function is largest at an extreme error."""
+        first, last = self.bins[0], self.bins[-1]
+        errors = np.array([first - self.upper, first - self.lower, last - self.upper, last - self.lower])
+        return float(np.abs(self.loss(errors)).max())
+
+    @property
+    def accuracy(self) -> float:
+        """Error of an integral relative to the size of what it sums: rounding, or quadrature."""
+        exact = self.prior.closed_form and self.loss.polynomial
+        return 64 * np.finfo(float).eps if exact else 1e-10
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Lowest and highest means to reach: below the first and above the second there must be one."""
+        return self.lower + self.bias, self.upper - self.bias
+
+    @cached_property
+    def constraints(self) -> tuple[Array, Array]:
+        """The polytope A: C a ≥ b (and a ≥ 0)."""
+        return range_constraints(self.bins, self.rho, *self.reach)
+
+    @cached_property
+    def centre(self) -> Array:
+        """Floors well inside the polytope."""
+        return interior_floors(self.bins, self.rho, *self.reach)
+
+    @cached_property
+    def atoms(self) -> tuple[Array, Array]:
+        """Point masses and their weights, but for those that weigh nothing: leaving out a cost lowers a bound."""
+        points, weights = self.prior.atoms
+        keep = weights > 1e-13
+        return points[keep], weights[keep]
+
+    @cached_property
+    def has_density(self) -> bool:
+        """Whether the prior has a continuous part."""
+        return float(self.prior.continuous_moments(np.array([self.lower, self.upper]))[0, 0]) > 0
+
+    @cached_property
+    def _bins_inside(self) -> tuple[Array, int]:
+        inside = (self.bins > self.lower) & (self.bins < self.upper)
+        return self.bins[inside], int(np.count_nonzero(self.bins <= self.lower))
+
+    def inside(self, floors: Array) -> Array:
+        """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
+        C, b = self.constraints
+        miss = C @ floors - b
+        if miss.min() >= 0:
+            return floors
+        room = C @ self.centre - b
+        bad = miss < 0
+        if room[bad].min() <= 0:
+            return floors
+        share = min(1.0, 1.01 * float((-miss[bad] / (room[bad] - miss[bad])).max()))
+        return (1 - share) * floors + share * self.centre
+
+    def fill(self, floors: Array) -> BlockFill:
+        """The best mechanism with these floors."""
+        return block_fill(self.bins, floors, self.rho)
+
+    def slopes(self, x: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
+        """Duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
+        low, high = self.bins[i], self.bins[j]
+        cost_low, cost_high = self.loss(low - x), self.loss(high - x)
+        mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
+        return cost_low - mu * low, mu
+
+    def reduced(self, x: Array, lam: Array, mu: Array) -> Array:
+        """h(c_k) at inputs x under the duals; shape (len(x), m)."""
+        c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
+        return np.minimum(c, self.rho * c)
+
+    def continuum(self, fill: BlockFill) -> Continuum:
+        """Constant, gradient and Hessian factors of the density's part of F."""
+        if not self.has_density:
+            return Continuum(0.0, np.zeros(m := len(self.bins)), np.zeros((0, m)), np.zeros(0))
+        # Knots strictly inside the input range, and the outputs (i, j) of the segments between them.
+        first = int(np.clip(np.searchsorted(fill.means, self.lower, side="right"), 1, len(fill.left)))
+        stop = int(np.searchsorted(fill.means, self.upper, side="left"))
+        stop = max(min(stop, len(fill.left)), first)
+        knots, i, j = fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
+        if self.loss.polynomial:
+            constant, gradient = self._by_moments(knots, i, j)
+        else:
+            constant, gradient = self._by_quadrature(knots, i, j)
+        return Continuum(constant, gradient, *self._hessian(knots, i, j))
+
+    def _hessian(self, knots: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
+        bins, m = self.bins, len(self.bins)
+        _, mu_before = self.slopes(knots, i[:-1], j[:-1])
+        _, mu_after = self.slopes(knots, i[1:], j[1:])
+        # Across a segment inside one cell x stands still; the whole jump is booked at its second end.
+        stuck = np.flatnonzero(i == j)
+        for s in stuck:
+            if 0 < s <= len(knots):
+                mu_after[s - 1] = mu_before[s - 1]
+            if s < len(knots) and s > 0:
+                mu_before[s] = mu_after[s - 1]
+        weights = self.prior.pdf(knots) * np.maximum(mu_after - mu_before, 0.0)
+        moved_left = i[1:] > i[:-1]
+        pivot = np.where(moved_left, j[:-1], i[:-1])
+        before = i[:-1]
+        stop = np.where(moved_left, j[:-1] - 1, j[:-1])
+        k = np.arange(m)
+        inside = (k > before[:, None]) & (k <= stop[:, None])
+        directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)
+        return directions, weights
+
+    def _by_moments(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
+        bins, m = self.bins, len(self.bins)
+        w1, w2 = self.loss.absolute, self.loss.squared
+        inside, below = self._bins_inside
+        # Cells on which both the pair (i, j) and the signs of B_k − x are fixed.
+        edges = np.concatenate([knots, inside])
+        order = np.argsort(edges, kind="stable")
+        is_knot = order < len(knots)
+        edges = np.concatenate([[self.lower], edges[order], [self.upper]])
+        segment = np.concatenate([[0], np.cumsum(is_knot)])
+        passed = below + np.arange(len(segment)) - segment  # outputs at or left of the cell
+        i, j = i[segment], j[segment]
+        table = self.prior.continuous_moments(edges)
+        constant, lam, mu = self.pair_integrals(i, j, passed, table)
+        columns = np.empty((len(segment) + 1, 5))
+        columns[0] = 0.0
+        np.cumsum(table, axis=0, out=columns[1:, :3])
+        np.cumsum(lam, out=columns[1:, 3])
+        np.cumsum(mu, out=columns[1:, 4])
+        # Cells where k lies in the block, and the first cell to the right of B_k.
+        k = np.arange(m)
+        start = np.searchsorted(j, k, side="left")
+        stop = np.maximum(np.searchsorted(i, k, side="right"), start)
+        turn = np.searchsorted(passed, k, side="right")
+        zero, end = columns[0], columns[-1]
+        at_start, at_stop = columns[start], columns[stop]
+
+        def reduced(first: Array, last: Array, middle: Array) -> Array:
+            whole = last - first
+            away = first + last - 2 * middle  # (right of B_k) − (left of B_k)
+            c = w1 * (away[..., 1] - bins * away[..., 0]) if w1 else 0.0
+            if w2:
+                c = c + w2 * (bins * bins * whole[..., 0] - 2 * bins * whole[..., 1] + whole[..., 2])
+            return c - whole[..., 3] - bins * whole[..., 4]
+
+        gradient = reduced(zero, end, columns[turn])
+        gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
+        return float(constant.sum()), gradient
+
+    def pair_integrals(
+        self, i: Indices, j: Indices, passed: Indices, table: Array
+    ) -> tuple[Array, Array, Array]:
+        """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
+
+        `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
+        stands for the horizontal chord (μ = 0) through that output.
+        """
+        bins, w1, w2 = self.bins, self.loss.absolute, self.loss.squared
+        m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
+        low, high = bins[i], bins[j]
+        flat = i == j
+        width = np.where(flat, 1.0, high - low)
+        sign_low, sign_high = np.where(i < passed, -1.0, 1.0), np.where(j < passed, -1.0, 1.0)
+        both = low * high
+        bow = (low + high) * m1 - m2 - both * m0  # ∫ (x − B_i)(B_j − x) dF
+        mu = ((sign_high * high - sign_low * low) * m0 - (sign_high - sign_low) * m1) / width
+        lam = sign_low * (low * m0 - m1) - low * mu
+        constant = w1 * np.where(flat, lam, np.where(sign_low != sign_high, 2 * bow / width, 0.0))
+        mu, lam = w1 * mu, w1 * lam
+        if w2:
+            square = np.where(flat, both * m0 - 2 * low * m1 + m2, 0.0)
+            constant = constant + w2 * np.where(flat, square, bow)
+            lam = lam + w2 * np.where(flat, square, m2 - both * m0)
+            mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
+        return constant, lam, mu
+
+    def _by_quadrature(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
+        inside, _ = self._bins_inside
+        edges = np.unique(np.concatenate([[self.lower], knots, inside, [self.upper]]))
+
+        def duals(x: Array) -> Array:
+            at = np.searchsorted(knots, x, side="right")
+            lam, mu = self.slopes(x, i[at], j[at])
+            return np.concatenate([(lam + mu * x)[:, None], self.reduced(x, lam, mu)], axis=1)
+
+        total = self.prior.continuous_integrals(duals, edges).sum(axis=0)
+        return float(total[0]), total[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Intervals of inputs on which the fill's structure is fixed.
+
+    Attributes
+    ----------
+    fill : BlockFill
+    edges : ndarray (S + 1,)
+        From lower to upper.
+    left, right : ndarray (S,)
+        Outputs i ≤ j that the dual's chord goes through; i = j stands for μ = 0.
+    shift : ndarray (S,)
+        Mean minus input where the mean is tied to the input.
+    position : ndarray (S,)
+        Indices of the fill's knot where the row is constant (free), −1 where it is tied.
+    segment : ndarray (S,)
+        The fill's segment of a tied row.
+    """
+
+    fill: BlockFill
+    edges: Array
+    left: Indices
+    right: Indices
+    shift: Array
+    position: Indices
+    segment: Indices
+
+    @cached_property
+    def rows(self) -> tuple[Array, Array]:
+        """Rows at the start and at the end of every piece, each (S, m)."""
+        out = []
+        fill = self.fill
+        last = len(fill.left) - 1
+        for x in (self.edges[:-1], self.edges[1:]):
+            free = self.position >= 0
+            segment = np.where(free, np.minimum(self.position, last), self.segment)
+            mean = np.where(free, fill.means[self.position], x + self.shift)
+            low, high = fill.means[segment], fill.means[segment + 1]
+            rows = fill.rows(np.clip(mean, low, high), segment)
+            # Where caps are 1e9 times the floors, clipping to them may have moved the sum.
+            total = rows.sum(axis=1, keepdims=True)
+            out.append(np.where(np.abs(total - 1.0) > 1e-12, rows / total, rows))
+        return out[0], out[1]
+
+    @cached_property
+    def table(self) -> PiecewiseTable:
+        """The rows as a mechanism's table."""
+        return PiecewiseTable(self.fill.bins, self.edges, *self.rows)
+
+    def at(self, x: Array) -> Indices:
+        """The piece each input is in."""
+        return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)
+
+    def outputs(self, x: Array) -> tuple[Indices, Indices]:
+        """The outputs i ≤ j of the dual's chord at inputs x."""
+        at = self.at(x)
+        return self.left[at], self.right[at]
+
+    def rows_at(self, x: Array, piece: Indices) -> Array:
+        """Rows at inputs x that lie in the given pieces; shape (len(x), m)."""
+        start, end = self.rows
+        t = ((x - self.edges[piece]) / np.diff(self.edges)[piece])[:, None]
+        return (1 - t) * start[piece] + t * end[piece]
+
+    def cells(self, *cuts: Array) -> tuple[Array, Indices]:
+        """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in.
+
+        Where the row is constant the dual is the cost of one output, and another one's may pass it: halfway between
+        the two, for losses that mirror. There the cells are cut too, so that reduced costs keep their sign.
+        """
+        bins, free = self.fill.bins, np.flatnonzero(self.position >= 0)
+        turns = (bins[self.left[free]][:, None] + bins) / 2
+        within = (turns > self.edges[free][:, None]) & (turns < self.edges[free + 1][:, None])
+        cells = cell_edges(bins, np.unique(np.concatenate([self.edges, turns[within], *cuts])))
+        return cells, self.at((cells[:-1] + cells[1:]) / 2)
+
+    def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array, Array]:
+        """λ + μx − b|μ|, the reduced h(c_k), and μ, at inputs x that lie in the given pieces."""
+        lam, mu = problem.slopes(x, self.left[piece], self.right[piece])
+        return lam + mu * x - problem.bias * np.abs(mu), problem.reduced(x, lam, mu), mu
+
+    def expected_loss(self, problem: FloorProblem) -> float:
+        """Expected loss of the rows themselves (of the duals, only a bound is known)."""
+        return mean_loss(self.table, problem.prior, problem.loss)
+
+
+def pieces(problem: FloorProblem, floors: Array) -> Pieces:
+    """Return the pieces of the best mechanism with these floors."""
+    fill = problem.fill(floors)
+    lower, upper, bias = problem.lower, problem.upper, problem.bias
+    # While the block stays inside one cell the mean stands still, but for rounding.
+    proper = np.flatnonzero((fill.means[1:] > fill.means[:-1]) & (fill.left < fill.right))
+    if proper.size == 0:
+        proper = np.arange(len(fill.left))
+    if bias == 0.0:
+        inner = fill.means[proper[1:]]
+        inner = inner[(inner > lower) & (inner < upper)]
+        edges = np.concatenate([[lower], np.unique(inner), [upper]])
+        segment = _segment(fill, proper, (edges[:-1] + edges[1:]) / 2)
+        nothing = np.zeros(len(segment))
+        return Pieces(
+            fill,
+            edges,
+            fill.left[segment],
+            fill.right[segment],
+            nothing,
+            np.full(len(segment), -1),
+            segment,
+        )
+    turn = _indifference(problem, fill)
+    cuts = np.concatenate([turn, fill.means - bias, fill.means + bias])
+    cuts = np.unique(cuts[(cuts > lower) & (cuts < upper)])
+    edges = np.concatenate([[lower], cuts, [upper]])
+    middle = (edges[:-1] + edges[1:]) / 2
+    q = np.searchsorted(turn, middle, side="right")  # knot of the fill where s_0 sits
+    free_mean = fill.means[q]
+    # Within rounding of the budget a row counts as free: its own dual is the one that is tight.
+    near = bias + 1e-14 * (abs(lower) + abs(upper) + float(np.abs(fill.bins).max()))
+    up, down = free_mean > middle + near, free_mean < middle - near
+    shift = np.where(up, bias, np.where(down, -bias, 0.0))
+    segment = _segment(fill, proper, middle + shift)
+    tied = up | down
+    # At a knot one end of the block is at a cell boundary; the other end's output is the one that pays λ.
+    K = len(fill.left)
+    before, after = np.clip(q - 1, 0, K - 1), np.clip(q, 0, K - 1)
+    moved_left = fill.left[after] > fill.left[before]
+    pivot = np.where(moved_left, fill.right[after], fill.left[after])
+    pivot = np.where(q == 0, fill.right[0], np.where(q == K, fill.left[K - 1], pivot))
+    return Pieces(
+        fill,
+        edges,
+        np.where(tied, fill.left[segment], pivot),
+        np.where(tied, fill.right[segment], pivot),
+        shift,
+        np.where(tied, -1, q),
+        segment,
     )
+
+
+def _segment(fill: BlockFill, proper: Indices, mean: Array) -> Indices:
+    """The segment of positive width in which each mean lies."""
+    at = np.searchsorted(fill.means[proper + 1], mean, side="left")
+    return proper[np.minimum(at, len(proper) - 1)]
+
+
+def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
+    """Inputs at which the two ends of the block cost the same, one per segment, non-decreasing."""
+    low, high = problem.bins[fill.left], problem.bins[fill.right]
+    if problem.loss.polynomial:
+        turn = (low + high) / 2
+    else:
+        # ℓ(B_i − x) − ℓ(B_j − x) increases in x for convex ℓ: bisect between the two outputs and beyond.
+        span = problem.bins[-1] - problem.bins[0]
+        a, b = low - span, high + span
+        for _ in range(80):
+            middle = (a + b) / 2
+            right = problem.loss(low - middle) > problem.loss(high - middle)
+            a, b = np.where(right, a, middle), np.where(right, middle, b)
+        turn = (a + b) / 2
+    # A block inside one cell gives the same row wherever it is: no turn of its own.
+    turn = np.where(fill.left == fill.right, -np.inf, turn)
+    return np.maximum.accumulate(turn)

@@ -28,8 +28,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import loss_words, prior_words
+from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.outputs import Alphabet, BinSearch
 from mechdesign.runs.progress import progress_bar
 from mechdesign.solvers.deadline import Deadline
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechdesign.quantizers.common.dual_pieces import DualPieces
-from mechdesign.quantizers.mechanism.error_curve import largest
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, Pieces, pieces
+from mechdesign.quantizers.mechanism.table import largest_loss
+from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
 from mechdesign.typing import Array
 
 __all__ = [
@@ -141,7 +141,7 @@ def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: flo
     proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
     value = fill.expected_loss(problem)
     if problem.objective == "worst":
-        value, x = largest(fill.table, problem.loss)
+        value, x = largest_loss(fill.table, problem.loss)
         lines = Lines(np.array([x]), np.ones(1), *problem.slopes(np.array([x]), *fill.outputs(np.array([x]))))
         proof = Proof((), (lines,), nothing)
     margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))

@@ -22,8 +22,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
-from mechdesign.quantizers.optimal.expected_loss import FloorProblem, pieces
-from mechdesign.quantizers.optimal.floors import smallest_epsilon
+from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.solvers.deadline import Deadline

@@ -31,7 +31,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
-from mechdesign.quantizers.optimal.expected_loss import Continuum, FloorProblem
+from mechdesign.quantizers.optimal.floors import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.lower_bound import (
     FloorSolution,
     at_point_masses,

@@ -28,7 +28,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.common.rational_rows import excess_loss, tightened
+from mechdesign.quantizers.mechanism.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
     Selection,

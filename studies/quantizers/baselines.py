@@ -1,8 +1,8 @@
-r"""The continuous ε-LDP mechanisms that quantizers are compared with: piecewise and hybrid.
+r"""The continuous ε-LDP mechanisms that quantizers are compared with, for simulation only: piecewise and hybrid.
 
 Source: Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, *Collecting and Analyzing Multidimensional Data with Local
 Differential Privacy*, ICDE 2019. Inputs in [−1, 1], outputs in [−C, C], unbiased. (The two-point mechanism of
-Duchi et al. is a quantizer: :func:`duchi`.)
+Duchi et al. is a quantizer: :func:`mechdesign.quantizers.duchi`.)
 """
 
 from __future__ import annotations
@@ -16,37 +16,21 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
+import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import DOWN, generator, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.table import inside
 from mechdesign.typing import Array
 
-__all__ = ["HybridMechanism", "PiecewiseMechanism", "duchi"]
+__all__ = ["HybridMechanism", "PiecewiseMechanism"]
 
 # Below this ε the hybrid mechanism is Duchi's alone (Wang et al. 2019, Theorem 3).
 HYBRID_THRESHOLD = 0.61
 # Beyond this e^ε overflows.
 LARGEST = 700.0
 RANGE = (-1.0, 1.0)
-
-
-def duchi(epsilon: float) -> Quantizer:
-    """The two-output optimum of Duchi et al. on [−1, 1]: bins ±A, A = (e^ε + 1)/(e^ε − 1).
-
-    MAE A − 1/(3A) and MSE A² − 1/3 for uniform inputs.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
-    4.349
-    """
-    reach = 1 / math.tanh(positive("epsilon", epsilon, side=DOWN) / 2)
-    low = (1 - 1 / reach) / 2
-    return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 
 
 @dataclass(frozen=True)
@@ -69,13 +53,6 @@ class _Continuous(ABC):
     @abstractmethod
     def sample(self, x: Any, *, rng: Any = None) -> Array:
         """Draw one output for every input in [−1, 1], for simulation."""
-
-    def release(self, x: Any) -> Array:
-        """Raise DesignError: no exact sampler of a continuous output is known, and floats betray the input."""
-        raise DesignError(
-            f"{type(self).__name__} has no exact release: its outputs are real numbers, and floats in their place betray "
-            "the input; deploy a quantizer instead, OptimalQuantizer(...).solve().mechanism"
-        )
 
     def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior on [−1, 1]."""
@@ -171,8 +148,8 @@ class HybridMechanism(_Continuous):
         return 0.0 if self.epsilon <= HYBRID_THRESHOLD else 1 - math.exp(-self.epsilon / 2)
 
     @cached_property
-    def _parts(self) -> tuple[PiecewiseMechanism, Quantizer]:
-        return PiecewiseMechanism(self.epsilon), duchi(self.epsilon)
+    def _parts(self) -> tuple[PiecewiseMechanism, md.Quantizer]:
+        return PiecewiseMechanism(self.epsilon), md.quantizers.duchi(self.epsilon)
 
     def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
         piecewise, two_point = self._parts

@@ -221,7 +221,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if s.each is None and s.l1 is None and s.l2 is None:
         return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
     if (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
-        entries = q.dimension * count_of(int(np.count_nonzero(s.each)), listed, signed=s.signed)
+        entries = q.dimension * count_of(int(np.count_nonzero(s.each or ())), listed, signed=s.signed)
         if entries > _LISTED:
             raise DesignError.of(
                 "sensitivity",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array, Indices, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
 
 __all__ = [
     "DOWN",
@@ -48,7 +49,7 @@ NARROWEST = 1e-140
 """The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
 
 
-def number(name: str, value: Any, allowed: str = "must be a finite number", *, side: int = 0) -> float:
+def number(name: str, value: object, allowed: str = "must be a finite number", *, side: int = 0) -> float:
     """Return `value` as a finite float, or raise DesignError saying what is `allowed`; no bools, no strings.
 
     With a `side`, `DOWN` or `UP`, the double is the nearest on that side of a fraction or decimal number.
@@ -61,7 +62,7 @@ def number(name: str, value: Any, allowed: str = "must be a finite number", *, s
     if no_numbers(value):
         raise DesignError.of(name, value, allowed)
     try:
-        found = _sided(float(value), value, side)
+        found = _sided(float(value), value, side)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
     if not math.isfinite(found):
@@ -69,7 +70,7 @@ def number(name: str, value: Any, allowed: str = "must be a finite number", *, s
     return found
 
 
-def _sided(found: float, value: Any, side: int) -> float:
+def _sided(found: float, value: object, side: int) -> float:
     """The double next to `found` where that is on the wrong side of the number it was made from."""
     was: Any = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
     known = isinstance(was, numbers.Number)
@@ -78,16 +79,27 @@ def _sided(found: float, value: Any, side: int) -> float:
     return found
 
 
-def rounded_up(found: Array, value: Any) -> Array:
+def _as_given(value: object) -> npt.NDArray[Any]:
+    return np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
+
+
+def rounded_up(found: Array, value: object) -> Array:
     """The doubles that were made from `value`, each moved up where it is below its number."""
-    if getattr(getattr(value, "dtype", None), "kind", "O") == "f" and value.dtype.itemsize <= 8:
+    given = _as_given(value)
+    if given.dtype.kind == "f" and given.dtype.itemsize <= 8:
         return found
-    given = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
     moved = [_sided(now, was, UP) for now, was in zip(found.ravel().tolist(), given.ravel().tolist())]
     return np.array(moved).reshape(found.shape)
 
 
-def positive(name: str, value: Any, *, side: int = 0) -> float:
+def _number_if(name: str, value: object, good: Callable[[float], bool], allowed: str, side: int = 0) -> float:
+    found = number(name, value, allowed, side=side)
+    if not good(found):
+        raise DesignError.of(name, value, allowed)
+    return found
+
+
+def positive(name: str, value: object, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it is a positive, finite number.
 
     Examples
@@ -95,34 +107,24 @@ def positive(name: str, value: Any, *, side: int = 0) -> float:
     >>> positive("epsilon", 1)
     1.0
     """
-    found = number(name, value, allowed := "must be a positive, finite number", side=side)
-    if not found > 0:
-        raise DesignError.of(name, value, allowed)
-    return found
+    return _number_if(name, value, lambda x: x > 0, "must be a positive, finite number", side)
 
 
-def non_negative(name: str, value: Any, *, side: int = 0) -> float:
+def non_negative(name: str, value: object, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it is finite and at least 0."""
-    found = number(name, value, allowed := "must be a finite number of at least 0", side=side)
-    if found < 0:
-        raise DesignError.of(name, value, allowed)
-    return found
+    return _number_if(name, value, lambda x: x >= 0, "must be a finite number of at least 0", side)
 
 
-def probability(name: str, value: Any, *, below_one: bool = False, side: int = 0) -> float:
+def probability(name: str, value: object, *, below_one: bool = False, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it lies in [0, 1] (or in [0, 1))."""
-    found = number(name, value, allowed := f"must be in [0, 1{')' if below_one else ']'}", side=side)
-    if not 0 <= found <= 1 or (below_one and found == 1):
-        raise DesignError.of(name, value, allowed)
-    return found
+    if below_one:
+        return _number_if(name, value, lambda x: 0 <= x < 1, "must be in [0, 1)", side)
+    return _number_if(name, value, lambda x: 0 <= x <= 1, "must be in [0, 1]", side)
 
 
-def share(name: str, value: Any, *, side: int = 0) -> float:
+def share(name: str, value: object, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it lies in (0, 1]."""
-    found = number(name, value, allowed := "must be in (0, 1]; 1 is everybody", side=side)
-    if not 0 < found <= 1:
-        raise DesignError.of(name, value, allowed)
-    return found
+    return _number_if(name, value, lambda x: 0 < x <= 1, "must be in (0, 1]; 1 is everybody", side)
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:
@@ -142,13 +144,12 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     if not low < high:
         raise DesignError.of(name, value, allowed)
     if high - low < NARROWEST:
-        raise DesignError.of(
-            name, value, f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
-        )
+        wide = f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
+        raise DesignError.of(name, value, wide)
     return low, high
 
 
-def one_of(name: str, value: Any, allowed: Collection[T]) -> T:
+def one_of(name: str, value: object, allowed: Collection[T]) -> T:
     """Return `value`, or raise DesignError unless it is one of `allowed`."""
     try:
         for known in allowed:
@@ -161,7 +162,7 @@ def one_of(name: str, value: Any, allowed: Collection[T]) -> T:
     raise DesignError.of(name, value, f"must be one of {words}")
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+def whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """Return `value` as an int, or raise DesignError unless it is an integer (no bool) from `least` to `most`.
 
     Examples
@@ -169,17 +170,16 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
     >>> whole("m", 4, 2)
     4
     """
-    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not good or value < least or (most is not None and value > most):
-        if most is not None:
-            wanted = f"an integer from {least} to {most}"
-        else:
-            wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise DesignError.of(name, value, f"must be {wanted}")
-    return int(value)
+    found = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    if found is not None and found >= least and (most is None or found <= most):
+        return found
+    wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
+    raise DesignError.of(
+        name, value, f"must be {wanted if most is None else f'an integer from {least} to {most}'}"
+    )
 
 
-def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -> Array:
+def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool = False) -> Array:
     """Return `value` as an array of finite floats with `ndim` axes (None: any), or raise DesignError.
 
     Examples
@@ -190,16 +190,13 @@ def array(name: str, value: Any, *, ndim: int | None = 1, empty: bool = False) -
     shape = "" if ndim is None else f" with {ndim} {'axis' if ndim == 1 else 'axes'}"
     allowed = f"must be {'an' if empty else 'a non-empty'} array of finite numbers{shape}"
     found = np.array(doubles(name, value, allowed))
-    if (
-        (ndim is not None and found.ndim != ndim)
-        or (not empty and not found.size)
-        or not np.isfinite(found).all()
-    ):
+    good = ndim in (None, found.ndim) and (empty or found.size)
+    if not good or not np.isfinite(found).all():
         raise DesignError.of(name, value, allowed)
     return found
 
 
-def doubles(name: str, value: Any, allowed: str = "must be numbers") -> Array:
+def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") -> Array:
     """Return `value` as an array of doubles of any shape, infinities and NaN included, or raise DesignError.
 
     Examples
@@ -209,14 +206,14 @@ def doubles(name: str, value: Any, allowed: str = "must be numbers") -> Array:
     """
     try:
         # NumPy would drop what is imaginary, and the mask
-        if no_numbers(value) or np.iscomplexobj(value) or np.ma.is_masked(value):
+        if value is None or no_numbers(value) or np.iscomplexobj(value) or np.ma.is_masked(value):
             raise TypeError
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
 
 
-def answers(name: str, value: Any) -> Array:
+def answers(name: str, value: Numbers) -> Array:
     """Return what is to be released as an array of finite floats, or raise DesignError where these are other numbers.
 
     Beyond 2⁵³ doubles are more than 1 apart: rounded to them, whole numbers 1 apart may come to lie 2 apart.
@@ -231,25 +228,24 @@ def answers(name: str, value: Any) -> Array:
     return found
 
 
-def check_preserved(name: str, value: Any, found: Array) -> None:
+def check_preserved(name: str, value: object, found: Array) -> None:
     """Raise DesignError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
     if found is value:  # they were doubles
         return
     far = np.abs(found) >= 2.0**53
     if not far.any():
         return
-    given = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
+    given = _as_given(value)
     for was, now in zip(given[far].tolist(), found[far].tolist()):
         was = was.item() if isinstance(was, np.generic) else was  # an int64 compares as a double
         if isinstance(was, numbers.Number) and was != now:
+            remedy = "release it less a public number near it"
             raise DesignError.of(
-                name,
-                was,
-                "is beyond 2^53 and would be rounded, which changes the sensitivity: release it less a public number near it",
+                name, was, f"is beyond 2^53 and would be rounded, which changes the sensitivity: {remedy}"
             )
 
 
-def increasing(name: str, value: Any, least: int = 2) -> Array:
+def increasing(name: str, value: Numbers, least: int = 2) -> Array:
     """Return `value` as a read-only array of at least `least` strictly increasing numbers, or raise DesignError.
 
     Examples
@@ -264,14 +260,13 @@ def increasing(name: str, value: Any, least: int = 2) -> Array:
     if np.any(steps <= 0):
         k = int(np.flatnonzero(steps <= 0)[0])
         what = "repeated" if steps[k] == 0 else "out of order"
-        raise DesignError.of(
-            name, value, f"must increase strictly; {found[k + 1]:g} at position {k + 1} is {what}"
-        )
+        wanted = f"must increase strictly; {found[k + 1]:g} at position {k + 1} is {what}"
+        raise DesignError.of(name, value, wanted)
     found.setflags(write=False)
     return found
 
 
-def indices(name: str, value: Any, size: int) -> Indices:
+def indices(name: str, value: Numbers, size: int) -> Indices:
     """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
 
     Examples
@@ -291,7 +286,7 @@ def indices(name: str, value: Any, size: int) -> Indices:
     return found.astype(np.int64)
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(rng: Randomness) -> np.random.Generator:
     """Return the NumPy generator that `rng` is or seeds, or raise DesignError.
 
     Examples
@@ -307,7 +302,7 @@ def generator(rng: Any) -> np.random.Generator:
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 
 
-def instance(name: str, value: Any, *kinds: type[T]) -> T:
+def instance(name: str, value: object, *kinds: type[T]) -> T:
     """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
     if not isinstance(value, kinds):
         wanted = [f"a{'n' * (kind.__name__[0] in 'AEIO')} {kind.__name__}" for kind in kinds]
@@ -315,13 +310,13 @@ def instance(name: str, value: Any, *kinds: type[T]) -> T:
     return value
 
 
-def settle(self: Any, **values: Any) -> None:
+def settle(self: object, **values: object) -> None:
     """Put parsed values in the place of a frozen dataclass's fields, in ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(self, name, value)
 
 
-def levels(name: str, value: Any, *, above_zero: bool = False) -> Array:
+def levels(name: str, value: Numbers, *, above_zero: bool = False) -> Array:
     """Return `value` as an array of any shape of numbers of at least 0, infinity allowed, or raise DesignError."""
     allowed = f"must be {'positive' if above_zero else 'non-negative'} numbers"
     found = doubles(name, value, allowed)
@@ -330,9 +325,6 @@ def levels(name: str, value: Any, *, above_zero: bool = False) -> Array:
     return found
 
 
-def inside(name: str, value: Any, low: float, high: float, remedy: str = "") -> float:
+def inside(name: str, value: object, low: float, high: float, remedy: str = "") -> float:
     """Return `value` as a float strictly between two numbers, or raise DesignError."""
-    found = number(name, value, allowed := f"must be in ({low:g}, {high:g}){remedy}")
-    if not low < found < high:
-        raise DesignError.of(name, value, allowed)
-    return found
+    return _number_if(name, value, lambda x: low < x < high, f"must be in ({low:g}, {high:g}){remedy}")

@@ -11,22 +11,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["has_closed_form", "law_density", "law_integrals", "law_moments", "law_parameters", "mirrored_law"]
+__all__ = [
+    "FrozenLaw",
+    "has_closed_form",
+    "law_density",
+    "law_integrals",
+    "law_moments",
+    "law_parameters",
+    "mirrored_law",
+]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
 _MOST_CELLS = 1 << 14
 
 
-def law_moments(law: Any, edges: Array, within: tuple[float, float] | None = None) -> Array:
+FrozenLaw: TypeAlias = Any
+"""A frozen continuous law of SciPy, which has no types."""
+
+
+def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None = None) -> Array:
     """Return ∫ x^k dF, k = 0, 1, 2, over the cells between `edges`; shape (len(edges) − 1, 3).
 
     Parameters
@@ -49,7 +61,7 @@ def _powers(x: Array) -> Array:
     return np.stack([np.ones_like(x), x, x * x], axis=1)
 
 
-def law_density(law: Any, x: Array) -> Array:
+def law_density(law: FrozenLaw, x: Array) -> Array:
     """Return the density, sparing SciPy's checks, which take longer than most densities."""
     closed, loc, scale, shapes, (start, stop) = _parts(law)
     if closed is _uniform:
@@ -57,9 +69,8 @@ def law_density(law: Any, x: Array) -> Array:
     if closed is _normal or closed is _truncated_normal:
         z, (a, b) = (x - loc) / scale, shapes or (-np.inf, np.inf)
         nearest = max(a, -b, 0.0)
-        density = np.exp(np.minimum((nearest - np.abs(z)) * (nearest + np.abs(z)), 0.0) / 2) / _normal_mass(
-            law
-        )
+        density = np.exp(np.minimum((nearest - np.abs(z)) * (nearest + np.abs(z)), 0.0) / 2)
+        density /= _normal_mass(law)
         return np.where((z >= a) & (z <= b), density, 0.0)
     density = np.asarray(law.pdf(x), dtype=float)
     # At a pole: the cell that a rounded node falls on it in is an ulp or two wide.
@@ -67,25 +78,25 @@ def law_density(law: Any, x: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _normal_mass(law: Any) -> float:
+def _normal_mass(law: FrozenLaw) -> float:
     """∫ exp((nearest² − z²)/2) dx over the support of a normal or truncated normal law."""
     _, _, scale, shapes, _ = _parts(law)
     a, b = shapes or (-np.inf, np.inf)
     return scale * float(np.sqrt(2 * np.pi) * _normal(np.array([a, b]), 0.0, 1.0, max(a, -b, 0.0))[0, 0])
 
 
-def has_closed_form(law: Any) -> bool:
+def has_closed_form(law: FrozenLaw) -> bool:
     """Whether `law_moments` needs no quadrature."""
     return _parts(law)[0] is not None
 
 
-def law_parameters(law: Any) -> tuple[tuple[float, ...], float, float]:
+def law_parameters(law: FrozenLaw) -> tuple[tuple[float, ...], float, float]:
     """Shape parameters, loc and scale of a frozen law."""
     _, loc, scale, shapes, _ = _parts(law)
     return shapes, loc, scale
 
 
-def mirrored_law(law: Any, reach: float) -> bool:
+def mirrored_law(law: FrozenLaw, reach: float) -> bool:
     """Whether the law mirrors about zero on [−reach, reach]: by its parameters, or by its density on the whole mesh."""
     closed, loc, _scale, shapes, (start, stop) = _parts(law)
     if closed is _normal:
@@ -102,7 +113,9 @@ def mirrored_law(law: Any, reach: float) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _parts(law: Any) -> tuple[Any, float, float, tuple[float, ...], tuple[float, float]]:
+def _parts(
+    law: FrozenLaw,
+) -> tuple[Callable[..., Array] | None, float, float, tuple[float, ...], tuple[float, float]]:
     """Closed form or None, loc, scale, shape parameters and support of a frozen law."""
     shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
     start, stop = (float(v) for v in law.support())
@@ -144,7 +157,7 @@ def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Arr
 def _truncated_normal(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
     nearest = max(a, -b, 0.0)
     ends = loc + scale * np.array([a, b])
-    return _normal(edges, loc, scale, nearest) / _normal(ends, loc, scale, nearest)[0, 0]
+    return _normal(edges, loc, scale, nearest) / float(_normal(ends, loc, scale, nearest)[0, 0])
 
 
 def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
@@ -154,9 +167,8 @@ def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
         # Right of the middle by the other tail: next to a pole at the end 1 − y has digits that y has not.
         below, above = special.betainc(a, b, y), special.betainc(b, a, rest)
         right = y > 0.5
-        return np.where(
-            right[:-1], above[:-1] - above[1:], np.where(right, 1.0 - above, below)[1:] - below[:-1]
-        )
+        left = np.where(right, 1.0 - above, below)[1:] - below[:-1]
+        return np.asarray(np.where(right[:-1], above[:-1] - above[1:], left))
 
     n0, n1, n2 = cells(a), cells(a + 1) * a / (a + b), cells(a + 2) * a * (a + 1) / ((a + b) * (a + b + 1))
     return np.stack([n0, loc * n0 + scale * n1, loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2], axis=1)
@@ -178,16 +190,16 @@ def _gauss(function: Callable[[Array], Array], a: Array, b: Array) -> Array:
     half = (b - a) / 2
     x = ((a + b) / 2)[:, None] + half[:, None] * _NODES
     values = np.asarray(function(x.ravel()), dtype=float)
-    return np.einsum("knd,n,k->kd", values.reshape(*x.shape, -1), _WEIGHTS, half)
+    return np.asarray(np.einsum("knd,n,k->kd", values.reshape(*x.shape, -1), _WEIGHTS, half))
 
 
-def _mass(law: Any, a: Any, b: Any) -> Array:
+def _mass(law: FrozenLaw, a: Numbers, b: Numbers) -> Array:
     """Mass between a and b, by the tail in which the difference keeps its accuracy."""
     return np.asarray(np.where(law.cdf(a) < 0.5, law.cdf(b) - law.cdf(a), law.sf(a) - law.sf(b)), dtype=float)
 
 
 @lru_cache(maxsize=64)
-def _mesh(law: Any, start: float, stop: float) -> tuple[Array, Array]:
+def _mesh(law: FrozenLaw, start: float, stop: float) -> tuple[Array, Array]:
     """Edges in [start, stop] on which the density is resolved, and what to scale its integral by on each cell between.
 
     The scale makes the mass the distribution function's; it is 0 for a point of mass.
@@ -205,7 +217,7 @@ def _mesh(law: Any, start: float, stop: float) -> tuple[Array, Array]:
     raise DesignError.of("prior", law.dist.name, "its density and its distribution function disagree")
 
 
-def _resolved(law: Any, edges: Array, tolerance: float) -> tuple[Array, Array] | None:
+def _resolved(law: FrozenLaw, edges: Array, tolerance: float) -> tuple[Array, Array] | None:
     def rule(a: Array, b: Array) -> Array:
         return _gauss(lambda x: law_density(law, x)[:, None], a, b)[:, 0]
 
@@ -249,7 +261,7 @@ class _Cells:
     point_owner: Indices
 
     @classmethod
-    def of(cls, law: Any, edges: Array, within: tuple[float, float]) -> _Cells:
+    def of(cls, law: FrozenLaw, edges: Array, within: tuple[float, float]) -> _Cells:
         mesh, factors = _mesh(law, *within)
         cuts = np.unique(np.concatenate([edges, mesh[(mesh > edges[0]) & (mesh < edges[-1])]]))
         a, b = cuts[:-1], cuts[1:]
@@ -272,7 +284,7 @@ class _Cells:
 
 
 def law_integrals(
-    law: Any,
+    law: FrozenLaw,
     function: Callable[[Array], Array],
     edges: Array,
     within: tuple[float, float] | None = None,

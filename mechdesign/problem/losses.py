@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.problem.checks import number, settle
-from mechdesign.typing import Array
+from mechdesign.problem.checks import non_negative
+from mechdesign.problem.fields import Checked, field
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["Loss"]
 
 
 @serializable("loss")
 @dataclass(frozen=True)
-class Loss:
+class Loss(Checked):
     r"""A convex loss :math:`\ell(t) = w_1 |t| + w_2 t^2 + g(t)`.
 
     Parameters
@@ -41,40 +41,29 @@ class Loss:
     '1*absolute + 0.5*squared'
     """
 
-    absolute: float = 0.0
-    squared: float = 0.0
-    function: Callable[[Any], Any] | None = None
+    absolute: float = field(check=non_negative, default=0.0)
+    squared: float = field(check=non_negative, default=0.0)
+    function: Callable[[Array], Numbers] | None = None
 
     def __post_init__(self) -> None:
-        allowed = "weights must be non-negative, finite and not all zero"
-        weights = {name: number(name, getattr(self, name), allowed) for name in ("absolute", "squared")}
-        if min(weights.values()) < 0 or (self.function is None and not any(weights.values())):
-            raise DesignError.of("loss", weights, allowed)
+        super().__post_init__()
+        if self.function is None and not (self.absolute or self.squared):
+            raise DesignError("loss: its weights are all zero; one must be positive")
         if self.function is not None and not callable(self.function):
             raise DesignError.of("function", self.function, "must be a convex callable")
-        settle(self, **weights)
 
     @classmethod
-    def of(cls, spec: Any) -> Loss:
+    def of(cls, spec: object) -> Loss:
         """Return the loss that `spec` names: a string, a dict of weights, a callable, or a Loss."""
         if isinstance(spec, Loss):
             return spec
-        if isinstance(spec, str):
-            if spec not in ("absolute", "squared"):
-                raise DesignError.of(
-                    "loss", spec, 'must be "absolute", "squared", a dict of the two, or a convex callable'
-                )
-            return cls(1.0, 0.0) if spec == "absolute" else cls(0.0, 1.0)
-        if isinstance(spec, Mapping):
-            unknown = set(spec) - {"absolute", "squared"}
-            if unknown or not spec:
-                raise DesignError.of("loss", dict(spec), 'a dict may have the keys "absolute" and "squared"')
-            return cls(**spec)
         if callable(spec):
             return cls(function=spec)
-        raise DesignError.of(
-            "loss", spec, 'must be "absolute", "squared", a dict of the two, or a convex callable'
-        )
+        weights = {spec: 1.0} if isinstance(spec, str) else spec
+        if not isinstance(weights, Mapping) or not weights or set(weights) - {"absolute", "squared"}:
+            allowed = 'must be "absolute", "squared", a dict of the two, or a convex callable'
+            raise DesignError.of("loss", spec, allowed)
+        return cls(**weights)
 
     @property
     def polynomial(self) -> bool:
@@ -87,11 +76,11 @@ class Loss:
         if self.function is not None:
             held = getattr(self.function, "name", getattr(self.function, "__name__", "callable"))
             return str(held).removeprefix("@")
-        if (self.absolute, self.squared) == (1.0, 0.0):
-            return "absolute"
-        if (self.absolute, self.squared) == (0.0, 1.0):
-            return "squared"
-        parts = [f"{w:g}*{n}" for n, w in (("absolute", self.absolute), ("squared", self.squared)) if w]
+        weights = {"absolute": self.absolute, "squared": self.squared}
+        alone = [name for name, weight in weights.items() if weight]
+        if len(alone) == 1 and weights[alone[0]] == 1.0:
+            return alone[0]
+        parts = [f"{weights[name]:g}*{name}" for name in alone]
         return " + ".join(parts)
 
     def in_units(self, unit: float) -> Loss:
@@ -102,7 +91,7 @@ class Loss:
         function = None if given is None else lambda t: given(unit * np.asarray(t))
         return Loss(self.absolute * unit, self.squared * unit**2, function)
 
-    def __call__(self, error: Any) -> Array:
+    def __call__(self, error: Numbers) -> Array:
         """Return ℓ(error), element-wise."""
         error = np.asarray(error, dtype=float)
         value = self.absolute * np.abs(error) + self.squared * error * error
@@ -114,9 +103,8 @@ class Loss:
                     raise
                 raise DesignError.of("loss", self.name, f"fails on an array of errors: {reason}") from reason
             if given.shape != error.shape:
-                raise DesignError.of(
-                    "loss", self.name, f"must map an array of errors to one of its shape, not {given.shape}"
-                )
+                wanted = f"must map an array of errors to one of its shape, not {given.shape}"
+                raise DesignError.of("loss", self.name, wanted)
             value = value + given
         return np.asarray(value)
 
@@ -128,17 +116,14 @@ class Loss:
         if self.function is None or isinstance(self.function, UnavailableCallable):
             return
         x = np.linspace(lower, upper, 65)
-        errors = np.unique(np.concatenate([b - x for b in bins] + [np.zeros(1)]))
-        errors = errors[
-            np.concatenate([[True], np.diff(errors) > 1e-9 * max(1.0, float(np.abs(errors).max()))])
-        ]
+        errors = np.unique(np.append(np.subtract.outer(bins, x), 0.0))
+        errors = errors[np.append(True, np.diff(errors) > 1e-9 * max(1.0, float(np.abs(errors).max())))]
         with np.errstate(all="ignore"):
             values = self(errors)
         if not np.all(np.isfinite(values)):
             where = errors[~np.isfinite(values)][0]
-            raise DesignError(
-                f"loss({where:g}) is not finite; a loss must be finite on [{errors[0]:g}, {errors[-1]:g}]"
-            )
+            ends = f"[{errors[0]:g}, {errors[-1]:g}]"
+            raise DesignError(f"loss({where:g}) is not finite; a loss must be finite on {ends}")
         left, middle, right = errors[:-2], errors[1:-1], errors[2:]
         share = (right - middle) / (right - left)
         chord = share * values[:-2] + (1 - share) * values[2:]

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
-from scipy.stats import norm, rv_histogram, truncnorm
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
-from mechdesign.problem.checks import array, interval, settle
+from mechdesign.problem.checks import array, interval, number, settle
+from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.law_moments import (
+    FrozenLaw,
     has_closed_form,
     law_density,
     law_integrals,
@@ -34,7 +35,7 @@ from mechdesign.problem.law_moments import (
     law_parameters,
     mirrored_law,
 )
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 
 __all__ = [
     "ClippedPrior",
@@ -71,7 +72,7 @@ class Prior(ABC):
         return True
 
     @abstractmethod
-    def pdf(self, x: Any) -> Array:
+    def pdf(self, x: Numbers) -> Array:
         """Density of the continuous part."""
 
     @abstractmethod
@@ -79,11 +80,11 @@ class Prior(ABC):
         """Integrals of a vector-valued `function` against the density part, one row per interval."""
 
     @abstractmethod
-    def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
         """Draw inputs."""
 
     @staticmethod
-    def of(spec: Any, input_range: tuple[float, float] | None = None) -> Prior:
+    def of(spec: object, input_range: tuple[float, float] | None = None) -> Prior:
         """Return the prior that `spec` names, checked against the input range.
 
         Parameters
@@ -114,7 +115,7 @@ class Prior(ABC):
             )
         return prior
 
-    def moments(self, edges: Any) -> Array:
+    def moments(self, edges: Numbers) -> Array:
         """Partial moments of order 0, 1, 2 on [e_k, e_{k+1}), the last interval closed; shape (K, 3).
 
         Examples
@@ -133,7 +134,7 @@ class Prior(ABC):
                 np.add.at(table[:, order], cell[inside], (weights * points**order)[inside])
         return table
 
-    def integrals(self, function: Callable[[Array], Array], edges: Any) -> Array:
+    def integrals(self, function: Callable[[Array], Array], edges: Numbers) -> Array:
         """Integrals of `function` (points (n,) → values (n, d)) over the cells of `moments`; shape (K, d)."""
         edges = np.asarray(edges, dtype=float)
         table = self.continuous_integrals(function, edges)
@@ -166,25 +167,24 @@ def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArr
     return np.clip(cell, 0, len(edges) - 2), inside
 
 
-def _parse(spec: Any) -> Prior:
+def _parse(spec: object) -> Prior:
     if isinstance(spec, Prior):
         return spec
-    if hasattr(spec, "dist") or type(spec) is rv_histogram:
+    if hasattr(spec, "dist") or type(spec) is stats.rv_histogram:
         return LawPrior(spec)
     if isinstance(spec, (list, tuple)) or (hasattr(spec, "__array__") and not isinstance(spec, type)):
         return EmpiricalPrior(spec)  # type: ignore[arg-type]
-    raise DesignError.of(
-        "prior", spec, "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
-    )
+    allowed = "must be a frozen scipy.stats law, md.clipped, md.truncated or samples"
+    raise DesignError.of("prior", spec, allowed)
 
 
-def _law(law: Any) -> Any:
+def _law(name: str, law: FrozenLaw) -> FrozenLaw:
     """Return a frozen continuous law with scalar parameters, or raise DesignError."""
-    if type(law) is rv_histogram:  # a law as it is, without parameters
+    if type(law) is stats.rv_histogram:  # a law as it is, without parameters
         law = law()
     if not hasattr(law, "dist") or not callable(getattr(law, "support", None)):
         remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
-        raise DesignError.of("law", law, remedy)
+        raise DesignError.of(name, law, remedy)
     if not hasattr(law, "pdf"):
         raise DesignError.of("prior", law, "must be a continuous law; pass its samples for a discrete one")
     try:
@@ -192,26 +192,25 @@ def _law(law: Any) -> Any:
     except (TypeError, ValueError):
         good = False
     if not good:
-        raise DesignError.of(
-            "prior", law, "has parameters outside its law's domain, or more than one value each"
-        )
+        remedy = "has parameters outside its law's domain, or more than one value each"
+        raise DesignError.of("prior", law, remedy)
     return law
 
 
 @lru_cache(maxsize=256)
-def _rescaled(law: Any, centre: float, unit: float) -> Any:
+def _rescaled(law: FrozenLaw, centre: float, unit: float) -> FrozenLaw:
     if (centre, unit) == (0.0, 1.0):
         return law
     shapes, loc, scale = law_parameters(law)
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
 
-class _Continuous(Prior):
+class _Continuous(Checked, Prior):
     """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
 
     @property
     @abstractmethod
-    def _source(self) -> Any:
+    def _source(self) -> FrozenLaw:
         """The frozen law that is integrated."""
 
     _factor = 1.0
@@ -223,7 +222,7 @@ class _Continuous(Prior):
     def continuous_moments(self, edges: Array) -> Array:
         return self._factor * law_moments(self._source, edges, self.support)
 
-    def pdf(self, x: Any) -> Array:
+    def pdf(self, x: Numbers) -> Array:
         x = np.asarray(x, dtype=float)
         lower, upper = self.support
         return self._factor * np.where((x >= lower) & (x <= upper), law_density(self._source, x), 0.0)
@@ -245,13 +244,10 @@ class _Continuous(Prior):
 class LawPrior(_Continuous):
     """A frozen continuous `scipy.stats` law."""
 
-    law: Any
-
-    def __post_init__(self) -> None:
-        settle(self, law=_law(self.law))
+    law: FrozenLaw = field(check=_law)
 
     @property
-    def _source(self) -> Any:
+    def _source(self) -> FrozenLaw:
         return self.law
 
     @cached_property
@@ -262,22 +258,23 @@ class LawPrior(_Continuous):
     def standardised(self, centre: float, unit: float) -> LawPrior:
         return LawPrior(_rescaled(self.law, centre, unit))
 
-    def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
         return np.asarray(self.law.rvs(size=size, random_state=np.random.default_rng(rng)))
 
 
 @dataclass(frozen=True)
 class _CutPrior(_Continuous):
-    law: Any
-    lower: float
-    upper: float
+    law: FrozenLaw = field(check=_law)
+    lower: float = field(check=number)
+    upper: float = field(check=number)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         lower, upper = interval("(lower, upper)", (self.lower, self.upper))
-        settle(self, law=_law(self.law), lower=lower, upper=upper)
+        settle(self, lower=lower, upper=upper)
 
     @property
-    def _source(self) -> Any:
+    def _source(self) -> FrozenLaw:
         return self.law
 
     @property
@@ -300,7 +297,7 @@ class ClippedPrior(_CutPrior):
         keep = weights > 0
         return np.array([self.lower, self.upper])[keep], weights[keep]
 
-    def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
         draws = self.law.rvs(size=size, random_state=np.random.default_rng(rng))
         return np.asarray(np.clip(draws, self.lower, self.upper))
 
@@ -318,13 +315,13 @@ class TruncatedPrior(_CutPrior):
             )
 
     @cached_property
-    def _source(self) -> Any:
+    def _source(self) -> FrozenLaw:
         """A normal law becomes SciPy's truncated one, which is accurate however far out the range is."""
-        if type(self.law.dist) is not type(norm):
+        if type(self.law.dist) is not type(stats.norm):
             return self.law
         _, loc, scale = law_parameters(self.law)
         ends = (self.lower - loc) / scale, (self.upper - loc) / scale
-        return truncnorm(*ends, loc=loc, scale=scale)
+        return stats.truncnorm(*ends, loc=loc, scale=scale)
 
     @cached_property
     def _mass(self) -> float:
@@ -334,7 +331,7 @@ class TruncatedPrior(_CutPrior):
     def _factor(self) -> float:  # type: ignore[override]
         return 1.0 / self._mass
 
-    def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
         rng = np.random.default_rng(rng)
         if self._source is not self.law:
             return np.asarray(np.clip(self._source.rvs(size=size, random_state=rng), self.lower, self.upper))
@@ -345,17 +342,18 @@ class TruncatedPrior(_CutPrior):
         return np.asarray(np.clip(self.law.isf(rng.uniform(low, high, size)), self.lower, self.upper))
 
 
+def _sorted(name: str, value: Numbers) -> Array:
+    found = np.sort(array(name, value, ndim=None).ravel())
+    found.setflags(write=False)
+    return found
+
+
 @serializable("prior-samples")
 @dataclass(frozen=True, eq=False)
-class EmpiricalPrior(Prior):
+class EmpiricalPrior(Checked, Prior):
     """Every sample with the same weight."""
 
-    samples: Array
-
-    def __post_init__(self) -> None:
-        samples = np.sort(array("samples", self.samples, ndim=None).ravel())
-        samples.setflags(write=False)
-        settle(self, samples=samples)
+    samples: Array = field(check=_sorted)
 
     @property
     def support(self) -> tuple[float, float]:
@@ -369,7 +367,7 @@ class EmpiricalPrior(Prior):
     def continuous_moments(self, edges: Array) -> Array:
         return np.zeros((len(edges) - 1, 3))
 
-    def pdf(self, x: Any) -> Array:
+    def pdf(self, x: Numbers) -> Array:
         return np.zeros(np.shape(x))
 
     def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
@@ -382,11 +380,11 @@ class EmpiricalPrior(Prior):
     def standardised(self, centre: float, unit: float) -> EmpiricalPrior:
         return EmpiricalPrior((self.samples - centre) / unit)
 
-    def sample(self, size: Any, rng: np.random.Generator | int | None = None) -> Array:
+    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
         return np.asarray(np.random.default_rng(rng).choice(self.samples, size=size))
 
 
-def clipped(law: Any, lower: float, upper: float) -> ClippedPrior:
+def clipped(law: FrozenLaw, lower: float, upper: float) -> ClippedPrior:
     """Return the law clipped to [lower, upper], with point masses at the ends.
 
     Examples
@@ -398,7 +396,7 @@ def clipped(law: Any, lower: float, upper: float) -> ClippedPrior:
     return ClippedPrior(law, lower, upper)
 
 
-def truncated(law: Any, lower: float, upper: float) -> TruncatedPrior:
+def truncated(law: FrozenLaw, lower: float, upper: float) -> TruncatedPrior:
     """Return the law conditioned on [lower, upper].
 
     Examples
@@ -415,10 +413,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _AGREE = 1e-11
 
 
-class _Density(stats.rv_continuous):
+class _Density(stats.rv_continuous):  # type: ignore[misc]
     """The law on [a, b] with density proportional to a function, integrated panel by panel."""
 
-    def __init__(self, function: Callable[[Any], Any], a: float, b: float, name: str, **options: Any) -> None:
+    def __init__(
+        self, function: Callable[[Array], Numbers], a: float, b: float, name: str, **options: Any
+    ) -> None:
         super().__init__(a=a, b=b, name=name, **options)
         self._function = function
         self._edges = np.linspace(a, b, _PANELS + 1)
@@ -432,22 +432,22 @@ class _Density(stats.rv_continuous):
         found: Array = (values.reshape(len(left), -1) * _WEIGHTS).sum(axis=1) * width[:, 0] / 2
         return found
 
-    def _pdf(self, x: Any) -> Any:
+    def _pdf(self, x: Numbers) -> Array:
         return np.asarray(self._function(np.asarray(x, dtype=float)), dtype=float) / self._total
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Numbers) -> Array:
         x = np.asarray(x, dtype=float)
         flat = np.clip(x.ravel(), self.a, self.b)
         k = np.clip(np.searchsorted(self._edges, flat, side="right") - 1, 0, _PANELS - 1)
         inside = self._panels(self._edges[k], flat)
-        return np.clip((self._below[k] + inside) / self._total, 0.0, 1.0).reshape(x.shape)
+        return np.asarray(np.clip((self._below[k] + inside) / self._total, 0.0, 1.0)).reshape(x.shape)
 
     def _updated_ctor_param(self) -> dict[str, Any]:
         held = super()._updated_ctor_param()
         return {**held, "function": self._function}
 
 
-def density(function: Callable[[Any], Any], lower: float, upper: float, *, name: str) -> Any:
+def density(function: Callable[[Array], Numbers], lower: float, upper: float, *, name: str) -> FrozenLaw:
     """Return the law on [lower, upper] whose density is proportional to `function`: a prior, for any design.
 
     Results with such a prior can be saved; a program that loads them makes the same density under the same name first.
@@ -485,15 +485,13 @@ def density(function: Callable[[Any], Any], lower: float, upper: float, *, name:
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise DesignError.of("function", name, f"fails on an array of numbers: {error}") from None
     if values.shape != (4097,) or not np.isfinite(values).all() or values.min() < 0 or not values.any():
-        raise DesignError.of(
-            "function", name, "must give one finite, non-negative number for each number, not all zero"
-        )
+        wanted = "must give one finite, non-negative number for each number, not all zero"
+        raise DesignError.of("function", name, wanted)
     made = _Density(function, low, high, name)
     halves = np.linspace(low, high, 2 * _PANELS + 1)
     finer = float(made._panels(halves[:-1], halves[1:]).sum())
     if not abs(finer - made._total) <= _AGREE * finer:
-        raise DesignError.of(
-            "function", name, "is not smooth enough to be integrated: cut the range at kinks and jumps"
-        )
+        remedy = "is not smooth enough to be integrated: cut the range at kinks and jumps"
+        raise DesignError.of("function", name, remedy)
     register_law(name, made)
     return made()

@@ -15,19 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability, settle
+from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability
+from mechdesign.problem.fields import Checked, field
+from mechdesign.typing import Array
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
 
 
 @serializable("pure-dp")
 @dataclass(frozen=True)
-class PureDP:
+class PureDP(Checked):
     """Pure ε-differential privacy.
 
     Parameters
@@ -41,15 +42,12 @@ class PureDP:
     PureDP(epsilon=1.0)
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
+    epsilon: float = field(check=positive, side=DOWN)
 
 
 @serializable("approximate-dp")
 @dataclass(frozen=True)
-class ApproximateDP:
+class ApproximateDP(Checked):
     """(ε, δ)-differential privacy.
 
     Parameters
@@ -65,17 +63,13 @@ class ApproximateDP:
     ApproximateDP(epsilon=1.0, delta=1e-06)
     """
 
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
-        settle(self, delta=probability("delta", self.delta, below_one=True, side=DOWN))
+    epsilon: float = field(check=positive, side=DOWN)
+    delta: float = field(check=probability, below_one=True, side=DOWN)
 
 
 @serializable("zcdp")
 @dataclass(frozen=True)
-class ZeroConcentratedDP:
+class ZeroConcentratedDP(Checked):
     """(ξ, ρ)-zero-concentrated differential privacy (Bun and Steinke 2016).
 
     Parameters
@@ -86,16 +80,17 @@ class ZeroConcentratedDP:
         The offset ξ ≥ 0.
     """
 
-    rho: float
-    xi: float = 0.0
+    rho: float = field(check=positive, side=DOWN)
+    xi: float = field(check=non_negative, side=DOWN, default=0.0)
 
-    def __post_init__(self) -> None:
-        settle(self, rho=positive("rho", self.rho, side=DOWN), xi=non_negative("xi", self.xi, side=DOWN))
+
+def _metric(name: str, value: object) -> object:
+    return value if callable(value) else one_of(name, value, ("absolute", "squared"))
 
 
 @serializable("metric-dp")
 @dataclass(frozen=True)
-class MetricDP:
+class MetricDP(Checked):
     """Metric differential privacy: the loss between x and x' is at most ε·d(x, x').
 
     Parameters
@@ -108,15 +103,10 @@ class MetricDP:
         over arrays and needs a fixed input grid too.
     """
 
-    epsilon: float
-    metric: str | Callable[[Any, Any], Any] = "absolute"
+    epsilon: float = field(check=positive, side=DOWN)
+    metric: str | Callable[[Array, Array], Array] = field(check=_metric, default="absolute")
 
-    def __post_init__(self) -> None:
-        settle(self, epsilon=positive("epsilon", self.epsilon, side=DOWN))
-        if not callable(self.metric):
-            one_of("metric", self.metric, ("absolute", "squared"))
-
-    def distance(self, x: Any, y: Any) -> Any:
+    def distance(self, x: Array, y: Array) -> Array:
         """Distance between inputs, element-wise over arrays."""
         if callable(self.metric):
             return self.metric(x, y)

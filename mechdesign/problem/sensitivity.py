@@ -32,8 +32,9 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, settle, whole
-from mechdesign.typing import Array
+from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, whole
+from mechdesign.problem.fields import Checked, field
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["NEIGHBOURS", "Protection", "Sensitivity", "Shifts", "sensitivity"]
 
@@ -48,9 +49,28 @@ _EXACT = 64
 """Different bounds up to which sums are rational numbers."""
 
 
+def _sized(name: str, bound: float) -> float:
+    if not NARROWEST <= bound <= _LARGEST:
+        allowed = f"must be at least {NARROWEST:g} and at most {_LARGEST:g}, so that doubles hold its square"
+        raise DesignError.of(name, bound, f"{allowed}; use another unit")
+    return bound
+
+
+def _bound(name: str, value: object) -> float:
+    return _sized(name, positive(name, value, side=UP))
+
+
+def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
+    found = array(name, rounded_up(array(name, value), value))
+    if found.min() < 0 or not found.any():
+        raise DesignError.of(name, value, "must be bounds of at least 0, one a coordinate, not all 0")
+    _sized(name, float(found.max()))
+    return tuple(found.tolist())
+
+
 @serializable("sensitivity")
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Checked):
     r"""What neighbouring answers may differ by: any of these bounds, all of which hold.
 
     Parameters
@@ -86,50 +106,22 @@ class Sensitivity:
     at most 3 coordinates change, each by at most 1 (add-remove neighbours)
     """
 
-    linf: float | None = None
-    l1: float | None = None
-    l2: float | None = None
-    changed: int | None = None
-    each: Any = None
-    neighbours: str = "add-remove"
-    signed: bool = True
+    linf: float | None = field(check=_bound, default=None)
+    l1: float | None = field(check=_bound, default=None)
+    l2: float | None = field(check=_bound, default=None)
+    changed: int | None = field(check=whole, least=1, default=None)
+    each: tuple[float, ...] | None = field(check=_bounds, default=None)
+    neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default="add-remove")
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
-        for name in ("linf", "l1", "l2"):
-            if getattr(self, name) is not None:
-                settle(self, **{name: positive(name, getattr(self, name), side=UP)})
-        if self.changed is not None:
-            settle(self, changed=whole("changed", self.changed, 1))
-        if self.each is not None:
-            bounds = array("each", rounded_up(array("each", self.each), self.each))
-            if bounds.min() < 0 or not bounds.any():
-                raise DesignError.of(
-                    "each", self.each, "must be bounds of at least 0, one a coordinate, not all 0"
-                )
-            settle(self, each=tuple(bounds.tolist()))
-        elif self.linf is None and self.l1 is None and self.l2 is None:
-            raise DesignError.of(
-                "changed",
-                self.changed,
-                "says how many coordinates change, not by how much: give linf, l1 or l2",
-            )
-        one_of("neighbours", self.neighbours, NEIGHBOURS)
-        one_of("signed", self.signed, (True, False))
-        stated = {"linf": self.linf, "l1": self.l1, "l2": self.l2, "each": max(self.each or (0.0,))}
-        for name, bound in stated.items():
-            if bound is not None and 0 < bound < NARROWEST:
-                raise DesignError.of(
-                    name,
-                    bound,
-                    f"must be at least {NARROWEST:g}, so that doubles hold its square; use another unit",
-                )
-            if bound is not None and bound > _LARGEST:
-                raise DesignError.of(
-                    name, bound, f"must be at most {_LARGEST:g}, so that doubles hold its square"
-                )
+        super().__post_init__()
+        if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:
+            remedy = "says how many coordinates change, not by how much: give linf, l1 or l2"
+            raise DesignError.of("changed", self.changed, remedy)
 
     @classmethod
-    def of(cls, value: Any) -> Sensitivity:
+    def of(cls, value: object) -> Sensitivity:
         """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
         return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value, side=UP))
 
@@ -141,7 +133,7 @@ class Sensitivity:
         l1: float | None = None,
         l2: float | None = None,
         changed: int | None = None,
-        each: Any = None,
+        each: Numbers | None = None,
         signed: bool = False,
         neighbours: str = "replace",
     ) -> Sensitivity:
@@ -156,20 +148,17 @@ class Sensitivity:
         >>> print(Sensitivity.of_contribution(linf=1, changed=3))
         at most 6 coordinates change, each by at most 1 (replace neighbours)
         """
-        one_of("signed", signed, (True, False))
-        own = cls(linf, l1, l2, changed, each, one_of("neighbours", neighbours, NEIGHBOURS), signed)
+        own = cls(linf, l1, l2, changed, each, neighbours, signed)  # type: ignore[arg-type]
         if neighbours == "add-remove":
             return own
-        if signed:
-            size = len(own.each) if own.each is not None else own.changed
-            l1, l2 = (own.l1, own.l2) if size is None else (own.largest_l1(size), own.largest_l2(size))
-        else:
-            l1, l2 = own.l1, own.l2
-        times = 2 if signed else 1
+        l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.changed
+        if signed and size is not None:
+            l1, l2 = own.largest_l1(size), own.largest_l2(size)
+        times, root = (2, Fraction(2)) if signed else (1, Fraction(_ROOT_TWO))
         return cls(
             linf=None if own.linf is None else times * own.linf,
             l1=None if l1 is None else 2 * l1,
-            l2=None if l2 is None else (2 * l2 if signed else round_up(Fraction(l2) * Fraction(_ROOT_TWO))),
+            l2=None if l2 is None else round_up(Fraction(l2) * root),
             changed=None if own.changed is None else 2 * own.changed,
             each=None if own.each is None else tuple(times * b for b in own.each),
             neighbours=neighbours,
@@ -181,11 +170,9 @@ class Sensitivity:
             parts.append(f"each by at most {self.linf:g}")
         if self.each is not None:
             parts.append(f"coordinate by coordinate by at most {_shown(self.each)}")
-        parts += [
-            f"ℓ{order} norm of the change at most {bound:g}"
-            for order, bound in (("₁", self.l1), ("₂", self.l2))
-            if bound is not None
-        ]
+        for order, bound in (("₁", self.l1), ("₂", self.l2)):
+            if bound is not None:
+                parts.append(f"ℓ{order} norm of the change at most {bound:g}")
         if not self.signed:
             parts.append("all up or all down")
         return f"{', '.join(parts)} ({self.neighbours} neighbours)"
@@ -193,9 +180,8 @@ class Sensitivity:
     def check(self, dimension: int) -> None:
         """Raise DesignError unless the bounds fit an answer of this many coordinates."""
         if self.each is not None and len(self.each) != dimension:
-            raise DesignError.of(
-                "each", _shown(self.each), f"must have one bound for each of {dimension} coordinates"
-            )
+            allowed = f"must have one bound for each of {dimension} coordinates"
+            raise DesignError.of("each", _shown(self.each), allowed)
 
     def bounds(self, dimension: int) -> Shifts:
         """The c largest bounds of single coordinates, grouped."""
@@ -247,9 +233,7 @@ class Sensitivity:
 
     def attained(self, dimension: int) -> tuple[Shifts, ...]:
         """Changes that are in the set, rounded down: the worst case is at least as bad."""
-        bounds = self.bounds(dimension)
-        count = sum(c for _, c in bounds)
-        flat = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
+        bounds, count, flat = self._flat(dimension)
         filled = _filled(bounds, self.l1)
         if self.l2 is not None and (norm := _norm_up(filled)) > self.l2:
             filled = tuple((v * (self.l2 / norm) * _DOWN, c) for v, c in filled)
@@ -260,10 +244,13 @@ class Sensitivity:
 
     def finest(self, dimension: int) -> float:
         """The length that a lattice step must be small against: rounding adds a step to each changed coordinate."""
-        bounds = self.bounds(dimension)
-        count = sum(c for _, c in bounds)
-        unit = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
-        return unit * _DOWN
+        return self._flat(dimension)[2] * _DOWN
+
+    def _flat(self, dimension: int) -> tuple[Shifts, int, float]:
+        """The bounds, how many coordinates change, and the size of the change in which all change alike."""
+        bounds, count = self.bounds(dimension), self.count(dimension)
+        flat = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
+        return bounds, count, flat
 
     def allows(self, vector: Shifts) -> bool:
         """Whether a vector within the bounds of single coordinates keeps L₁ and L₂, in rational numbers."""
@@ -336,15 +323,15 @@ def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
     for size, count in bounds:
         end = start + count
         while start < end:
-            cap = size
+            caps, flat = [size], end - start
             if math.isfinite(l1):
-                cap = min(cap, round_up(Fraction(l1) / start))
+                caps.append(round_up(Fraction(l1) / start))
             if math.isfinite(l2):
-                cap = min(
-                    cap, math.nextafter(l2 / math.sqrt(start), math.inf) * (1 + 3e-16) if start > 1 else l2
+                caps.append(
+                    math.nextafter(l2 / math.sqrt(start), math.inf) * (1 + 3e-16) if start > 1 else l2
                 )
+            cap = min(caps)
             # as long as the size is the smallest, nothing changes
-            flat = end - start
             if math.isfinite(l1):
                 flat = min(flat, int(Fraction(l1) / Fraction(cap)) - start + 1)
             if math.isfinite(l2):
@@ -395,7 +382,7 @@ def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[floa
     return float(saved[k]), int(inner[k])
 
 
-def sensitivity(name: str, value: Any) -> float | Sensitivity:
+def sensitivity(name: str, value: object) -> float | Sensitivity:
     """Return a `Sensitivity` as it is, a number as the most that every coordinate changes by, rounded up."""
     return value if isinstance(value, Sensitivity) else positive(name, value, side=UP)
 
@@ -433,28 +420,24 @@ class Protection:
         More rounds, more people sampled and larger changes than asked for may be protected; never fewer.
         """
         if self.dimension != asked.dimension:
-            raise DesignError.of(
-                f"{name}: dimension", self.dimension, f"must be the question's {asked.dimension}"
-            )
+            wanted = f"must be the question's {asked.dimension}"
+            raise DesignError.of(f"{name}: dimension", self.dimension, wanted)
         if self.rounds < asked.rounds:
-            raise DesignError.of(
-                f"{name}: rounds", self.rounds, f"must be at least the question's {asked.rounds}"
-            )
+            wanted = f"must be at least the question's {asked.rounds}"
+            raise DesignError.of(f"{name}: rounds", self.rounds, wanted)
         rate = self.sampling_rate
         if rate < asked.sampling_rate or (rate < 1 and asked.bounds.neighbours != "add-remove"):
-            allowed = (
+            wanted = (
                 f"must be at least the question's {asked.sampling_rate}, and 1 where a person is replaced"
             )
-            raise DesignError.of(f"{name}: sampling_rate", rate, allowed)
+            raise DesignError.of(f"{name}: sampling_rate", rate, wanted)
         if self.whole and not asked.whole:
-            raise DesignError.of(
-                f"{name}: noise", "discrete", "is for whole numbers: NumericQuery(whole=True)"
-            )
+            wanted = "is for whole numbers: NumericQuery(whole=True)"
+            raise DesignError.of(f"{name}: noise", "discrete", wanted)
         if not self.covers(asked.bounds):
             words = str(self.changes) if isinstance(self.changes, Sensitivity) else "a list of changes"
-            raise DesignError.of(
-                f"{name}: sensitivity", words, f"does not cover the question's: {asked.bounds}"
-            )
+            wanted = f"does not cover the question's: {asked.bounds}"
+            raise DesignError.of(f"{name}: sensitivity", words, wanted)
 
     def covers(self, asked: Sensitivity) -> bool:
         """Whether every change that `asked` allows is protected."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import flint
 import numpy as np
 from scipy import linalg
 
@@ -18,7 +19,6 @@ from mechdesign.typing import Array
 
 __all__ = ["Lift", "Span", "span_of", "spans_all"]
 
-_PRIME = 2**61 - 1
 Lift = tuple[tuple[Fraction, ...], ...]
 
 
@@ -71,8 +71,8 @@ class Span:
 def span_of(vectors: Array) -> Span:
     """Return the span of the rows of `vectors`: no direction is dropped unless it is exactly zero.
 
-    Where doubles prove that as many vectors are independent as there are coordinates, that is all. Elsewhere the rank modulo
-    a prime is a lower bound of the rank, and the lift, checked on every vector, an upper one.
+    Where doubles prove that as many vectors are independent as there are coordinates, that is all. Elsewhere the reduced row
+    echelon form over the rationals has rank, coordinates and lift.
 
     Examples
     --------
@@ -83,17 +83,19 @@ def span_of(vectors: Array) -> Span:
     size = vectors.shape[1]
     if spans_all(vectors):
         return Span(size, tuple(range(size)))
-    pivots = _pivots(_residues(vectors))
-    if len(pivots) == size:
+    # the columns a pivoted factorisation prefers make a gentle lift
+    scaled = vectors / np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-300)
+    order = linalg.qr(scaled, mode="r", pivoting=True)[1]
+    exact = [[flint.fmpq(*x.as_integer_ratio()) for x in row] for row in vectors[:, order].tolist()]
+    reduced, rank = flint.fmpq_mat(exact).rref()
+    if rank == size:
         return Span(size, tuple(range(size)))
-    # the columns a pivoted factorisation prefers make a gentle lift, if they are independent
-    order = linalg.qr(
-        vectors / np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-300), mode="r", pivoting=True
-    )
-    chosen = sorted(int(p) for p in order[1][: len(pivots)])
-    if len(_pivots(_residues(vectors[:, chosen]))) < len(chosen):
-        chosen = sorted(pivots)
-    return Span(size, tuple(chosen), _lift(vectors, chosen))
+    rows = [[Fraction(int(x.p), int(x.q)) for x in row] for row in reduced.tolist()[:rank]]
+    # a row of the reduced form is the column of E that belongs to the row's pivot
+    columns = {int(order[next(k for k, x in enumerate(row) if x)]): row for row in rows}
+    chosen = sorted(columns)
+    lift = tuple(tuple(columns[p][place] for p in chosen) for place in np.argsort(order).tolist())
+    return Span(size, tuple(chosen), lift)
 
 
 def spans_all(vectors: Array) -> bool:
@@ -124,56 +126,3 @@ def spans_all(vectors: Array) -> bool:
         off += (size + 3) * 2.0**-52 * (np.abs(inverse) @ np.abs(scaled))
         off += 1e-290 * (1 + np.abs(inverse).max())
         return bool(off.sum(axis=1).max() < 0.5)
-
-
-def _residues(vectors: Array) -> list[list[int]]:
-    """Entries modulo the prime (a power of two is invertible, so each float has a residue)."""
-    out = []
-    for row in vectors.tolist():
-        pairs = [x.as_integer_ratio() for x in row]
-        out.append([n * pow(d, -1, _PRIME) % _PRIME for n, d in pairs])
-    return out
-
-
-def _pivots(rows: list[list[int]]) -> list[int]:
-    """Pivot columns of an elimination modulo the prime."""
-    rows, pivots = [row[:] for row in rows], []
-    for column in range(len(rows[0])):
-        pivot = next((row for row in rows if row[column]), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        inverse = pow(pivot[column], -1, _PRIME)
-        rows = [_cleared(row, pivot, column, row[column] * inverse % _PRIME) for row in rows]
-        pivots.append(column)
-        if not rows:
-            break
-    return pivots
-
-
-def _cleared(row: list[int], pivot: list[int], column: int, factor: int) -> list[int]:
-    return [(a - factor * b) % _PRIME for a, b in zip(row, pivot)] if factor else row
-
-
-def _lift(vectors: Array, chosen: list[int]) -> Lift:
-    """E by Gauss–Jordan elimination in rationals: rows of the reduced form are E's columns."""
-    others = [c for c in range(vectors.shape[1]) if c not in chosen]
-    rows = [[Fraction(row[c]) for c in chosen + others] for row in vectors.tolist()]
-    basis: list[list[Fraction]] = []
-    for column in range(len(chosen)):
-        pivot = max(rows, key=lambda row: abs(row[column]))
-        rows.remove(pivot)
-        pivot = [x / pivot[column] for x in pivot]
-        rows = [_minus(row, pivot, row[column]) for row in rows]
-        basis = [_minus(row, pivot, row[column]) for row in basis] + [pivot]
-    if any(any(row) for row in rows):
-        raise ArithmeticError("the rank modulo a prime was not the rank")
-    lift = [[Fraction(0)] * len(chosen) for _ in range(vectors.shape[1])]
-    for k, row in enumerate(basis):
-        for c, x in zip(chosen + others, row):
-            lift[c][k] = x
-    return tuple(map(tuple, lift))
-
-
-def _minus(row: list[Fraction], pivot: list[Fraction], factor: Fraction) -> list[Fraction]:
-    return [a - factor * b if b else a for a, b in zip(row, pivot)] if factor else row

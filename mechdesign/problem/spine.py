@@ -17,7 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -33,6 +33,9 @@ from mechdesign.problem.sensitivity import Protection
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Bound", "Clock", "Design", "Incumbent", "Law", "ModelledDesign"]
 
@@ -60,7 +63,7 @@ class Law:
     proofs: tuple[Proof, ...] = ()
     report: SolveReport = field(default_factory=lambda: SolveReport("closed form"))
     notes: tuple[str, ...] = ()
-    duals: Any = None
+    duals: object = None
     table: pd.DataFrame | None = None
 
 
@@ -228,7 +231,7 @@ class Design(Checked):
         if clock.certify:
             law = self._first_certified(incumbent.laws, clock)
         lower = None if bound is None else min(bound.value, law.value)
-        proof = () if not clock.certify or bound is None or bound.proof is None else (bound.proof,)
+        proof = () if bound is None or bound.proof is None else (bound.proof,)
         proofs = (*law.proofs, *proof) if clock.certify else ()
         found = Result(
             design=self,
@@ -297,10 +300,9 @@ class Design(Checked):
         """What a search tried, best first; no rows where nothing was searched."""
         return pd.DataFrame() if result.table is None else result.table
 
-    def errors(self, result: Result, question: Any = None) -> Accuracy:
+    def errors(self, result: Result, question: object = None) -> Accuracy:
         """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
-        found: Accuracy = result.mechanism.errors()
-        return found
+        return result.mechanism.errors()  # type: ignore[no-any-return]
 
     def lines(self, result: Result) -> list[str]:
         """Lines of the summary that only this design's results have."""
@@ -310,7 +312,7 @@ class Design(Checked):
         """What a reader should know of the mechanism that its numbers do not say."""
         return []
 
-    def plot(self, result: Result, **options: Any) -> Any:
+    def plot(self, result: Result, **options: Any) -> Figure:
         """Draw what `account` says of the picture: the least slack of each family of constraints."""
         table = self.audit(result).groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**sized(options, 5.0, 3.0))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, LawPrior, Prior, TruncatedPrior
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP, ZeroConcentratedDP
 from mechdesign.typing import Array
 
 __all__ = [
@@ -30,7 +29,7 @@ LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"
 
 
-def guarantee(privacy: Any) -> str:
+def guarantee(privacy: Privacy) -> str:
     """The requirement in symbols.
 
     Examples
@@ -45,7 +44,7 @@ def guarantee(privacy: Any) -> str:
     return f"ε = {shown(privacy.epsilon)}{unit}" + (f", δ = {shown(delta)}" if delta else "")
 
 
-def privacy_words(privacy: Any, pair: str) -> str:
+def privacy_words(privacy: Privacy, pair: str) -> str:
     """The requirement as a sentence about `pair`, the inputs that must look alike.
 
     Examples
@@ -81,7 +80,7 @@ def _factor(epsilon: float) -> str:
     return at_most(math.exp(epsilon), 4) if epsilon < 700 else f"e^{epsilon:g}"
 
 
-def prior_words(spec: Any) -> str:
+def prior_words(spec: object) -> str:
     """What is known of the inputs, as a phrase.
 
     Examples
@@ -92,20 +91,18 @@ def prior_words(spec: Any) -> str:
     """
     prior = Prior.of(spec)
     low, high = (shown(v) for v in prior.support)
-    law, samples = getattr(prior, "law", None), getattr(prior, "samples", None)
-    if samples is not None:
-        return f"{len(samples)} samples in [{low}, {high}]"
-    frozen = getattr(law, "dist", None)
-    if law is None or frozen is None:
+    if isinstance(prior, EmpiricalPrior):
+        return f"{len(prior.samples)} samples in [{low}, {high}]"
+    if not isinstance(prior, LawPrior | ClippedPrior | TruncatedPrior):
         return f"a law on [{low}, {high}]"
+    law = prior.law
     given = [*map(shown, law.args), *(f"{key} = {shown(value)}" for key, value in law.kwds.items())]
-    cut = type(prior).__name__.removesuffix("Prior").lower()
-    cut = f", {cut} to" if cut in ("clipped", "truncated") else " on"
-    return f"the law {frozen.name}({', '.join(given)}){cut} [{low}, {high}]"
+    cuts: dict[type, str] = {ClippedPrior: ", clipped to", TruncatedPrior: ", truncated to"}
+    return f"the law {law.dist.name}({', '.join(given)}){cuts.get(type(prior), ' on')} [{low}, {high}]"
 
 
 def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
-    """Tell the outputs whose probability is negligible whatever the input, from their largest probabilities.
+    """Name the outputs whose probability is negligible whatever the input, from their largest probabilities.
 
     Examples
     --------
@@ -118,16 +115,13 @@ def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
     listed = ", ".join(names[i] for i in rare[:8])
     if len(rare) > 8:
         listed += f", … ({len(rare)} of {len(names)})"
-    top = float(most[rare].max())
-    often = (
-        f"practically never come, of probability at most {shown(top, 2)} for every input"
-        if top
-        else "never come"
-    )
+    top, often = float(most[rare].max()), "never come"
+    if top:
+        often = f"practically never come, of probability at most {shown(top, 2)} for every input"
     return [f"{what} that {often}: {listed}"]
 
 
-def loss_words(spec: Any) -> str:
+def loss_words(spec: object) -> str:
     """What an error costs, as a phrase to follow "expected".
 
     Examples
@@ -144,8 +138,8 @@ def unit_words(who: str, reach: str) -> str:
 
     Examples
     --------
-    >>> unit_words("listed the vectors", "Further releases spend more.")[-72:]
-    ' of one person, added, removed or replaced. Further releases spend more.'
+    >>> unit_words("listed the vectors", "Further releases consume more.")[-74:]
+    ' of one person, added, removed or replaced. Further releases consume more.'
     """
     return (
         f"The unit of privacy is what makes two data sets neighbours: whoever {who} decided whether that is one record or all "

@@ -14,10 +14,12 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
+from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.span import span_of, spans_all
 from mechdesign.typing import Array
 
@@ -32,7 +34,7 @@ _CELLS = 2048
 
 @serializable("queries")
 @dataclass(frozen=True, eq=False)
-class Queries:
+class Queries(Checked):
     """Linear queries along one attribute.
 
     Parameters
@@ -52,28 +54,28 @@ class Queries:
            [1., 1., 1.]])
     """
 
-    kind: str
-    size: int
-    matrix: Any = None
+    kind: str = field(check=one_of, allowed=KINDS)
+    size: int = field(check=whole, least=1, most=10**6)
+    matrix: Array | None = field(check=array, ndim=2, default=None)
 
     def __post_init__(self) -> None:
-        one_of("kind", self.kind, KINDS)
-        settle(self, size=whole("size", self.size, 1, 10**6))
+        super().__post_init__()
         if (self.kind == "matrix") != (self.matrix is not None):
             raise DesignError.of("matrix", self.matrix, 'belongs to kind "matrix"')
-        if self.matrix is not None:
-            found = array("matrix", self.matrix, ndim=2)
-            if found.shape[1] != self.size:
-                raise DesignError.of("matrix", found.shape, f"must have {self.size} columns")
-            if not found.any():
-                raise DesignError.of(
-                    "matrix", self.matrix, "is zero: it asks for nothing (a workload of rank 0)"
-                )
-            if np.abs(found).max() > 1e100 or np.abs(found[found != 0]).min() < 1e-100:
-                raise DesignError.of(
-                    "matrix", float(np.abs(found).max()), "must have entries between 1e-100 and 1e100"
-                )
-            settle(self, matrix=found)
+        if self.matrix is None:
+            return
+        if self.matrix.shape[1] != self.size:
+            raise DesignError.of("matrix", self.matrix.shape, f"must have {self.size} columns")
+        sizes = np.abs(self.matrix[self.matrix != 0])
+        if not sizes.size:
+            raise DesignError.of("matrix", self.matrix, "asks for nothing: it is zero (a workload of rank 0)")
+        if sizes.max() > 1e100 or sizes.min() < 1e-100:
+            raise DesignError.of("matrix", float(sizes.max()), "must have entries between 1e-100 and 1e100")
+
+    @property
+    def _rows(self) -> Array:
+        """The matrix, of kind "matrix"."""
+        return instance("matrix", self.matrix, np.ndarray)
 
     @property
     def count(self) -> int:
@@ -87,7 +89,7 @@ class Queries:
         """Whether different counts always have different answers, exactly."""
         if self.kind == "total":
             return self.size == 1
-        return self.kind != "matrix" or (self.count >= self.size and span_of(self.matrix).rank == self.size)
+        return self.kind != "matrix" or (self.count >= self.size and span_of(self._rows).rank == self.size)
 
     def gram(self) -> Array:
         """AᵀA."""
@@ -100,8 +102,8 @@ class Queries:
         if self.kind == "prefix":
             return (self.size - latest).astype(float)
         if self.kind == "ranges":
-            return ((np.minimum.outer(i, i) + 1) * (self.size - latest)).astype(float)
-        return np.asarray(self.matrix.T @ self.matrix)
+            return np.asarray((np.minimum.outer(i, i) + 1) * (self.size - latest), dtype=float)
+        return np.asarray(self._rows.T @ self._rows)
 
     def apply(self, values: Array) -> Array:
         """A times the first axis of `values`."""
@@ -110,7 +112,7 @@ class Queries:
         if self.kind == "total":
             return np.asarray(values.sum(axis=0, keepdims=True))
         if self.kind == "matrix":
-            return np.asarray(np.tensordot(self.matrix, values, axes=1))
+            return np.asarray(np.tensordot(self._rows, values, axes=1))
         sums = np.cumsum(values, axis=0)
         if self.kind == "prefix":
             return sums
@@ -124,7 +126,7 @@ class Queries:
 
 @serializable("workload")
 @dataclass(frozen=True, eq=False)
-class Workload:
+class Workload(Checked):
     r"""Linear queries on counts, :math:`A x`.
 
     Parameters
@@ -150,13 +152,14 @@ class Workload:
     """
 
     blocks: Any
-    name: str = ""
+    name: str = field(str, default="")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         blocks = self.blocks
         if isinstance(blocks, Workload):
-            settle(self, blocks=blocks.blocks, name=self.name or blocks.name)
-            blocks = self.blocks
+            settle(self, name=self.name or blocks.name)
+            blocks = blocks.blocks
         listed = isinstance(blocks, tuple | list) and blocks and isinstance(blocks[0], tuple | list)
         if not (listed and blocks[0] and isinstance(blocks[0][0], Queries)):
             matrix = array("workload", blocks, ndim=2)
@@ -165,12 +168,10 @@ class Workload:
         shapes = {tuple(part.size for part in block) for block in blocks}
         if len(shapes) != 1:
             raise DesignError.of("workload", sorted(shapes), "must have blocks of one shape")
-        cells = math.prod(next(iter(shapes)))
-        if cells > _CELLS:
-            raise DesignError.of(
-                "workload", cells, f"must be on at most {_CELLS} counts: covariances are held in full"
-            )
-        settle(self, blocks=blocks, name=instance("name", self.name, str))
+        if (cells := math.prod(*shapes)) > _CELLS:
+            allowed = f"must be on at most {_CELLS} counts: covariances are held in full"
+            raise DesignError.of("workload", cells, allowed)
+        settle(self, blocks=blocks)
 
     @classmethod
     def identity(cls, size: int) -> Workload:
@@ -205,22 +206,17 @@ class Workload:
         except TypeError:
             raise DesignError.of("shape", shape, "must be a list of sizes, one an attribute") from None
         if not sizes or (order is None) == (kept is None):
-            raise DesignError.of(
-                "order, kept",
-                (order, kept),
-                "one of them must be given, not both, and a shape of at least one attribute",
-            )
+            allowed = "one of them must be given, not both, and a shape of at least one attribute"
+            raise DesignError.of("order, kept", (order, kept), allowed)
         if kept is None:
             chosen = list(combinations(range(len(sizes)), whole("order", order, 0, len(sizes))))
             name = f"marginals of {order} of {len(sizes)} attributes"
         else:
             try:
-                chosen = [
-                    tuple(sorted({whole("kept", i, 0, len(sizes) - 1) for i in table})) for table in kept
-                ]
+                tables = [{whole("kept", i, 0, len(sizes) - 1) for i in table} for table in kept]
             except TypeError:
                 raise DesignError.of("kept", kept, "must be lists of attributes, one a table") from None
-            name = "marginals"
+            chosen, name = [tuple(sorted(table)) for table in tables], "marginals"
         if not chosen:
             raise DesignError.of("kept", kept, "must have a table")
         blocks = tuple(
@@ -235,9 +231,7 @@ class Workload:
         held = [part if isinstance(part, Workload) else cls(part) for part in parts]
         if not held:
             raise DesignError.of("parts", parts, "must be at least one workload")
-        blocks = tuple(
-            tuple(q for block in chosen for q in block) for chosen in product(*(p.blocks for p in held))
-        )
+        blocks = tuple(sum(chosen, start=()) for chosen in product(*(p.blocks for p in held)))
         return cls(blocks, " × ".join(str(p.name or "matrix") for p in held))
 
     @classmethod
@@ -303,8 +297,9 @@ class Workload:
         if len(self.blocks[0]) > 1 or len(self.blocks) > 1:
             return False
         part = self.blocks[0][0]
-        square = part.kind == "matrix" and part.count == part.size
-        return part.kind in ("identity", "prefix") or (square and not np.triu(part.matrix, 1).any())
+        if part.kind != "matrix":
+            return part.kind in ("identity", "prefix")
+        return part.count == part.size and not np.triu(part._rows, 1).any()
 
     def factors(self) -> tuple[Workload, ...]:
         """Workloads whose Kronecker product this is; itself where it is a stack."""
@@ -333,9 +328,8 @@ class Workload:
     def dense(self) -> Array:
         """A, shape (m, n); refused where it is too large."""
         if self.count * self.size > _DENSE:
-            raise DesignError.of(
-                "workload", str(self), f"has a matrix of more than {_DENSE} entries: it is not formed"
-            )
+            remedy = f"has a matrix of more than {_DENSE} entries: it is not formed"
+            raise DesignError.of("workload", str(self), remedy)
         return self.apply(np.eye(self.size))
 
     @cached_property
@@ -364,28 +358,16 @@ class Workload:
     def _tabular_root(self) -> Array:
         """Contrasts of the attributes that some table keeps together, by inclusion."""
         kept = [
-            frozenset(i for i, p in enumerate(block) if p.kind == "identity" or p.size == 1)
-            for block in self.blocks
+            {i for i, p in enumerate(block) if p.kind == "identity" or p.size == 1} for block in self.blocks
         ]
         rows, sizes = [], self.shape
         for chosen in product((False, True), repeat=len(sizes)):
             inside = {i for i, c in enumerate(chosen) if c}
             # a table that keeps them sums over the rest
-            worth = sum(
-                math.prod(n for i, n in enumerate(sizes) if i not in table)
-                for table in kept
-                if inside <= table
-            )
+            summed = [[n for i, n in enumerate(sizes) if i not in table] for table in kept if inside <= table]
+            worth = sum(map(math.prod, summed))
             if worth and all(sizes[i] > 1 for i in inside):
-                parts = [_contrasts(n) if c else np.full((1, n), n**-0.5) for n, c in zip(sizes, chosen)]
+                # Helmert's contrasts: an orthonormal basis of what sums to zero
+                parts = [linalg.helmert(n) if c else np.full((1, n), n**-0.5) for n, c in zip(sizes, chosen)]
                 rows.append(math.sqrt(worth) * reduce(np.kron, parts))
         return np.concatenate(rows)
-
-
-def _contrasts(size: int) -> Array:
-    """An orthonormal basis of what sums to zero (Helmert's)."""
-    rows = np.zeros((size - 1, size))
-    for k in range(1, size):
-        rows[k - 1, :k], rows[k - 1, k] = 1.0, -k
-        rows[k - 1] /= math.sqrt(k * (k + 1))
-    return rows

@@ -105,9 +105,10 @@ def test_bad_cuts() -> None:
     ("loss", "message"),
     [
         ("mae", 'must be "absolute"'),
-        ({"absolute": -1}, "non-negative"),
-        ({"cubic": 1}, "keys"),
-        ({}, "keys"),
+        ({"absolute": -1}, "absolute = -1: must be a finite number of at least 0"),
+        ({"absolute": 0}, "one must be positive"),
+        ({"cubic": 1}, "a dict of the two"),
+        ({}, "a dict of the two"),
         (3, "callable"),
     ],
 )

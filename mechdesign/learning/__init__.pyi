@@ -1,6 +1,6 @@
 from .coordinate_descent import PrivateCoordinateDescentClassifier as PrivateCoordinateDescentClassifier
 from .coordinate_descent import PrivateCoordinateDescentRegressor as PrivateCoordinateDescentRegressor
-from .estimators import PrivacyLeakWarning as PrivacyLeakWarning
 from .pca import PrivatePCA as PrivatePCA
 from .plan import NoisePlan as NoisePlan
+from .plan import PrivacyLeakWarning as PrivacyLeakWarning
 from .plan import noise_plan as noise_plan

@@ -21,16 +21,16 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
-from mechdesign.learning.estimators import (
+from mechdesign.learning.plan import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
+    calibrated,
     check_is_fitted,
     check_random_state,
     validate_data,
     warn_refit,
 )
-from mechdesign.learning.plan import calibrated
 from mechdesign.problem.checks import array, one_of, positive, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity

@@ -8,17 +8,21 @@ With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise consumes :math:`\lam
 :math:`\lambda_i/\beta_i` of the budget, so that the least cost has :math:`s_i^4 = \lambda_i^2/u_i` and
 :math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
 many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.
+
+Also what the estimators share: scikit-learn's names (without it, the error that names the extra), and warnings of leaks, which
+an estimator's parameters alone raise, never a record's value.
 """
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.problem.checks import array, instance
@@ -26,7 +30,25 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["NoisePlan", "calibrated", "cheapest_scales", "noise_plan"]
+__all__ = [
+    "BaseEstimator",
+    "ClassNamePrefixFeaturesOutMixin",
+    "ClassifierMixin",
+    "NoisePlan",
+    "PrivacyLeakWarning",
+    "RegressorMixin",
+    "TransformerMixin",
+    "calibrated",
+    "cheapest_scales",
+    "check_classification_targets",
+    "check_is_fitted",
+    "check_random_state",
+    "noise_plan",
+    "type_of_target",
+    "validate_data",
+    "warn_leak",
+    "warn_refit",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,3 +196,35 @@ def _table(name: str, value: Any, rounds: int, size: int) -> Array:
     if found.min() <= 0:
         raise DesignError.of(name, value, "must be positive")
     return found
+
+
+try:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise MissingExtra.of("learning", "mechdesign.learning", "scikit-learn") from None
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something that depends on the data is used as if it were public: the stated guarantee does not cover it."""
+
+
+def warn_leak(what: str, remedy: str) -> None:
+    """Warn that `what` depends on the data."""
+    warnings.warn(f"{what}: the guarantee does not cover that; {remedy}", PrivacyLeakWarning, stacklevel=3)
+
+
+def warn_refit() -> None:
+    """Warn that an estimator is fitted a second time, as tuning does."""
+    warn_leak(
+        "fitted again: every fit consumes the whole budget, and choosing between fits by their scores leaks too",
+        "compose the fits, or tune on public data",
+    )

@@ -44,10 +44,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
 from mechdesign.noise.laws.discrete import DiscreteGaussian
-from mechdesign.noise.laws.flipped_huber import FlippedHuber
-from mechdesign.noise.laws.osgt import OffsetSymmetricGaussian
 from mechdesign.noise.laws.staircase import Staircase
-from mechdesign.noise.laws.truncated_laplace import TruncatedLaplace
+from mechdesign.noise.laws.symmetric import FlippedHuber, OffsetSymmetricGaussian, TruncatedLaplace
 from mechdesign.typing import Array, Indices
 
 __all__ = ["ExactNoise", "Lattice", "RoundedSum", "lattice_of", "noisy", "noisy_parts"]

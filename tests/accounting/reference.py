@@ -10,10 +10,8 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 
 DIGITS = 60
 Function = Callable[[Any], Any]

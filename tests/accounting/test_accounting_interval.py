@@ -17,10 +17,8 @@ from mechdesign.accounting.profile import privacy_profile
 from mechdesign.accounting.sampling import _on_atoms
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 
 
 @pytest.mark.slow

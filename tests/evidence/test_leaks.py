@@ -18,10 +18,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 
 SIZE = 10**6
 BUDGET = md.ApproximateDP(1.0, 1e-6)

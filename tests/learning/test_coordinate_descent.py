@@ -29,7 +29,7 @@ from mechdesign.learning import (
     PrivatePCA,
     noise_plan,
 )
-from mechdesign.learning.descent import NoisyAnswers, descend, largest_whole, objective
+from mechdesign.learning.coordinate_descent import NoisyAnswers, descend, largest_whole, objective
 
 DP = md.ApproximateDP(1.0, 1e-6)
 ESTIMATORS = (PrivateCoordinateDescentRegressor, PrivateCoordinateDescentClassifier, PrivatePCA)

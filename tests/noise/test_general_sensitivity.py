@@ -18,8 +18,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
 

@@ -14,7 +14,7 @@ from mechdesign.accounting.profile import integrated_profile, privacy_profile
 from mechdesign.errors import DesignError
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.laws.families import FAMILIES
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace_law
+from mechdesign.noise.laws.symmetric import truncated_laplace_law
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
 
 

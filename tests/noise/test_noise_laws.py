@@ -16,10 +16,14 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import evaluation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
-from mechdesign.noise.laws.flipped_huber import flipped_huber, flipped_huber_law
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import L1Staircase, staircase, staircase_gamma, staircase_law
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace, truncated_laplace_law
+from mechdesign.noise.laws.symmetric import (
+    flipped_huber,
+    flipped_huber_law,
+    osgt,
+    truncated_laplace,
+    truncated_laplace_law,
+)
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 
 SHAPES = [

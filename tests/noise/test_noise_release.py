@@ -18,10 +18,8 @@ from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
 from mechdesign.problem.privacy import ApproximateDP, PureDP

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import frozen_parts
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.account import Account
 from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
+from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration import page
+from mechdesign.noise.additive import AdditiveNoise, stated_parameters
 from mechdesign.noise.calibration.evaluation import (
     budget_of,
     consumed,
@@ -39,14 +40,32 @@ from mechdesign.noise.calibration.evaluation import (
 )
 from mechdesign.noise.calibration.search import Query, Requirement, laws_of
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
+from mechdesign.noise.pictures import draw_laws, half_width, relative_table
 from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 
-__all__ = ["Calibration", "CalibrationBound", "CalibrationProof", "calibrate"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+__all__ = [
+    "Calibration",
+    "CalibrationBound",
+    "CalibrationProof",
+    "calibrate",
+]
+
+_NAMES = {
+    "norm": "Gaussian",
+    "laplace": "Laplace",
+    "dlaplace": "discrete Laplace",
+    "flipped_huber": "flipped Huber",
+    "gennorm": "generalised normal",
+    "osgt": "OSGT",
+}
 _FITS = "the law is of the family and for the query asked for"
 _LARGEST = 1e100
 _OFF = 1 - 1e-9
@@ -243,17 +262,111 @@ class Calibration(Design):
         return pd.DataFrame([{**row, "variance": noise.variance, "absolute error": noise.absolute_error}])
 
     def lines(self, result: Result) -> list[str]:
-        return page.lines(self, result.mechanism, _enclosure(result))
+        """The law, the requirement, how the law is released, what it consumes."""
+        noise, spent = result.mechanism, _enclosure(result)
+        often = "" if self.rounds == 1 else f" in {self.rounds} rounds"
+        often += (
+            "" if self.sampling_rate == 1 else f", each on a Poisson sample at rate {self.sampling_rate:g}"
+        )
+        out = [noise.summary(), f"meets {self.privacy}{often}"]
+        if not noise.worst_cases.exact and not isinstance(self.privacy, PureDP):
+            out.append(
+                "the worst change is bounded from above: no exact one is proved for these bounds and this law"
+            )
+        out.append(_release_words(noise))
+        if spent is not None:
+            ends = f"[{at_least(spent.lower)}, {at_most(spent.upper)}] of {shown(budget_of(self.privacy))}"
+            out.append(f"enclosed apart from the search: {ends}")
+        return out
 
     def account(self, result: Result) -> Account:
-        return page.account(self, result.mechanism, _enclosure(result))
+        noise, spent, size = result.mechanism, _enclosure(result), self.dimension
+        family = _NAMES.get(noise.law.dist.name, noise.law.dist.name.replace("_", " "))
+        kind = "" if noise.continuous else "whole "
+        what = f"a {kind}number" if size == 1 else f"{size} {kind}numbers"
+        value = "variance" if self.loss == "squared" else "mean absolute error"
+        value += " of one coordinate"
+        changes, alone = self._changes_and_unit()
+        rounds = ""
+        if self.rounds > 1:
+            rounds = f" It is answered {self.rounds} times; the requirement is for all answers together."
+        if self.sampling_rate < 1:
+            rounds += f" Each time it sees a Poisson sample, every record with probability {shown(self.sampling_rate)}."
+        question = [
+            f"A query returns {what} about a data set. Between neighbouring data sets {changes}. "
+            f"Noise is added to {'it' if size == 1 else 'each of them'}.{rounds}",
+            privacy_words(self.privacy, NEIGHBOURS),
+            alone,
+            f"Chosen is the {family} law ({stated_parameters(noise)}) of least {value} that meets the requirement. Its standard "
+            f"deviation is {shown(noise.standard_deviation)}, its mean absolute error {shown(noise.absolute_error)}; 19 times out "
+            f"of 20 {'the' if size == 1 else 'a'} number is off by at most {shown(half_width(noise.law))}"
+            f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
+            f"It is {_release_words(noise)}.",
+        ]
+        most = ""
+        if spent is not None:
+            most = f"consumes at most {at_most(spent.upper, 4)} of {shown(budget_of(self.privacy))}"
+        return Account(
+            f"{family[0].upper()}{family[1:]} noise at {guarantee(self.privacy)}",
+            f"For {what}: {changes}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), most),
+            "Above: the law of the noise on one number. Below: how often the noise is larger than t.",
+            "The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
+        )
+
+    def _changes_and_unit(self) -> tuple[str, str]:
+        """What changes between neighbours, and the unit of privacy, in words."""
+        more = "Further releases consume more."
+        if isinstance(self.sensitivity, Sensitivity):
+            who = "more" if self.sensitivity.neighbours == "add-remove" else "replaced"
+            return str(self.sensitivity).partition(" (")[0], (
+                "The unit of privacy is one person: data sets are neighbours when one has the data of one person "
+                f"{who}. {more}"
+            )
+        most = f"by at most {shown(self.sensitivity)}"
+        changes = (
+            f"it changes {most}"
+            if self.dimension == 1
+            else f"every number changes {most}, all of them at once"
+        )
+        return changes, unit_words("computed the sensitivity", more)
+
+    def _rivals(self, noise: AdditiveNoise) -> dict[str, Result]:
+        """The usual laws calibrated to the same requirement; in several dimensions those that have a formula."""
+        found = {}
+        for name in ("gaussian", "laplace") if self.dimension == 1 and noise.once else ("gaussian",):
+            if family_of(name).member.dist.name != noise.law.dist.name:
+                with suppress(MechdesignError):  # this law cannot meet the requirement
+                    found[name] = replace(self, noise=name).solve(certify=False)
+        return found
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        return page.alternatives(self, result)
+        """What the usual laws cost at the same privacy."""
+        rivals = self._rivals(result.mechanism)
+        rows = [("this noise", result.value), *((f"{name} noise", r.value) for name, r in rivals.items())]
+        return relative_table(rows if rivals else [])
 
-    def plot(self, result: Result, **options: Any) -> Any:
+    def plot(self, result: Result, **options: Any) -> Figure:
         """Draw the law and its tail, with the usual laws at the same privacy."""
-        return page.draw(self, result.mechanism, **options)
+        noise = result.mechanism
+        others = self._rivals(noise) if noise.continuous else {}
+        laws = {name: r.mechanism.law for name, r in others.items()}
+        return draw_laws({"this noise": noise.law, **laws}, **options)
+
+
+def _release_words(noise: Any) -> str:
+    """How `release` answers."""
+    try:
+        lattice = noise.lattice
+    except DesignError as error:
+        return f"not released: {error}"
+    if not noise.continuous:
+        return "released exactly: the numbers are whole, and so is the noise"
+    return (
+        f"released on multiples of {lattice.step:.6g}, wider by {lattice.cost:.2g} for the rounding to them"
+    )
 
 
 def _enclosure(result: Result) -> DeltaInterval | None:

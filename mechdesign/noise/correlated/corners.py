@@ -1,18 +1,23 @@
-"""The corners of what a sensitivity allows, listed: what a covariance must cover."""
+r"""The corners of what a sensitivity allows, listed: what a covariance or a strategy must cover.
+
+What a strategy R consumes, :math:`\lVert R d \rVert^2`, is convex in the change d, so that vertices are enough.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
 from mechdesign.problem.checks import instance, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["LISTED", "corners", "count_of", "signed_supports"]
+__all__ = ["LISTED", "Changes", "corners", "count_of", "signed_supports"]
 
 LISTED = 10_000_000
 """Entries of a list of changes, at most."""
@@ -92,3 +97,54 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
     found = np.zeros((count_of(len(moved), count, signed=s.signed), dimension))
     found[:, moved] = signed_supports(len(moved), count, signed=s.signed) * bounds[moved]
     return found
+
+
+@dataclass(frozen=True)
+class Changes:
+    """At most `changed` of `size` counts change, each by at most `most`.
+
+    Parameters
+    ----------
+    size, changed : int
+    most : float
+    signed : bool
+        Whether some counts may rise while others fall.
+
+    Examples
+    --------
+    >>> Changes(20, 3, 1.0, signed=False).count, Changes(20, 3, 1.0, signed=True).count
+    (1350, 4560)
+    """
+
+    size: int
+    changed: int
+    most: float
+    signed: bool
+
+    @property
+    def count(self) -> int:
+        """How many vertices there are, up to sign."""
+        return count_of(self.size, self.changed, signed=self.signed)
+
+    def check(self) -> None:
+        """Raise DesignError where the list is too long."""
+        if self.changed > 1 and self.count * self.size > LISTED:
+            raise DesignError.of(
+                "changed",
+                self.changed,
+                f"of {self.size} counts makes {self.count} different changes, too many to list; ask for fewer counts, or, of "
+                "all counts, CountsGaussian, which needs no list",
+            )
+
+    def vectors(self) -> Array:
+        """The vertices over a, up to sign, shape (k, n)."""
+        self.check()
+        if self.changed == 1:
+            return np.eye(self.size)
+        return signed_supports(self.size, self.changed, signed=self.signed)
+
+    def spent(self, strategy: Array) -> tuple[float, bool]:
+        """The most that a change spends of the budget under a strategy, rounded up, and whether it was rational before."""
+        if self.changed == 1 and self.size > EXACT:
+            return column_spent(strategy, self.most), False
+        return largest_spent(strategy, self.most * self.vectors())

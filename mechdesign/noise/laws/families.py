@@ -12,10 +12,8 @@ from scipy import stats
 from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
-from mechdesign.noise.laws.flipped_huber import flipped_huber
-from mechdesign.noise.laws.osgt import osgt
 from mechdesign.noise.laws.staircase import staircase, staircase_law
-from mechdesign.noise.laws.truncated_laplace import truncated_laplace
+from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 
 __all__ = ["FAMILIES", "Family", "family_of"]
 

@@ -28,15 +28,16 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.corners import Changes
 from mechdesign.noise.correlated.design import least_claim
 from mechdesign.noise.correlated.noise import budget_worth, gaussian_budget, within_budget
-from mechdesign.noise.matrix.changes import Changes
-from mechdesign.noise.matrix.published import published, svd_bound
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,
     proved_bound,
+    published,
     solve_strategy,
+    svd_bound,
     triangular,
 )
 from mechdesign.noise.matrix.strategy import StrategyNoise

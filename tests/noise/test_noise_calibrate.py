@@ -99,7 +99,9 @@ def test_never_exceeds_the_budget(family, epsilon, log_delta, dimension, sensiti
     term = NoiseTerm(noise.mechanism.law, sensitivity, dimension)
     gridded = delta_interval(term, epsilon, width=0.1, closed_form=False, points=2**14)
     assert gridded.lower <= delta
-    assert gridded.upper >= delta * 0.98  # and the budget is used
+    # And no scale smaller by .5% would do; δ itself may be far less, where it falls steeply at the end of a bounded loss.
+    wider = NoiseTerm(noise.mechanism.law, 1.005 * sensitivity, dimension)
+    assert delta_interval(wider, epsilon).lower > delta
 
 
 @pytest.mark.slow

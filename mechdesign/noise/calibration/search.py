@@ -369,8 +369,9 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     late = deadline.part(0.6)
     scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
     near = make(shape, scale * (1 - 1e-3))
-    if not late.passed and r.final(make(shape, scale)) < 0.99 * r.target and r.refined(near) <= r.target:
-        # the grid was so coarse that part of the budget was left
+    if (
+        not late.passed and r.refined(near) <= r.target
+    ):  # the grid was so coarse that part of the budget was left
         refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
         scale = min(scale, refined)
     return make(shape, scale)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.problem.design import Design
+from mechdesign.problem.spine import Design
 from mechdesign.solvers import Solver
 from mechdesign.user_level import ItemwiseRelease
 

@@ -310,7 +310,7 @@ def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
     """The guarantee, and how the certificate's claim of privacy was checked."""
     if result.certificate is None:
         return "not certified"
-    if fresh and hasattr(result, "proofs"):
+    if fresh:
         how = next(proof.privacy_how for proof in result.proofs if "privacy" in proof.speaks_of)
         return f"{guarantee(privacy)}: {how}"
     claim = result.certificate.privacy_claim()

@@ -30,7 +30,7 @@ from mechdesign.evidence.certificate import (
 )
 from mechdesign.evidence.serialize import serializable
 
-__all__ = ["CLAIM_COLUMNS", "SUBJECTS", "Certificate", "Claim", "Proof"]
+__all__ = ["CLAIM_COLUMNS", "SUBJECTS", "Certificate", "Claim", "Proof", "unfit"]
 
 SUBJECTS = ("privacy", "bias", "value", "lower bound")
 """What a proof can speak of."""
@@ -61,6 +61,12 @@ class Claim(NamedTuple):
 
 
 CLAIM_COLUMNS = list(Claim._fields)
+
+
+def unfit(error: MechdesignError) -> Claim:
+    """The one claim of parts that cannot be computed with, which fails."""
+    reason = " ".join(str(error).split())[:200]
+    return Claim(f"{FIT} ({reason})", PROVED, math.nan, False, ABOUT_FILE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +186,7 @@ class Certificate:
         except MissingExtra:
             raise
         except MechdesignError as error:
-            reason = " ".join(str(error).split())[:200]
-            found.append(Claim(f"{FIT} ({reason})", PROVED, math.nan, False, ABOUT_FILE))
+            found.append(unfit(error))
         return pd.DataFrame(found, columns=CLAIM_COLUMNS)
 
     def verify(self) -> bool:

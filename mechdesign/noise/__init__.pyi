@@ -1,13 +1,11 @@
 from .additive import AdditiveNoise as AdditiveNoise
-from .allocation.certificate import AllocationCertificate as AllocationCertificate
 from .allocation.design import NoiseAllocation as NoiseAllocation
 from .allocation.disparity import disparity as disparity
 from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
-from .allocation.mixed import MixedAllocationResult as MixedAllocationResult
-from .allocation.mixed import MixedCertificate as MixedCertificate
-from .allocation.result import AllocationResult as AllocationResult
+from .allocation.mixed import MixedProof as MixedProof
+from .allocation.question import AllocationProof as AllocationProof
 from .calibration.design import Calibration as Calibration
 from .calibration.design import CalibrationBound as CalibrationBound
 from .calibration.design import CalibrationProof as CalibrationProof

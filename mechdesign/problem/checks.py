@@ -33,6 +33,7 @@ __all__ = [
     "one_of",
     "positive",
     "probability",
+    "refuse_unknown",
     "rounded_up",
     "settle",
     "share",
@@ -328,3 +329,9 @@ def levels(name: str, value: Numbers, *, above_zero: bool = False) -> Array:
 def inside(name: str, value: object, low: float, high: float, remedy: str = "") -> float:
     """Return `value` as a float strictly between two numbers, or raise DesignError."""
     return _number_if(name, value, lambda x: low < x < high, f"must be in ({low:g}, {high:g}){remedy}")
+
+
+def refuse_unknown(options: Mapping[str, object], known: str) -> None:
+    """Raise DesignError for options that are left over; `known` says what there is."""
+    if options:
+        raise DesignError.of("options", sorted(options), f"unknown; {known}")

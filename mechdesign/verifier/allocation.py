@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, flat
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -14,14 +14,17 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def allocation(result: Json, account: Account) -> None:
-    design, stated, law = result["design"], result["certificate"], result["mechanism"]
+    design, law, value, bound = (result[key] for key in ("design", "mechanism", "value", "lower_bound"))
     noise, lam, privacy, p = (design[key] for key in ("noise", "sensitivities", "privacy", "loss"))
     if type(p) not in (int, float) or noise not in ("laplace", "gaussian") or design.get("bounds"):
         raise NotCovered("allocations of other noise or losses, or under several bounds")
-    scales, power = stated["scales"], 1 if noise == "laplace" else 2
-    shown = {key: result[key] for key in ("value", "lower_bound")}
-    account.same(stated, question=design, scales=law["scales"], **shown)
+    (proof,) = result["proofs"]
+    if proof[""] != "allocation-proof":
+        raise Refused("evidence other than the proof of an allocation")
+    scales, power = law["scales"], 1 if noise == "laplace" else 2
     account.agrees("the noise is the design's", (noise, len(lam)) == (law["noise"], len(scales)))
+    own = law["sensitivities"] == lam and law["bounds"] is None
+    account.agrees("the noise is made for the changes that the design states", own)
     account.proved("every sensitive coordinate has noise", not any(s <= 0 < l for s, l in zip(scales, lam)))
     spent = sum((Fraction(l) / Fraction(s)) ** power for l, s in zip(lam, scales) if l and s)
     if (privacy[""], noise) in (("pure-dp", "laplace"), ("zcdp", "gaussian")):
@@ -43,14 +46,17 @@ def allocation(result: Json, account: Account) -> None:
     moment = math.gamma(p + 1) if power == 1 else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
     weights = design["weights"] or 1.0
     costs = [w * moment for w in (weights if isinstance(weights, list) else [weights] * len(lam))]
-    account.recomputed("the value is", result["value"], math.fsum(c * s**p for c, s in zip(costs, scales)))
+    cost = math.fsum(c * s**p for c, s in zip(costs, scales))
+    account.rows.append((f"the value is at most {value:.12g}", "recomputed", cost * (1 - NEAR / 1000) <= value))
     if design["groups"] is not None:
         account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(len(lam))))
-        account.claimed(f"no scales do better than {result['lower_bound']:.12g}")
+        account.proved("groups share a scale", all(len({scales[i] for i in g}) == 1 for g in design["groups"]))
+        account.claimed(f"no scales do better than {bound:.12g}")
         return
     # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.
-    y, total = abs(stated["multiplier"]) * moment, 0.0
+    y, total = abs(proof["multiplier"]) * moment, 0.0
     for c, l, a, b in zip(costs, lam, lower, upper):
         s = min(max((power * y * l**power / (p * c)) ** (1 / (p + power)), a), b) if l and c else a
         total += c * s**p + (y * (l / s) ** power if l else 0.0)
-    account.recomputed("no scales do better than", result["lower_bound"], total - y * float(budget))
+    found = total - y * float(budget)
+    account.rows.append((f"no scales do better than {bound:.12g}", "recomputed", bound <= found + NEAR * abs(found)))

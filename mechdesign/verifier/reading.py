@@ -46,23 +46,10 @@ class Account:
     def claimed(self, claim: str, holds: bool = True) -> None:
         self.rows.append((claim, "claimed", bool(holds)))
 
-    def recomputed(self, claim: str, shown: float, found: float) -> None:
-        close = abs(shown - found) <= NEAR * max(abs(found), 1e-12)
-        self.rows.append((f"{claim} {shown:.12g}", "recomputed", close))
-
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
         low, high = Fraction(low), Fraction(high)
         self.rows.append((claim, "recomputed" if high < low <= high + room else "proved", low <= high + room))
-
-    def same(self, stated: Json, **shown: Json) -> None:
-        """The certificate speaks of this design and this mechanism, and of the numbers shown."""
-        for key, value in shown.items():
-            equal = stated[key] == value
-            if key in ("value", "lower_bound") and stated[key] is not None and value is not None:
-                size = max(abs(value), abs(shown["value"]))
-                equal = abs(stated[key] - value) <= NEAR / 1000 * size < math.inf
-            self.agrees(f"the {key.replace('_', ' ')} of the certificate is the result's", equal)
 
 
 def read(text: str) -> Json:

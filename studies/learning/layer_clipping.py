@@ -35,7 +35,8 @@ def data_free(report: Report) -> None:
         clips = np.full(20, 20 ** (-1 / norm))
         profile, _ = md.noise.layer_profile(clips, RESNET20, norm=norm, noise=noise)
         privacy = md.PureDP(1.0) if noise == "laplace" else md.ApproximateDP(1.0, 1e-5)
-        frame = md.NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy).solve().compare()
+        design = md.NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy)
+        frame = design.compare(design.solve())
         for row in frame.itertuples():
             expected = EXPECTED[noise] if row.mechanism == "optimal" else math.nan
             rows.append((noise, row.mechanism, row.dB, expected))

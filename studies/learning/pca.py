@@ -44,7 +44,7 @@ def scales() -> dict[tuple[str, str, float], np.ndarray]:
             # A record is xxᵀ with ‖x‖₂ = 1: Δ₂ = 1, and Δ₁ = (‖x‖₁² + 1)/2 ≤ (M + 1)/2 over the upper triangle.
             overall = 1.0 if noise == "gaussian" else (FEATURES + 1) / 2
             found[noise, "i.i.d.", epsilon] = np.full(SIZE, overall / spread)
-            found[noise, "i.n.i.d.", epsilon] = best.scales
+            found[noise, "i.n.i.d.", epsilon] = best.mechanism.scales
             if noise == "gaussian":
                 diagonal, off = estimator(epsilon).noise_scales_
                 found[noise, OURS, epsilon] = np.where(UPPER[0] == UPPER[1], diagonal, off)

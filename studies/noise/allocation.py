@@ -104,7 +104,8 @@ def reductions(report: Report) -> None:
     rows = []
     for noise, expected in DECIBELS.items():
         for name, published in expected.items():
-            frame = allocate(noise, profile(name, 20, 2 if noise == "gaussian" else 1), 0.5).compare()
+            result = allocate(noise, profile(name, 20, 2 if noise == "gaussian" else 1), 0.5)
+            frame = result.design.compare(result)
             rows.append((noise, f"{name}, K = 20", published, float(frame["dB"].iloc[2])))
     for noise, norm, published in (("gaussian", 2, 21.477), ("laplace", 1, 14.243)):
         value = decibel(allocate(noise, profile("exponential", 200, norm), 0.5).value)
@@ -130,7 +131,7 @@ def table1(report: Report) -> None:
             formulas = [k * two**2, k * two**2, one**2]
         else:
             formulas = [2 * k * one**2, 2 * k**2 * two**2, 2 * float((lam ** (2 / 3)).sum()) ** 3]
-        for row, formula in zip(result.compare().itertuples(), formulas):
+        for row, formula in zip(result.design.compare(result).itertuples(), formulas):
             for i, scale in enumerate(row.scales):
                 rows.append((noise, row.mechanism, i + 1, lam[i], scale * root, row.MSE * root**2, formula))
     columns = ["noise", "mechanism", "i", "λ_i", "scale × budget", "MSE × budget²", "formula of Table I"]
@@ -151,7 +152,7 @@ def table2(report: Report) -> None:
                 "epsilon": epsilon,
                 "staircase": md.noise.L1Staircase(epsilon, 1.0, 2).absolute_error,
                 "staircase, published": staircase,
-                "i.i.d. Laplace": float(result.compare()["loss"].iloc[0]),
+                "i.i.d. Laplace": float(result.design.compare(result)["loss"].iloc[0]),
                 "i.n.i.d. Laplace": result.value,
                 "i.n.i.d. Laplace, published": laplace,
             }

@@ -136,7 +136,7 @@ def mixes(report: Report) -> pd.DataFrame:
             {
                 "epsilon": epsilon,
                 "sensitivities": f"{large:g}, then {small} of 1",
-                "Laplace on": result.kinds.count("laplace"),
+                "Laplace on": result.mechanism.kinds.count("laplace"),
                 "error": result.value,
                 "Gaussian, ratio": ratio["gaussian on every coordinate"],
                 "Laplace, ratio": ratio["laplace on every coordinate"],

@@ -71,7 +71,9 @@ def competitors(epsilon: float, delta: float) -> dict[str, dict[str, float]]:
     """Costs of the usual laws, by family and loss."""
     privacy = md.ApproximateDP(epsilon, delta)
     sigma = 1 / md.accounting.gaussian_mu(epsilon, delta)
-    laplace = md.NoiseAllocation(noise="laplace", sensitivities=[1.0], privacy=privacy).solve().scales[0]
+    laplace = (
+        md.NoiseAllocation(noise="laplace", sensitivities=[1.0], privacy=privacy).solve().mechanism.scales[0]
+    )
     gaussian = {"absolute": sigma * math.sqrt(2 / math.pi), "squared": sigma**2}
     ends = {"absolute": laplace, "squared": 2 * laplace**2}
     return {

@@ -107,7 +107,10 @@ def bounded_calibration(design: Any, result: Any) -> Faults:
 def bounded_allocation(asked: Any, result: Any) -> Faults:
     """The budget in fractions at changes that the bounds allow."""
     design, bounds = asked.design, asked.bounds
-    scales, power = [Fraction(v) for v in result.scales.tolist()], 2 if design.noise == "gaussian" else 1
+    scales, power = (
+        [Fraction(v) for v in result.mechanism.scales.tolist()],
+        2 if design.noise == "gaussian" else 1,
+    )
     for v in changes(bounds, len(scales), drawn(design), 30):
         if any(a and not s for a, s in zip(v, scales)):
             yield "privacy: a coordinate that changes has no noise"

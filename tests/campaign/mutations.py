@@ -282,7 +282,7 @@ def weaker(result: Any, now: list[str], original: list[str]) -> bool:
     """Whether a file says less than the honest one, and so is true: the same mechanism at a higher value, beside a lower
     bound, for the same question or for one that it answers without being called optimal. Value and bound stand once in such a file.
     """
-    if not hasattr(result, "proofs") or now[1] != original[1]:
+    if now[1] != original[1]:
         return False
     value, bound = (float(json.loads(text) or -math.inf) for text in now[2:])
     least, most = (float(json.loads(text) or -math.inf) for text in original[2:])

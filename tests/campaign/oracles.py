@@ -235,7 +235,7 @@ def over_budget(notion: Any, spent: Fraction) -> Faults:
 def allocation(design: Any, result: Any) -> Faults:
     """The budget in fractions; the closed form of the least loss where there are no limits, weights or groups."""
     lam = [Fraction(v) for v in design.sensitivities.tolist()]
-    scales = [Fraction(v) for v in result.scales.tolist()]
+    scales = [Fraction(v) for v in result.mechanism.scales.tolist()]
     gaussian, p = design.noise == "gaussian", design.loss
     power = 2 if gaussian else 1
     yield from over_budget(

@@ -24,19 +24,10 @@ GROUPS = {
     "exact": ["block-fill-law", "selection-law", "rational-table"],
 }
 
-
-def result(design: str, mechanism: str, certificate: str, more: str = "") -> str:
-    return (
-        f"design:{design}, mechanism:{mechanism}, value:num, lower_bound:num?, solver_report:@solve-report, "
-        f"notes:texts, certificate:{certificate}?, duals:table?" + (more and f", {more}")
-    )
-
-
 # fmt: off
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
-    "allocation-certificate": "question:@noise-allocation, scales:arr, value:num, lower_bound:num, multiplier:num, mix:arr|null, prices:nums?, held:'l1'|'l2'|'sets'|null, changes:arr|null, weights:arr|null",
-    "allocation-result": result("@noise-allocation","@independent-noise","@allocation-certificate"),
+    "allocation-proof": "multiplier:num, prices:nums?, held:'l1'|'l2'|'sets'|null, mix:arr|null, changes:arr|null, weights:arr|null",
     "alphabet": "max_abs:pos, step:pos",
     "amplification": "epsilon:num, delta:num, divergence:any, accounting:any",
     "approximate-dp": "epsilon:pos, delta:nn",
@@ -93,9 +84,8 @@ KINDS: dict[str, str] = {
     "metric-dp": "epsilon:pos, metric:text|fun",
     "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",
     "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any",
-    "mixed-allocation-result": result("@noise-allocation","@mixed-noise","@mixed-certificate"),
-    "mixed-certificate": "question:@noise-allocation, law:@mixed-noise, value:num",
     "mixed-noise": "scales:arr, laplace:arr, sensitivities:arr",
+    "mixed-proof": "",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:any, max_abs:any",
     "named-law-proof": "",
     "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?",

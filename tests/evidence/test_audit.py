@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import mechdesign as md
-from evidence.test_doctored import design_epsilon, no_certificate, payloads, value_everywhere
+from evidence.test_doctored import design_epsilon, no_certificate, payloads, value
 from mechdesign.evidence.audit import tightest
 from mechdesign.shell.result_commands import audit
 
@@ -39,7 +39,7 @@ def test_every_kind_is_audited(name: str, tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_amiss_ends_with_an_error(name: str, tmp_path: Path) -> None:
     path, tried = tmp_path / "result.json", 0
-    for doctoring in (no_certificate, value_everywhere, design_epsilon):
+    for doctoring in (no_certificate, value, design_epsilon):
         payload, other = (json.loads(text)["payload"] for text in payloads(name))
         if doctoring(payload["fields"], other["fields"]):
             tried += 1

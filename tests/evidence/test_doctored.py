@@ -60,16 +60,6 @@ def scaled(node: Any, *keys: str, by: float = 1.5) -> bool:
     return False
 
 
-def evidence(p: Payload) -> Any:
-    """The part of a file that only the evidence reads."""
-    return {"proofs": p["proofs"]} if "proofs" in p else p["certificate"]
-
-
-def copies(p: Payload) -> list[Any]:
-    """The parts that state value and lower bound: the result, and a certificate of its own where there is one."""
-    return [p] if "proofs" in p else [p["certificate"], p]
-
-
 def value(p: Payload, other: Payload) -> bool:
     return scaled(p, "value", by=0.9)
 
@@ -78,18 +68,13 @@ def value_and_bound(p: Payload, other: Payload) -> bool:
     return p["lower_bound"] is not None and scaled(p, "value", by=0.5) and scaled(p, "lower_bound", by=0.5)
 
 
-def value_everywhere(p: Payload, other: Payload) -> bool:
-    return all(scaled(part, "value", by=0.9) for part in copies(p))
-
-
 def bound_raised(p: Payload, other: Payload) -> bool:
     by = max(1 + 1e-6, (1 + p["value"] / p["lower_bound"]) / 2) if p["lower_bound"] else 1.0
     return scaled(p, "lower_bound", by=by)
 
 
-def bound_everywhere(p: Payload, other: Payload) -> bool:
-    by = 1 + 1e-6
-    return all(scaled({"b": part}, "lower_bound", by=by) for part in copies(p))
+def bound_hardly_raised(p: Payload, other: Payload) -> bool:
+    return scaled(p, "lower_bound", by=1 + 1e-6)
 
 
 def design_epsilon(p: Payload, other: Payload) -> bool:
@@ -97,11 +82,7 @@ def design_epsilon(p: Payload, other: Payload) -> bool:
 
 
 def certificate_epsilon(p: Payload, other: Payload) -> bool:
-    return scaled(evidence(p), "epsilon", "alpha", by=2.0)
-
-
-def epsilon_everywhere(p: Payload, other: Payload) -> bool:
-    return design_epsilon(p, other) and ("proofs" in p or scaled(evidence(p), "epsilon", "alpha", by=0.5))
+    return scaled({"proofs": p["proofs"]}, "epsilon", "alpha", by=2.0)
 
 
 def prior(p: Payload, other: Payload) -> bool:
@@ -158,8 +139,7 @@ def mechanism(p: Payload, other: Payload) -> bool:
 
 
 def certificate(p: Payload, other: Payload) -> bool:
-    name = "proofs" if "proofs" in p else "certificate"
-    p[name] = other[name]
+    p["proofs"] = other["proofs"]
     return True
 
 
@@ -173,10 +153,7 @@ def design(p: Payload, other: Payload) -> bool:
 
 
 def no_certificate(p: Payload, other: Payload) -> bool:
-    if "proofs" in p:
-        p["proofs"] = {"$tuple": []}
-    else:
-        p["certificate"] = None
+    p["proofs"] = {"$tuple": []}
     return True
 
 
@@ -200,8 +177,7 @@ def sensitivity(p: Payload, other: Payload) -> bool:
 
 
 DOCTORINGS: list[Callable[[Payload, Payload], bool]] = [
-    value, value_and_bound, value_everywhere, bound_raised, bound_everywhere, design_epsilon, certificate_epsilon,
-    epsilon_everywhere, prior, loss, mechanism, certificate, mechanism_and_certificate, design, no_certificate,
+    value, value_and_bound, bound_raised, bound_hardly_raised, design_epsilon, certificate_epsilon, prior, loss, mechanism, certificate, mechanism_and_certificate, design, no_certificate,
     table_shown, law, sensitivity, dimension, delta_everywhere, bias_allowed,
 ]  # fmt: skip
 
@@ -333,8 +309,7 @@ def test_the_summary_says_how_the_bound_is_checked(name: str) -> None:
     assert len(bounds) == (result.lower_bound is not None)
     for how in bounds["how"]:
         assert f"({how}), gap" in str(result)
-    gone = {"proofs": ()} if hasattr(result, "proofs") else {"certificate": None}
-    result = dataclasses.replace(result, **gone)
+    result = dataclasses.replace(result, proofs=())
     assert result.lower_bound is None or "(claimed), gap" in result.summary()
 
 
@@ -365,9 +340,11 @@ def test_doctored_files_are_refused(name: str) -> None:
             continue
         tried += 1
         found = mutations.outcome(cheap.sealed(payload), original)
-        if found not in ("refused", "failed"):
+        # a law beside no lower bound answers the question of a larger budget, too
+        true = found == "same" and doctoring is design and before["fields"]["lower_bound"] is None
+        if found not in ("refused", "failed") and not true:
             accepted.append((doctoring.__name__, found))
-    assert tried >= (8 if "proofs" in json.loads(texts[0])["payload"]["fields"] else 12)
+    assert tried >= 8
     assert accepted == []
 
 
@@ -408,7 +385,7 @@ def weaker(text: str, honest: Any) -> bool:
     if isinstance(law, md.SampledCoordinates):
         # Its limit of bits says nothing once count and quantizer are given.
         law = dataclasses.replace(law, bits=honest.mechanism.bits)
-    if not hasattr(found, "proofs") or dumps(law) != dumps(honest.mechanism):
+    if dumps(law) != dumps(honest.mechanism):
         return False
     if found.value < honest.value or found.lower_bound > honest.lower_bound:
         return False

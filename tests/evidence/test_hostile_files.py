@@ -80,17 +80,13 @@ def test_a_channels_weights_are_those_of_the_table_shown() -> None:
     """Was: integer weights replaced by the identity in a resealed file, the matrix shown untouched, passed the audit."""
     design = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), alpha=1.0)
     payload = json.loads(dumps(design.solve()))["payload"]
-    for part in [name for name in ("mechanism", "certificate") if name in payload["fields"]]:
-        weights = payload["fields"][part]["fields"]["weights"]
-        found = json.loads(json.dumps(weights))
-        rows = found["$tuple"] if isinstance(found, dict) else found
-        for i, row in enumerate(rows):
-            cells = row["$tuple"] if isinstance(row, dict) else row
-            cells[:] = [int(i == j) for j in range(len(cells))]
-        changed = json.loads(json.dumps(payload))
-        changed["fields"][part]["fields"]["weights"] = found
-        with contextlib.suppress(md.ResultFormatError):
-            assert not claims(loads(cheap.sealed(changed), kinds=KINDS))["holds"].all()
+    found = payload["fields"]["mechanism"]["fields"]["weights"]
+    rows = found["$tuple"] if isinstance(found, dict) else found
+    for i, row in enumerate(rows):
+        cells = row["$tuple"] if isinstance(row, dict) else row
+        cells[:] = [int(i == j) for j in range(len(cells))]
+    with contextlib.suppress(md.ResultFormatError):
+        assert not claims(loads(cheap.sealed(payload), kinds=KINDS))["holds"].all()
 
 
 @pytest.mark.parametrize(

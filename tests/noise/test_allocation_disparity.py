@@ -84,8 +84,8 @@ def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
     for clip, size, group in zip(clips, sizes, groups):
         changes = np.vstack([np.eye(size), np.ones((1, size)), rng.exponential(size=(50, size)) ** 3])
         changes *= clip / np.linalg.norm(changes, norm, axis=1, keepdims=True)
-        spent = ((np.abs(changes) / result.scales[group]) ** spend).sum(axis=1)
-        assert spent.max() <= ((profile[group] / result.scales[group]) ** spend).sum() * (1 + 1e-12)
+        spent = ((np.abs(changes) / result.mechanism.scales[group]) ** spend).sum(axis=1)
+        assert spent.max() <= ((profile[group] / result.mechanism.scales[group]) ** spend).sum() * (1 + 1e-12)
         worst += spent.max()
     assert worst <= result.design.budget * (1 + 1e-12)
 

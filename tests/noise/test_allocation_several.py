@@ -47,7 +47,7 @@ def changes(s: S, rng: np.random.Generator, number: int = 400) -> np.ndarray:
 
 
 def spent(result, v: np.ndarray) -> np.ndarray:
-    scales = np.where(result.scales > 0, result.scales, 1.0)
+    scales = np.where(result.mechanism.scales > 0, result.mechanism.scales, 1.0)
     return ((np.abs(v) / scales) ** result.design.spend).sum(axis=-1)
 
 
@@ -62,7 +62,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
     )
     result = design.solve()
     assert result.status == "optimal" and result.certificate.verify()
-    assert result.certificate.exact_spent() <= result.design.budget
+    assert result.proofs[0].spent(result.design, result.mechanism.scales) <= result.design.budget
     moved, m = np.flatnonzero(EACH), POWER[noise]
     corners = [
         np.isin(np.arange(len(EACH)), some) * np.array(EACH)
@@ -71,8 +71,8 @@ def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
     most = spent(result, np.array(corners)).max()
     assert most <= design.budget * (1 + 1e-13) and most == pytest.approx(design.budget, rel=1e-12)
     u = cp.Variable(len(moved))  # log scales over those found: well conditioned
-    losses = weights[moved] * result.scales[moved] ** loss
-    ratio = (np.array(EACH)[moved] / result.scales[moved]) ** m / design.budget
+    losses = weights[moved] * result.mechanism.scales[moved] ** loss
+    ratio = (np.array(EACH)[moved] / result.mechanism.scales[moved]) ** m / design.budget
     shares = cp.multiply(ratio, cp.exp(-m * u))
     program = cp.Problem(
         cp.Minimize(losses / losses.sum() @ cp.exp(loss * u)), [cp.sum_largest(shares, changed) <= 1]
@@ -112,8 +112,9 @@ def test_every_change_keeps_the_budget(noise, more):
     assert not exact or declared.value == pytest.approx(result.value, rel=1e-6)
     plain = md.NoiseAllocation(noise, EACH, PRIVACY[noise], loss=1).solve()
     assert result.lower_bound <= result.value <= plain.value * (1 + 1e-9)
-    assert result.spent.sum() == pytest.approx(1.0, abs=1e-6) and result.spent[5] == 0
-    table = result.compare().set_index("mechanism")["loss"]
+    shares = result.design.spent(result)
+    assert shares.sum() == pytest.approx(1.0, abs=1e-6) and shares[5] == 0
+    table = result.design.compare(result).set_index("mechanism")["loss"]
     assert (table >= result.value * (1 - 1e-8)).all()
     # identical noise: the largest norm, as `Sensitivity` knows it, is below its bound here
     norm = s.largest_l1(len(EACH)) if m == 1 else s.largest_l2(len(EACH))
@@ -128,7 +129,10 @@ def test_one_norm_is_spent_exactly(noise, more):
     s, rng = S(each=EACH, **more), np.random.default_rng(3)
     result = md.NoiseAllocation(noise, s, PRIVACY[noise]).solve()
     each = np.minimum(EACH, min(more.values()))
-    for scales in (result.scales, result.scales * rng.uniform(0.5, 2, len(EACH)) + (each == 0)):
+    for scales in (
+        result.mechanism.scales,
+        result.mechanism.scales * rng.uniform(0.5, 2, len(EACH)) + (each == 0),
+    ):
         y = cp.Variable(len(each), nonneg=True)  # |v| or v²
         gain = np.where(each > 0, 1 / np.where(each > 0, scales, 1.0), 0.0) ** POWER[noise]
         limit = {("laplace", "l1"): cp.sum(y), ("laplace", "l2"): cp.norm(y), ("gaussian", "l2"): cp.sum(y)}
@@ -170,8 +174,8 @@ def test_any_sizes(logs, noise, more, loss, seed):
 def test_one_of_several_numbers_is_one_number():
     """Where one coordinate changes, the (ε, δ) condition of one Laplace coordinate is exact: each gets its own least noise."""
     result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], changed=1), NEAR).solve()
-    alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().scales[0] for a in (1.0, 4.0)]
-    assert result.scales == pytest.approx(alone, rel=1e-12)
+    alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().mechanism.scales[0] for a in (1.0, 4.0)]
+    assert result.mechanism.scales == pytest.approx(alone, rel=1e-12)
     assert any("exact" in note for note in result.notes)
 
 

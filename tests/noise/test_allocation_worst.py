@@ -151,9 +151,9 @@ def test_values_lie_between_bounds_of_all_corners(drawn, order):
     assert result.checks()["holds"].all() and result.certificate.verify()
     if design.bounds is None or (noise == "laplace" and asked.l2 is not None):
         return
-    parts = (np.unique(corners(asked), axis=0) / result.scales) ** asked.spend / design.budget
+    parts = (np.unique(corners(asked), axis=0) / result.mechanism.scales) ** asked.spend / design.budget
     assert parts.sum(axis=1).max() <= 1 + 1e-12
-    u, losses = cp.Variable(len(result.scales)), result.scales**order
+    u, losses = cp.Variable(len(result.mechanism.scales)), result.mechanism.scales**order
     program = cp.Problem(
         cp.Minimize(losses / losses.sum() @ cp.exp(order * u)), [parts @ cp.exp(-asked.spend * u) <= 1]
     )

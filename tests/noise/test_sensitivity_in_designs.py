@@ -30,7 +30,7 @@ def test_one_scale_for_what_is_alike(bounds, norm):
     """The least common scale is the largest ℓ₂ norm over μ: no scales of other size do better, by symmetry."""
     result = md.NoiseAllocation.of_sensitivity("gaussian", S(**bounds), 5, PRIVACY).solve()
     sigma = norm / np.sqrt(result.design.budget)
-    assert result.scales == pytest.approx(sigma, rel=1e-9) and result.certificate.verify()
+    assert result.mechanism.scales == pytest.approx(sigma, rel=1e-9) and result.certificate.verify()
     assert result.value == pytest.approx(5 * sigma**2, rel=1e-9)
     calibrated = md.Calibration("gaussian", PRIVACY, S(**bounds), 5).solve()
     assert result.value / 5 == pytest.approx(calibrated.value, rel=1e-6)
@@ -39,11 +39,11 @@ def test_one_scale_for_what_is_alike(bounds, norm):
 def test_bounds_of_single_coordinates_are_the_profile():
     result = md.NoiseAllocation("laplace", S(each=[1, 2, 5], linf=3), md.PureDP(1.0)).solve()
     plain = md.NoiseAllocation("laplace", [1, 2, 3], md.PureDP(1.0)).solve()
-    assert np.array_equal(result.scales, plain.scales) and np.array_equal(
+    assert np.array_equal(result.mechanism.scales, plain.mechanism.scales) and np.array_equal(
         result.design.sensitivities, [1, 2, 3]
     )
     few = md.NoiseAllocation.of_sensitivity("laplace", S(linf=1, changed=2), 4, md.PureDP(1.0)).solve()
-    assert few.scales == pytest.approx(2.0)
+    assert few.mechanism.scales == pytest.approx(2.0)
 
 
 def test_corners_are_all_there_is():

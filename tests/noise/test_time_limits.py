@@ -30,7 +30,7 @@ DESIGNS: dict[str, Any] = {
 
 
 def spent_of(result: Any) -> Any:
-    return result.proofs[0].spent if getattr(result, "proofs", ()) else result.certificate.spent
+    return result.proofs[0].spent
 
 
 def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import mechdesign as md
 from mechdesign.errors import DesignError
-from mechdesign.problem.design import Design
+from mechdesign.problem.spine import Design
 from mechdesign.shell.spec_file import design_from_toml, designs
 
 PRIOR = """

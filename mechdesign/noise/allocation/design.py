@@ -12,10 +12,10 @@ independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Lapla
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import NoneType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,29 +23,27 @@ import pandas as pd
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.allocation.certificate import AllocationCertificate
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import (
     FLOOR,
-    MixedAllocationResult,
-    MixedCertificate,
+    REACH,
     MixedProblem,
+    MixedProof,
     mixed_cost,
     mixed_scales,
-    refuse_limits,
     within_budget,
 )
-from mechdesign.noise.allocation.question import AllocationQuestion
-from mechdesign.noise.allocation.result import AllocationResult
+from mechdesign.noise.allocation.page import AllocationPage
+from mechdesign.noise.allocation.question import AllocationProof
 from mechdesign.noise.allocation.separable import Allocated, allocation_model, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import doubles, instance, number, one_of, settle, whole
-from mechdesign.problem.design import OldDesign, refuse_unknown, wanted_gap
+from mechdesign.problem.checks import doubles, instance, number, one_of, refuse_unknown, settle, whole
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.problem.sensitivity import Protection, Sensitivity
-from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Array, Status
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.solvers import Model
+from mechdesign.typing import Array
 
 __all__ = ["NoiseAllocation"]
 
@@ -58,7 +56,7 @@ _LEAST = 1e-140
 
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)
-class NoiseAllocation(AllocationQuestion, OldDesign):
+class NoiseAllocation(AllocationPage):
     r"""Scales of independent, non-identical noise for a vector query.
 
     Parameters
@@ -103,9 +101,9 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
     >>> from mechdesign.problem.privacy import PureDP
     >>> design = NoiseAllocation(noise="laplace", sensitivities=[1.0, 8.0], privacy=PureDP(1.0))
     >>> result = design.solve()
-    >>> result.scales.round(6), round(result.value, 6)
+    >>> result.mechanism.scales.round(6), round(result.value, 6)
     (array([ 5., 10.]), 250.0)
-    >>> result.compare()[["mechanism", "MSE"]].round(6).values.tolist()
+    >>> design.compare(result)[["mechanism", "MSE"]].round(6).values.tolist()
     [['i.i.d.', 324.0], ['scale-perturb-rescale', 520.0], ['optimal', 250.0]]
 
     One person changes one of the two numbers only:
@@ -114,6 +112,8 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
     >>> round(NoiseAllocation("laplace", one, PureDP(1.0)).solve().value, 6)
     130.0
     """
+
+    default_gap = 1e-6
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
@@ -168,8 +168,6 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
                     "must keep each clipped layer together: its profile is right for one common scale only"
                 )
                 raise DesignError.of("groups", layer.tolist(), allowed)
-        if self.noise == "mixed":
-            refuse_limits(self)
         self._check_bounds()
         _ = self.budget
 
@@ -193,13 +191,15 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         return cls(noise, profile, privacy, **options)
 
     def _check_bounds(self) -> None:
-        """Where several bounds say no more than their profile, there are none."""
+        """Several bounds, and a search over types, take no limits; bounds that say no more than their profile are none."""
         if self.bounds is None or not check_bounds(self.bounds, self.sensitivities, self.noise):
             settle(self, bounds=None)
-            return
+        allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
+        if self.noise == "mixed":
+            allowed = 'has no search over types: noise="gaussian" or "laplace" takes it'
         for name in ("lower", "upper", "groups"):
-            if (given := getattr(self, name)) is not None:
-                allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
+            given = getattr(self, name)
+            if given is not None and (self.bounds is not None or self.noise == "mixed"):
                 raise DesignError.of(name, given, allowed)
 
     def _vector(self, name: str) -> Array | None:
@@ -222,18 +222,11 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         with np.errstate(over="ignore"):
             return self.cost_of(np.asarray(self.lower))
 
-    asks: ClassVar[str] = "numbers"
-
-    def protection(self) -> Protection:
-        changes = self.bounds or Sensitivity(each=self.sensitivities)
-        return Protection(len(self.sensitivities), changes)
-
-    def model(self, **options: Any) -> Model:
+    def model(self) -> Model:
         """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".
 
         See `mechdesign.noise.allocation.separable.allocation_model` for the change of variables.
         """
-        refuse_unknown(options, "the model has none")
         if self.noise == "mixed":
             raise DesignError.of("noise", self.noise, "is searched for: there is no program")
         if self.bounds is not None:
@@ -241,25 +234,14 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
         self.check_feasible()
         return allocation_model(self.problem).model
 
-    def solve(  # type: ignore[override]
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        **options: Any,
-    ) -> AllocationResult | MixedAllocationResult:
-        """Return the optimal scales, to a relative gap of 1e-6 unless asked for another.
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
 
         Parameters
         ----------
         solver : {None, "closed-form", "clarabel", "scs", ...}
-            When not named: the closed form, with limits by one root (the multiplier at which the limited scales spend
+            When not named: the closed form, with limits by one root (the multiplier at which the limited scales consume
             the budget). "closed-form" is refused with limits; the others solve `model`.
-        time_limit : float, optional
-            Seconds, for a named solver and for the search of "mixed"; past them the best scales known are returned with their
-            proved gap, or the best types tried.
 
         Raises
         ------
@@ -267,110 +249,75 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
             The upper limits need a larger budget; names the coordinate that takes most of it, the least
             budget and the smallest ε.
         DesignError
-            "closed-form" with limits; a loss that overflows.
+            "closed-form" with limits; a loss that overflows; a solver for a search over types.
         """
-        one_of("certify", certify, (True, False))
-        wanted, deadline = wanted_gap(gap, 1e-6), Deadline(time_limit)
-        if self.noise == "mixed":
-            return self._mixed(solver, deadline, options, certify=certify)
         instance("solver", solver, str, NoneType)
+        if self.noise == "mixed":
+            if solver is not None:
+                raise DesignError.of(
+                    "solver", solver, "must be None: types are searched for, there is no program"
+                )
+            refuse_unknown(options, "there are none")
+            yield from self._mixes(clock)
+            return
         if self.bounds is not None:
-            several, report = allocate_several(self, solver, deadline, options)
-            value = self.cost_of(several.scales)
+            several, report = allocate_several(self, solver, clock, options)
+            scales, value, bound = several.scales, self.cost_of(several.scales), several.lower_bound
             among = several.among or (None, None)
-            proof = several.lower_bound, several.multiplier, several.mix, several.prices, several.held, *among
-            return self._result(several.scales, value, proof, report, wanted, certify)
-        self.check_feasible()
-        if solver in (None, "closed-form"):
-            found, report = self._by_formula(solver)
-            refuse_unknown(options, "a formula has none")
+            proof = AllocationProof(several.multiplier, several.prices, several.held, several.mix, *among)
         else:
-            found, report = solve_model(self.problem, solver, deadline, options)
-        scales = self.spread(found.scales)
-        value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
-        bound = self.loss_of_groups(found.lower_bound)
-        return self._result(scales, value, (bound, found.multiplier), report, wanted, certify)
-
-    def _result(  # type: ignore[override]
-        self, scales: Array, value: float, proof: Any, report: SolveReport, gap: float, certify: bool
-    ) -> AllocationResult:
-        """The result; `proof` is the lower bound, the multiplier, and under several bounds what else the certificate holds."""
+            self.check_feasible()
+            if solver in (None, "closed-form"):
+                found, report = self._by_formula(solver)
+                refuse_unknown(options, "a formula has none")
+            else:
+                found, report = solve_model(self.problem, solver, clock, options)
+            scales, proof = self.spread(found.scales), AllocationProof(found.multiplier)
+            value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
+            bound = self.loss_of_groups(found.lower_bound)
         if not math.isfinite(value):
             raise overflowing(float(self.loss))
-        bound, multiplier, *others = proof
-        lower_bound = min(bound, value)
-        evidence = AllocationCertificate(self, scales, value, lower_bound, multiplier, *others)
-        return AllocationResult(
-            design=self,
-            mechanism=IndependentNoise(self.noise, scales, self.sensitivities, self.bounds),
-            value=value,
-            lower_bound=lower_bound,
-            solver_report=replace(report, status=_status(report, value, bound, gap, certify)),
-            notes=self._notes(),
-            certificate=evidence if certify else None,
-            duals=pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [multiplier]}),
+        noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
+        duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [proof.multiplier]})
+        yield Bound(bound)
+        yield Law(noise, value, (proof,), report, self._notes(), duals)
+
+    def _mixes(self, clock: Clock) -> Iterator[Law]:
+        """Mixes from the cheapest candidate on, both pure types among them, each scaled until it is proved private."""
+        privacy, moved = instance("privacy", self.privacy, ApproximateDP), self.sensitivities > 0
+        gaussian, laplace = (
+            self.of_one_type(noise).solve(certify=False) for noise in ("gaussian", "laplace")
         )
-
-    def of_one_type(self, noise: str) -> NoiseAllocation:
-        """The same question for Gaussian, or for Laplace, noise alone."""
-        return replace(self, noise=noise)
-
-    def _mixed(
-        self, solver: str | None, deadline: Deadline, options: dict[str, Any], *, certify: bool
-    ) -> MixedAllocationResult:
-        """The cheapest of the mixes tried and of both pure types."""
-        if solver is not None:
-            raise DesignError.of(
-                "solver", solver, "must be None: types are searched for, there is no program"
-            )
-        refuse_unknown(options, "there are none")
-        privacy = instance("privacy", self.privacy, ApproximateDP)
-        started, moved = time.perf_counter(), self.sensitivities > 0
-        pure = {noise: self.of_one_type(noise).solve(certify=False) for noise in ("gaussian", "laplace")}
-        weights = None if self.weights is None else self.weights[moved]
-        mu = math.sqrt(pure["gaussian"].design.budget)
-        problem = MixedProblem(self.sensitivities[moved], weights, float(self.loss), privacy, mu)
-        candidates = [
-            (pure["gaussian"].value, pure["gaussian"].scales[moved], np.zeros(int(moved.sum()), dtype=bool))
+        weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
+        mu = math.sqrt(gaussian.design.budget)
+        problem = MixedProblem(lam, weights, float(self.loss), privacy, mu)
+        ratio = lam / laplace.mechanism.scales[moved]
+        everywhere = np.ones(len(lam), dtype=bool)
+        tried = [
+            *mixed_scales(problem, clock.part(_SEARCHED)),
+            (gaussian.value, gaussian.mechanism.scales[moved], ~everywhere),
+            (laplace.value, lam / np.maximum(ratio, FLOOR * ratio.max()), everywhere),
         ]
-        ratio = self.sensitivities[moved] / pure["laplace"].scales[moved]
-        ratio = np.maximum(ratio, FLOOR * ratio.max())
-        candidates.append(
-            (pure["laplace"].value, self.sensitivities[moved] / ratio, np.ones(int(moved.sum()), dtype=bool))
-        )
-        tried = [*mixed_scales(problem, deadline.part(_SEARCHED)), *candidates]
-        best = None
-        for value, scales, laplace in sorted(tried, key=lambda candidate: candidate[0]):
-            if best is not None and (deadline.passed or value * 0.96 ** float(self.loss) > best.value):
+        best = math.inf
+        for value, scales, kinds in sorted(tried, key=lambda candidate: candidate[0]):
+            if value * math.exp(-REACH * float(self.loss)) > best:
                 break
-            full, kinds = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
-            full[moved], kinds[moved] = scales, laplace
-            law = within_budget(full, kinds, self.sensitivities, privacy, deadline)
+            full, types = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
+            full[moved], types[moved] = scales, kinds
+            law = within_budget(full, types, self.sensitivities, privacy, clock)
             if law is not None:
-                held = MixedCertificate(self, law, mixed_cost(self, law))
-                best = held if best is None or held.value < best.value else best
-        if best is None:
+                cost = mixed_cost(self, law)
+                best = min(best, cost)
+                yield Law(law, cost, (MixedProof(),), SolveReport("search"), self._notes())
+        if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
-        seconds = time.perf_counter() - started
-        status = Status.LIMIT if deadline.passed else Status.FEASIBLE
-        return MixedAllocationResult(
-            design=self,
-            mechanism=best.law,
-            value=best.value,
-            solver_report=SolveReport("search", status if certify else Status.UNCERTIFIED, seconds=seconds),
-            notes=self._notes(),
-            certificate=best if certify else None,
-        )
 
     def _by_formula(self, solver: str | None) -> tuple[Allocated, SolveReport]:
         limited = self.lower is not None or self.upper is not None
         if limited and solver == "closed-form":
             raise DesignError.of("solver", solver, 'limits have no closed form; use "clarabel" or "scs"')
-        started, problem = time.perf_counter(), self.problem
-        found = problem.optimum()
-        name, size = "water-filling" if limited else "closed-form", len(found.scales)
-        seconds = time.perf_counter() - started
-        return found, SolveReport(name, seconds=seconds, variables=size, constraints=1, requested=solver)
+        found, name = self.problem.optimum(), "water-filling" if limited else "closed-form"
+        return found, SolveReport(name, variables=len(found.scales), constraints=1, requested=solver)
 
     def _notes(self) -> tuple[str, ...]:
         notes = []
@@ -388,9 +335,3 @@ class NoiseAllocation(AllocationQuestion, OldDesign):
             kept = "exactly" if self.changes.exact else "by a safe upper bound of the worst change"
             notes.append(f"the budget is kept {kept} for: {self.bounds}")
         return tuple(notes)
-
-
-def _status(report: SolveReport, value: float, lower_bound: float, gap: float, certify: bool) -> Status:
-    if report.status is Status.LIMIT or not certify:
-        return Status.LIMIT if certify else Status.UNCERTIFIED
-    return Status.OPTIMAL if value - lower_bound <= gap * value else Status.GAP

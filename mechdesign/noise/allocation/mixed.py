@@ -11,48 +11,36 @@ Of all, and of both pure types, the cheapest is returned: a search, with no lowe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian
-from mechdesign.errors import DesignError
-from mechdesign.evidence.account import Account
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED, OldCertificate, check_table
-from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.old_results import OldResult
-from mechdesign.evidence.results import AUDIT_COLUMNS
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.rounding import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.mixed_noise import MixedNoise
-from mechdesign.noise.pictures import relative_table
 from mechdesign.noise.vector_noise import absolute_moment
-from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Indices
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = [
     "FLOOR",
-    "MixedAllocationResult",
-    "MixedCertificate",
+    "REACH",
     "MixedProblem",
+    "MixedProof",
     "composed",
     "mixed_cost",
     "mixed_scales",
-    "refuse_limits",
     "within_budget",
 ]
 
@@ -64,6 +52,8 @@ _FAR = 1e200
 """Stands for no mix at all."""
 _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart."""
+REACH = 0.02
+"""Logarithm of the factor that a mix is scaled by until it is proved private, at most, either way."""
 FLOOR = 1e-12
 """Least Laplace ratio over the largest: less saves nothing, and a lattice could not keep it."""
 
@@ -242,7 +232,7 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[tuple[float,
 def within_budget(
     scales: Array, laplace: Any, sensitivities: Array, privacy: ApproximateDP, deadline: Deadline
 ) -> MixedNoise | None:
-    """The law scaled by the least common factor at which the composition is proved to keep δ; None if 2% are not enough.
+    """The law scaled by the least common factor at which the composition is proved to keep δ; None beyond `REACH`.
 
     At the deadline it is the least factor at which it was.
     """
@@ -260,13 +250,13 @@ def within_budget(
         return over
 
     # a pure type that keeps the budget as it is comes back as it is
-    top = next((factor for factor in (1e-12, 0.02) if excess(factor) <= 0), None)
+    top = next((factor for factor in (1e-12, REACH) if excess(factor) <= 0), None)
     if top is None:
         return None
     try:
-        if excess(-0.02) <= 0:
-            return law(-0.02)
-        return law(safe_root(excess, -0.02, top, xtol=1e-6, rtol=1e-9))
+        if excess(-REACH) <= 0:
+            return law(-REACH)
+        return law(safe_root(excess, -REACH, top, xtol=1e-6, rtol=1e-9))
     except _LateError:
         return law(min(kept))
 
@@ -284,160 +274,31 @@ def mixed_cost(question: AllocationQuestion, law: MixedNoise) -> float:
     return float((moments if question.weights is None else moments * question.weights).sum())
 
 
-@serializable("mixed-certificate")
+@serializable("mixed-proof")
 @dataclass(frozen=True, eq=False)
-class MixedCertificate(OldCertificate):
-    """Evidence that a mix of Laplace and Gaussian noise keeps (ε, δ), and what it costs.
+class MixedProof(Proof):
+    """A mix of Laplace and Gaussian noise is private by the exact composition over all coordinates, which change by all they may.
 
-    Parameters
-    ----------
-    question : AllocationQuestion
-    law : MixedNoise
-    value : float
-        What is claimed of the loss.
+    δ of the composition is a bound from above (`composed`): a closed form or basic composition, else in outward-rounded floats.
     """
 
-    question: AllocationQuestion
-    law: MixedNoise
-    value: float
+    speaks_of = ("privacy", "value")
 
     @property
-    def statement(self) -> Mapping[str, Any]:
-        """The question, and the value claimed."""
-        asked = {f.name: getattr(self.question, f.name) for f in fields(AllocationQuestion)}
-        return {**asked, "value": self.value}
+    def privacy_how(self) -> str:
+        return RECOMPUTED
 
-    def checks(self) -> pd.DataFrame:
-        """Privacy by the exact composition over all coordinates, and the loss."""
-        q = self.question
-        alike = self.law.sensitivities.shape == q.sensitivities.shape and bool(
-            (self.law.sensitivities == q.sensitivities).all()
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        asked, law = (
+            instance("question", stated.question, AllocationQuestion),
+            instance("law", stated.law, MixedNoise),
         )
-        if not alike:
-            return check_table([("the law is for these sensitivities", PROVED, -math.inf, False)])
-        privacy = instance("privacy", q.privacy, ApproximateDP)
-        delta, basic = composed(self.law, privacy)
-        room = self.value * (1 + _ROUNDING) - mixed_cost(q, self.law)
-        how = PROVED if basic else RECOMPUTED
+        if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):
+            yield Claim("the law is for these sensitivities", PROVED, -math.inf, False)
+            return
+        privacy = instance("privacy", asked.privacy, ApproximateDP)
+        delta, basic = composed(law, privacy)
         claim = f"δ at ε = {privacy.epsilon:g} is at most {privacy.delta:g} when all coordinates change by all they may"
-        return check_table(
-            [
-                (claim, how, privacy.delta - delta, delta <= privacy.delta),
-                (f"the loss is at most {self.value:.9g}", RECOMPUTED, room, room >= 0),
-            ]
-        )
-
-
-@serializable("mixed-allocation-result")
-@dataclass(frozen=True, eq=False)
-class MixedAllocationResult(OldResult):
-    """A type and a scale for each coordinate."""
-
-    @property
-    def scales(self) -> Array:
-        """β_i or σ_i, shape (K,)."""
-        return self.mechanism.scales
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The type of each coordinate."""
-        return self.mechanism.kinds
-
-    @property
-    def mse(self) -> float:
-        """E‖T‖₂²."""
-        return self.mechanism.mse()
-
-    @property
-    def delta(self) -> float:
-        """δ of the exact composition at the design's ε, from above."""
-        return composed(self.mechanism, self.design.privacy)[0]
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row per coordinate."""
-        return pd.DataFrame(
-            {
-                "coordinate": np.arange(len(self.scales)),
-                "sensitivity": self.mechanism.sensitivities,
-                "noise": list(self.kinds),
-                "scale": self.scales,
-                "variance": self.mechanism.variance(),
-            }
-        )
-
-    def compare(self) -> pd.DataFrame:
-        """Compare with the allocations of one type.
-
-        Returns
-        -------
-        DataFrame
-            Columns mechanism, error (the design's own loss), relative to this result's.
-        """
-        rows = [("this mix", self.value)]
-        for noise in ("gaussian", "laplace"):
-            rows.append(
-                (f"{noise} on every coordinate", self.design.of_one_type(noise).solve(certify=False).value)
-            )
-        return relative_table(rows)
-
-    def alternatives(self) -> pd.DataFrame:
-        return self.compare()
-
-    def account(self) -> Account:
-        d, kinds = self.design, self.kinds
-        value = "sum of E|noise|^p over the coordinates" + ("" if d.weights is None else ", weighted")
-        question = [
-            f"A query returns {len(kinds)} numbers about a data set. Between neighbouring data sets number i changes by at most "
-            "λ_i; all may change at once. Each gets Laplace or Gaussian noise of a scale of its own, independently.",
-            privacy_words(d.privacy, NEIGHBOURS),
-            unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),
-            f"Wanted are types and scales of least {value}: a search, never worse than either type alone.",
-        ]
-        return Account(
-            f"Laplace and Gaussian noise for {len(kinds)} numbers at {guarantee(d.privacy)}",
-            f"Laplace noise on {kinds.count('laplace')}, Gaussian on {kinds.count('gaussian')} of them.",
-            "\n\n".join(question),
-            value,
-            (guarantee(d.privacy), f"composed exactly: δ at most {at_most(self.delta, 6)}"),
-            "The standard deviation of the noise on each number, by its type.",
-            "The same requirement met by one type of noise on all numbers.",
-        )
-
-    def plot(self, **options: Any) -> Figure:
-        """Draw the standard deviation of each coordinate, by type."""
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        x, deviation, kinds = (
-            np.arange(len(self.scales)),
-            np.sqrt(self.mechanism.variance()),
-            np.array(self.kinds),
-        )
-        for k, kind in enumerate(("laplace", "gaussian")):
-            axis.plot(x[kinds == kind], deviation[kinds == kind], "o^"[k], color=COLOURS[k], label=kind)
-        axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
-        axis.legend()
-        return fig
-
-    def _audit(self) -> pd.DataFrame:
-        target, delta = self.design.privacy.delta, self.delta
-        rows = [("privacy", 0, delta, target, target - delta, float("nan"), target - delta <= 1e-3 * target)]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-
-    def _evidence(self) -> list[str]:
-        kinds = self.kinds
-        return [
-            f"{kinds.count('laplace')} coordinates with Laplace noise, {kinds.count('gaussian')} with Gaussian, "
-            f"{kinds.count('none')} with none; δ at most {self.delta:.9g}",
-            f"released on multiples of 2^-30 of each scale, wider by {self.mechanism.lattice_cost:.2g}",
-            f"MSE: {self.mse:.9g}",
-        ]
-
-
-def refuse_limits(design: AllocationQuestion) -> None:
-    """Raise DesignError for what the search over types does not do."""
-    for name in ("lower", "upper", "groups"):
-        if getattr(design, name) is not None:
-            raise DesignError.of(
-                name,
-                getattr(design, name),
-                'has no search over types: noise="gaussian" or "laplace" takes it',
-            )
+        yield Claim(claim, PROVED if basic else RECOMPUTED, privacy.delta - delta, delta <= privacy.delta)
+        room = stated.value * (1 + _ROUNDING) - mixed_cost(asked, law)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)

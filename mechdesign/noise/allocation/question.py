@@ -1,33 +1,47 @@
-"""What a noise allocation asks, in numbers: profile, requirement, loss, limits and groups."""
+"""What a noise allocation asks, in numbers: profile, requirement, loss, limits and groups; and the proof of its answer."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mechdesign.accounting.gaussian import gaussian_profile, gaussian_square
+from mechdesign.accounting.gaussian import gaussian_profile, gaussian_room, gaussian_square
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.certificate import PROVED, RECOMPUTED
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
 from mechdesign.noise.allocation.several import Changes, changes_of
-from mechdesign.noise.vector_noise import absolute_moment
-from mechdesign.problem.checks import array, instance, number
+from mechdesign.noise.allocation.worst import most_spent
+from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
+from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Indices
+from mechdesign.problem.spine import ModelledDesign
+from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["AllocationQuestion"]
+__all__ = ["AllocationProof", "AllocationQuestion"]
 
 _DOWN = 1 - 8 * 2.0**-53
 """Rounds a budget down past the few roundings it took to compute it."""
 
 
+_EXACT = 2000
+"""Coordinates up to which sums are rational; beyond, they are rounded up."""
+_ROUNDING = 1e-12
+"""Relative tolerance for the roundings of a loss and of a dual bound."""
+
+
 @dataclass(frozen=True, eq=False)
-class AllocationQuestion:
+class AllocationQuestion(ModelledDesign):
     """The fields of a `NoiseAllocation`, see there, and what follows from them."""
 
     noise: str
@@ -45,11 +59,11 @@ class AllocationQuestion:
         """The changes that keep several bounds, None where those of single coordinates are all there is."""
         return None if self.bounds is None else changes_of(self.bounds, self.spend)
 
-    def against(self, mix: Array) -> AllocationQuestion:
-        """The question for a profile: a mix of changes, as the worst of them."""
-        return AllocationQuestion(
-            **{**{f.name: getattr(self, f.name) for f in fields(self)}, "sensitivities": mix}
-        )
+    def against(self, mix: Array) -> Separable:
+        """The problem where a mix of changes is the profile, over the coordinates that change in it."""
+        moved = mix > 0
+        weight = None if self.weights is None else self.weights[moved]
+        return Separable(mix[moved], weight, float(self.loss), self.spend, self.budget)
 
     @property
     def spend(self) -> int:
@@ -98,10 +112,9 @@ class AllocationQuestion:
         """What δ adds to the total ε of Laplace noise."""
         return -(2 if self.one_dimensional else 1) * math.log1p(-getattr(self.privacy, "delta", 0.0))
 
-    def cost_of(self, scales: Array) -> float:
+    def cost_of(self, scales: Numbers) -> float:
         r"""Return :math:`\sum_i w_i E|T_i|^p`."""
-        floats = isinstance(scales, np.ndarray) and scales.dtype == float
-        held = scales if floats else array("scales", scales)
+        held = doubles("scales", scales)
         if held.shape != self.sensitivities.shape:
             raise DesignError.of(
                 "scales", held.shape, f"must have one per coordinate, {self.sensitivities.shape}"
@@ -110,7 +123,6 @@ class AllocationQuestion:
 
     def loss_of_groups(self, moments: float) -> float:
         """Return the whole loss where Σ W s^p of the groups that need noise is `moments`, limits on the others included."""
-        moments = moments if isinstance(moments, float) else number("moments", moments)
         forced = 0.0 if self.needs is None else self.cost_of(self.spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
 
@@ -196,3 +208,109 @@ class AllocationQuestion:
         while gaussian_profile(high, mu) > privacy.delta:
             high *= 2
         return safe_root(lambda e: gaussian_profile(e, mu) - privacy.delta, privacy.epsilon, high)
+
+
+@serializable("allocation-proof")
+@dataclass(frozen=True, eq=False)
+class AllocationProof(Proof):
+    r"""Scales that keep the budget on the worst change keep the requirement, and one multiplier bounds their loss from below.
+
+    Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`, and what a budget is worth is said in
+    Muthukrishnan and Kalyani, Theorems 4 and 5, Corollary 6. By weak duality
+    :math:`\sum_i \min_s (w_i E|sT|^p + y(\lambda_i/s)^m) - yB` is a lower bound for every y ≥ 0 and for every profile λ that is a
+    mix of changes. What is consumed is summed in rational numbers up to 2,000 coordinates and rounded up beyond; loss and lower
+    bound are sums in floats.
+
+    Parameters
+    ----------
+    multiplier : float
+        y.
+    prices : tuple of float, optional
+        Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change consumes.
+    held : {None, "l1", "l2", "sets"}
+        The norm that is filled besides, or that all sets of coordinates are looked at, see `most_spent`.
+    mix : ndarray, shape (K,), optional
+        Under several bounds: the profile of the mix of changes that proves the lower bound.
+    changes, weights : ndarray, optional
+        What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
+        `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.
+    """
+
+    multiplier: float
+    prices: tuple[float, ...] | None = None
+    held: str | None = None
+    mix: Array | None = None
+    changes: Array | None = None
+    weights: Array | None = None
+
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
+
+    def spent(self, asked: AllocationQuestion, scales: Array) -> Fraction | float:
+        """What no change consumes more than."""
+        lam = asked.sensitivities
+        if np.any((scales <= 0) & (lam > 0)):
+            return math.inf
+        if asked.changes is not None:
+            one, two, three = self.prices or (0.0, 0.0, 0.0)
+            return most_spent(asked.changes, scales, (one, two, three), self.held)
+        if len(lam) <= _EXACT:
+            pairs = zip(lam.tolist(), scales.tolist())
+            return sum(((Fraction(v) / Fraction(s)) ** asked.spend for v, s in pairs if v), Fraction(0))
+        ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
+        return float((ratio**asked.spend).sum()) * (1 + 1e-14)
+
+    def slack(self, asked: AllocationQuestion, scales: Array) -> float:
+        """What is left of the budget; its sign is exact."""
+        spent = self.spent(asked, scales)
+        return float(Fraction(asked.budget) - Fraction(spent)) if spent < math.inf else -math.inf
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        asked = instance("question", stated.question, AllocationQuestion)
+        law = instance("law", stated.law, IndependentNoise)
+        # `release` takes from the law's own sensitivities how much wider it must be for its lattice
+        alike = law.noise == asked.noise and law.bounds == asked.bounds
+        if not (
+            alike and law.sensitivities is not None and np.array_equal(law.sensitivities, asked.sensitivities)
+        ):
+            yield Claim(
+                "the law is noise of the type, for the changes, of the question", PROVED, -math.inf, False
+            )
+            return
+        scales = law.scales
+        slack = self.slack(asked, scales)
+        yield Claim("the scales keep the privacy budget", PROVED, slack, slack >= 0)
+        if asked.noise == "gaussian" and isinstance(asked.privacy, ApproximateDP):
+            room = gaussian_room(asked.privacy.epsilon, asked.privacy.delta, asked.budget**0.5)
+            yield Claim("the budget is worth (ε, δ)", RECOMPUTED, room, room >= 0)
+        for name, limit, sign in (("lower", asked.lower, 1), ("upper", asked.upper, -1)):
+            if limit is not None:
+                room = float(np.min(np.where(np.isfinite(limit), sign * (scales - limit), np.inf)))
+                yield Claim(f"scales keep their {name} limits", PROVED, room, room >= 0)
+        if asked.groups is not None:
+            widest = max(float(np.ptp(scales[g])) for g in asked.groups)
+            yield Claim("groups share a scale", PROVED, -widest, widest == 0)
+        room = stated.value * (1 + _ROUNDING) - asked.cost_of(scales)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is None:
+            return
+        problem = asked.problem
+        if asked.changes is not None:
+            reached = self.mix is not None and self._is_mix(asked.changes, self.mix)
+            yield Claim("the worst mix is one of changes", RECOMPUTED, 0.0, reached)
+            if self.mix is None or not reached:
+                return
+            problem = asked.against(self.mix)
+        dual, error = problem.dual(self.multiplier)
+        bound = asked.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
+        room = bound + _ROUNDING * abs(bound) - stated.lower_bound
+        yield Claim(f"no scales do better than {stated.lower_bound:.9g}", RECOMPUTED, room, room >= 0)
+
+    def _is_mix(self, asked: Changes, mix: Array) -> bool:
+        """Whether some mix of changes is at least this one in each coordinate."""
+        if self.changes is None or self.weights is None:
+            return asked.reached(mix)
+        found = mixed(asked, Among(self.changes, self.weights))
+        if found is None or mix.shape != found.shape or not (np.isfinite(mix).all() and mix.any()):
+            return False
+        return bool(np.all((mix >= 0) & (mix <= found * (1 + _ROUNDING))))

@@ -44,8 +44,7 @@ from mechdesign.noise.correlated.noise import (
     within_budget,
 )
 from mechdesign.noise.pictures import relative_table
-from mechdesign.problem.checks import array, instance, one_of, settle
-from mechdesign.problem.design import refuse_unknown
+from mechdesign.problem.checks import array, instance, one_of, refuse_unknown, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity

@@ -1,0 +1,259 @@
+"""What a result of a noise allocation prints and draws, and what the usual choices of scales would cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.account import Account
+from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.noise.allocation.disparity import disparity, gini
+from mechdesign.noise.allocation.mixed import composed
+from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
+from mechdesign.noise.allocation.separable import power
+from mechdesign.noise.allocation.several_model import largest_spent
+from mechdesign.noise.pictures import relative_table
+from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.plotting import COLOURS, figure, legend_above, sized
+from mechdesign.problem.checks import instance, number
+from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["AllocationPage"]
+
+_BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitivity
+
+
+class AllocationPage(AllocationQuestion):
+    """A question for scales, or for types and scales ("mixed"): what its results print and draw."""
+
+    asks: ClassVar[str] = "numbers"
+
+    def protection(self) -> Protection:
+        changes = self.bounds or Sensitivity(each=self.sensitivities)
+        return Protection(len(self.sensitivities), changes)
+
+    def spent(self, result: Result) -> Array:
+        r"""Share of the privacy budget that each coordinate consumes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or
+        :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1. Under several bounds they are those of the worst mix
+        of changes, which consumes all of the budget: in proportion to the coordinates' losses."""
+        lam, scales = self.sensitivities, result.mechanism.scales
+        if self.changes is None:
+            ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
+            return power(ratio, self.spend) / self.budget
+        weights = 1.0 if self.weights is None else self.weights
+        moved = weights * power(scales / scales.max(), float(self.loss)) * (lam > 0)
+        return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
+
+    def _slack(self, result: Result) -> float:
+        """What is left of the budget, by the result's own proof where it has one."""
+        scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
+        if proof is None and self.changes is not None:
+            proof = AllocationProof(0.0, largest_spent(self.changes, scales)[1])
+        return instance("proofs", proof or AllocationProof(0.0), AllocationProof).slack(self, scales)
+
+    def _delta(self, result: Result) -> float:
+        """δ of the exact composition of a mix at the design's ε, from above."""
+        return composed(result.mechanism, instance("privacy", self.privacy, ApproximateDP))[0]
+
+    def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
+        """Compare scales with identical noise and with scale-perturb-rescale; a mix of types has `alternatives` only.
+
+        Parameters
+        ----------
+        result : Result
+            Of this design.
+        overall : float, optional
+            The ℓ₂ (Gaussian) or ℓ₁ (Laplace) sensitivity of the whole query, for the i.i.d. row. Leaving it
+            out states that the coordinates are decoupled: it is then the norm of the profile.
+
+        Returns
+        -------
+        DataFrame
+            Rows "i.i.d.", "scale-perturb-rescale", "optimal"; columns mechanism, scales (arrays of shape
+            (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
+        """
+        lam, m, budget = self.sensitivities, self.spend, self.budget
+        norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
+        if self.changes is not None:
+            norm, rescaled = (largest_spent(self.changes, s)[0] for s in (np.ones(len(lam)), lam))
+            norm **= 1 / m
+        allowed = f"must be positive and at most {norm:g}, the norm of the profile or of the largest change"
+        if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
+            raise DesignError.of("overall", overall, allowed)
+        level = (norm if overall is None else float(overall)) / budget ** (1 / m)
+        laws = {
+            "i.i.d.": IndependentNoise(self.noise, np.full(len(lam), level)),
+            "scale-perturb-rescale": IndependentNoise(self.noise, lam * (rescaled / budget) ** (1 / m)),
+            "optimal": result.mechanism,
+        }
+        rows = [(name, law.scales, law.mse(), self.cost_of(law.scales)) for name, law in laws.items()]
+        table = pd.DataFrame(rows, columns=["mechanism", "scales", "MSE", "loss"])
+        with np.errstate(divide="ignore"):
+            for name, measure in (("dB", "MSE"), ("loss dB", "loss")):
+                table[name] = 10 * np.log10(table[measure].iloc[0] / table[measure])
+        return table[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """What the usual choices cost at the same privacy; of a mix, one type on every coordinate."""
+        if self.noise == "mixed":
+            pure = [
+                (kind, self.of_one_type(kind).solve(certify=False).value) for kind in ("gaussian", "laplace")
+            ]
+            return relative_table(
+                [("this mix", result.value), *((f"{kind} on every coordinate", v) for kind, v in pure)]
+            )
+        table = self.compare(result).iloc[::-1].reset_index(drop=True)
+        own = float(table["loss"].iloc[0])
+        names = {"optimal": "this allocation", "i.i.d.": "one scale for all (i.i.d.)"}
+        relative = table["loss"] / own if own else np.nan
+        return pd.DataFrame(
+            {"mechanism": table["mechanism"].replace(names), "error": table["loss"], "relative": relative}
+        )
+
+    def of_one_type(self, noise: str) -> Self:
+        """The same question for Gaussian, or for Laplace, noise alone."""
+        return replace(self, noise=noise)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per coordinate."""
+        law, lam = result.mechanism, self.sensitivities
+        table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
+        if self.noise == "mixed":
+            return pd.DataFrame(
+                {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance()}
+            )
+        return pd.DataFrame(
+            {**table, "scale": law.scales, "variance": law.variance(), "spent": self.spent(result)}
+        )
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        return pd.DataFrame(self._constraints(result), columns=AUDIT_COLUMNS)
+
+    def _constraints(self, result: Result) -> Iterator[tuple[Any, ...]]:
+        if self.noise == "mixed":
+            delta, left = self._delta(result), self.budget - self._delta(result)
+            yield "privacy", 0, delta, self.budget, left, math.nan, left <= 1e-3 * self.budget
+            return
+        slack, scales = self._slack(result), result.mechanism.scales
+        dual = math.nan if result.duals is None else float(result.duals["dual"].iloc[0])
+        yield "privacy", 0, self.budget - slack, self.budget, slack, dual, True
+        for name, limit, sign in (("lower", self.lower, 1), ("upper", self.upper, -1)):
+            for i in () if limit is None else np.flatnonzero(np.isfinite(limit)):
+                gap = sign * (scales[i] - limit[i])
+                yield name, i, scales[i], limit[i], gap, math.nan, gap <= 1e-9 * limit[i]
+
+    def lines(self, result: Result) -> list[str]:
+        law = result.mechanism
+        if self.noise == "mixed":
+            laplace, gaussian, none = (law.kinds.count(kind) for kind in ("laplace", "gaussian", "none"))
+            first = [
+                f"{laplace} coordinates with Laplace noise, {gaussian} with Gaussian, {none} with none; "
+                f"δ at most {self._delta(result):.9g}"
+            ]
+        else:
+            lam = self.sensitivities
+            first = [
+                f"{len(lam)} coordinates, disparity ν {disparity(lam):.4g}, Gini {gini(lam):.4g}",
+                f"budget {self.budget:.9g}, {float(self.spent(result).sum()):.15g} of it consumed",
+            ]
+        return [
+            *first,
+            f"released on multiples of 2^-30 of each scale, wider by {law.lattice_cost:.2g}",
+            f"MSE: {law.mse():.9g}",
+        ]
+
+    def account(self, result: Result) -> Account:
+        lam, mixed = self.sensitivities, self.noise == "mixed"
+        value = f"sum of E|noise|^{shown(self.loss)} over the coordinates"
+        value += "" if self.weights is None else ", weighted"
+        together = "all may change at once" if self.bounds is None else f"together: {self.bounds}"
+        noise = "Laplace or Gaussian" if mixed else self.noise.capitalize()
+        limits = [name for name in ("lower", "upper", "groups") if getattr(self, name) is not None]
+        within = f", within the limits given ({', '.join(limits)})" if limits else ""
+        search = "types and scales" if mixed else "the scales"
+        question = [
+            f"A query returns {len(lam)} numbers about a data set. Between neighbouring data sets number i changes by at most "
+            f"λ_i, which lies between {shown(lam.min())} and {shown(lam.max())}; {together}. "
+            f"{noise} noise of a scale of its own is added to each, independently.",
+            privacy_words(self.privacy, NEIGHBOURS),
+            unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),
+            f"Wanted are {search} of least {value}{within}"
+            + (": a search, never worse than either type alone." if mixed else "."),
+        ]
+        if mixed:
+            kinds = result.mechanism.kinds
+            subtitle = (
+                f"Laplace noise on {kinds.count('laplace')}, Gaussian on {kinds.count('gaussian')} of them."
+            )
+            consumed = f"composed exactly: δ at most {at_most(self._delta(result), 6)}"
+            picture = "The standard deviation of the noise on each number, by its type."
+            others = "The same requirement met by one type of noise on all numbers."
+        else:
+            subtitle = f"Scales by coordinate; least {value}."
+            consumed = f"{at_most(float(self.spent(result).sum()))} of the budget consumed"
+            picture = "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes."
+            others = "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities."
+        return Account(
+            f"{noise} noise for {len(lam)} numbers at {guarantee(self.privacy)}",
+            subtitle,
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), consumed),
+            picture,
+            others,
+        )
+
+    def plot(self, result: Result, **options: Any) -> Figure:
+        """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
+        return (
+            self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)
+        )
+
+    def _draw_types(self, result: Result, options: dict[str, Any]) -> Figure:
+        fig, axis = figure(**sized(options, 5.0, 3.2))
+        deviation, kinds = np.sqrt(result.mechanism.variance()), np.array(result.mechanism.kinds)
+        x = np.arange(len(kinds))
+        for k, kind in enumerate(("laplace", "gaussian")):
+            axis.plot(x[kinds == kind], deviation[kinds == kind], "o^"[k], color=COLOURS[k], label=kind)
+        axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
+        axis.legend()
+        return fig
+
+    def _draw_scales(self, result: Result, options: dict[str, Any]) -> Figure:
+        lam, scales, spent = self.sensitivities, result.mechanism.scales, self.spent(result)
+        others = self.compare(result).set_index("mechanism")["scales"]
+        fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
+        few = len(lam) <= _BARS
+        order = np.arange(len(lam)) if few else np.argsort(lam)[np.linspace(0, len(lam) - 1, 400).astype(int)]
+        x = np.arange(len(order)) if few else np.linspace(0, len(lam) - 1, len(order))
+        if few:
+            above.bar(x, scales, width=0.7, color=COLOURS[5], label="this allocation")
+            below.bar(x, spent, width=0.7, color=COLOURS[5])
+            below.set_xticks(x[:: 1 + len(x) // 12])
+        else:
+            above.plot(x, scales[order], color=COLOURS[0], label="this allocation")
+            below.plot(x, spent[order], color=COLOURS[0])
+        for k, name in enumerate(("i.i.d.", "scale-perturb-rescale"), start=1):
+            style: Any = {"marker": "_v"[k - 1], "markersize": 9, "markeredgewidth": 2} if few else {}
+            above.plot(
+                x, others[name][order], linestyle="" if few else "--", color=COLOURS[k], label=name, **style
+            )
+        above.set(ylabel="scale", ylim=(0, None))
+        legend_above(above)
+        below.set(
+            xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
+        )
+        return fig

@@ -47,10 +47,14 @@ def allocation(result: Json, account: Account) -> None:
     weights = design["weights"] or 1.0
     costs = [w * moment for w in (weights if isinstance(weights, list) else [weights] * len(lam))]
     cost = math.fsum(c * s**p for c, s in zip(costs, scales))
-    account.rows.append((f"the value is at most {value:.12g}", "recomputed", cost * (1 - NEAR / 1000) <= value))
+    account.rows.append(
+        (f"the value is at most {value:.12g}", "recomputed", cost * (1 - NEAR / 1000) <= value)
+    )
     if design["groups"] is not None:
         account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(len(lam))))
-        account.proved("groups share a scale", all(len({scales[i] for i in g}) == 1 for g in design["groups"]))
+        account.proved(
+            "groups share a scale", all(len({scales[i] for i in g}) == 1 for g in design["groups"])
+        )
         account.claimed(f"no scales do better than {bound:.12g}")
         return
     # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.
@@ -59,4 +63,6 @@ def allocation(result: Json, account: Account) -> None:
         s = min(max((power * y * l**power / (p * c)) ** (1 / (p + power)), a), b) if l and c else a
         total += c * s**p + (y * (l / s) ** power if l else 0.0)
     found = total - y * float(budget)
-    account.rows.append((f"no scales do better than {bound:.12g}", "recomputed", bound <= found + NEAR * abs(found)))
+    account.rows.append(
+        (f"no scales do better than {bound:.12g}", "recomputed", bound <= found + NEAR * abs(found))
+    )

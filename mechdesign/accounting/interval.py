@@ -29,7 +29,7 @@ from mechdesign.accounting.losses import (
     loss_of,
 )
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
-from mechdesign.accounting.sampling import compose_grid, sampled_parts, subsampled_parts
+from mechdesign.accounting.sampling import compose_grid, sampled_parts
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.rounding import excess, round_down, round_up, safe_root
@@ -54,6 +54,8 @@ __all__ = [
 
 FLOOR = 1e-300
 """The smallest tail that is cut off: doubles hold hardly less."""
+_DEEPEST = 1e-290
+"""The tail that a first coarse pass cuts off."""
 _EXTREME = 1e100
 
 
@@ -71,6 +73,20 @@ class GridPlan:
     """The losses from below, where those above are only rounded up."""
     finer: float = 1.0
     """What the step is multiplied by from below."""
+    rounds: int = 1
+    """Rounds that each see a sample; without sampling they are counted in `losses`."""
+    sampling_rate: float = 1.0
+
+    def delta(
+        self, epsilon: float, step: float, *, pessimistic: bool, width: float, exact: bool = False
+    ) -> float:
+        """Bound δ(ε) on the grid of this step, from above or from below; after sampling, to about this width."""
+        parts = self.parts(step, pessimistic=pessimistic, exact=exact)
+        if self.sampling_rate == 1.0:
+            return composed_delta(parts, epsilon, guess=self.theta)[0]
+        base = compose_grid(parts)
+        both = sampled_parts(base, self.sampling_rate, self.rounds, epsilon, width=width)
+        return max(composed_delta(direction, epsilon)[0] for direction in both)
 
     def parts(self, step: float, *, pessimistic: bool, exact: bool = False) -> list[Part]:
         losses = self.losses if pessimistic or not self.lowered else self.lowered
@@ -99,16 +115,13 @@ class GridPlan:
         return step
 
 
-def _spread(loss: Loss) -> tuple[float, float]:
-    """A typical size of the loss, and its largest finite value down to tails of 1e-290."""
+def _largest(loss: Loss, tail: float) -> float:
+    """The largest finite loss but for a tail of this probability; 1 where the two laws share no point."""
     if isinstance(loss, AtomicLoss):
-        return float(np.abs(loss.values).max()), float(loss.values.max())
-    if loss.edge <= 0:  # the two laws share no point: all of it is infinite, on any grid
-        return 1.0, 1.0
-    half = loss.sensitivity / 2
-    typical = float(loss.loss(min(float(loss.isf(0.15)) + half, loss.edge)))
-    largest = float(loss.loss(min(float(loss.isf(1e-290)) + half, loss.edge)))
-    return max(typical, largest * 1e-6), largest
+        return float(np.abs(loss.values).max())
+    if loss.edge <= 0:
+        return 1.0
+    return float(loss.loss(min(float(loss.isf(tail)) + loss.sensitivity / 2, loss.edge)))
 
 
 def apart(terms: tuple[NoiseTerm, ...]) -> bool:
@@ -120,14 +133,15 @@ def apart(terms: tuple[NoiseTerm, ...]) -> bool:
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
-    sizes = [_spread(loss) for loss, _ in losses]
-    step = max(min(s for s, _ in sizes) / 6, max(m for _, m in sizes) / 50_000)
+    largest = [_largest(loss, _DEEPEST) for loss, _ in losses]
+    typical = [max(_largest(loss, 0.15), top * 1e-6) for (loss, _), top in zip(losses, largest)]
+    step = max(min(typical) / 6, max(largest) / 50_000)
     if not step > 1e-150:
         least = min(t.sensitivity / float(t.law.std()) for t in terms)
         raise DesignError.of(
             "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"
         )
-    plan = GridPlan(losses, step, 0.0, 1e-290, 1e-12 * width / count)
+    plan = GridPlan(losses, step, 0.0, _DEEPEST, 1e-12 * width / count)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)
     tilt = find_tilt(coarse, epsilon)
@@ -138,8 +152,8 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     wanted = math.sqrt(4 * width / (max(theta * (theta + 1), 1e-12) * count))
     fine = min(wanted, step * 1.5, math.sqrt(max(tilt.variance, 1e-300)) / 8)
     # Close to the largest possible loss θ diverges; there the atoms decide, and they are on the grid.
-    fine = max(fine, step / 200, max(m for _, m in sizes) * 2e-6)
-    if epsilon >= sum(loss_top * c for (_, c), (_, loss_top) in zip(losses, sizes)):
+    fine = max(fine, step / 200, max(largest) * 2e-6)
+    if epsilon >= sum(top * c for (_, c), top in zip(losses, largest)):
         fine = step
     return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse))
 
@@ -150,7 +164,7 @@ def sampled_plan(
     """The grid of one round, before it is sampled."""
     terms, lowered = _rotated(terms)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
-    reachable = 0.5 * sum(_spread(loss_of(t.law, t.sensitivity))[1] * t.count for t in terms)
+    reachable = 0.5 * sum(_largest(loss_of(t.law, t.sensitivity), _DEEPEST) * t.count for t in terms)
     plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling_rate) / 2, reachable), width)
     # A million points of the composed round, 37 standard deviations either way, are as many as tell.
     count = sum(n for _, n in plan.losses)
@@ -166,7 +180,15 @@ def sampled_plan(
     step = min(plan.step, max(after / shrunk, plan.step / 200, least))
     finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10), least)) / step
     tail = plan.upper_tail * 1e-3
-    return replace(plan, step=plan.align(step), upper_tail=tail, lowered=lowered, finer=finer)
+    return replace(
+        plan,
+        step=plan.align(step),
+        upper_tail=tail,
+        lowered=lowered,
+        finer=finer,
+        rounds=rounds,
+        sampling_rate=sampling_rate,
+    )
 
 
 def _rotated(terms: tuple[NoiseTerm, ...]) -> tuple[tuple[NoiseTerm, ...], tuple[tuple[Loss, int], ...]]:
@@ -229,14 +251,6 @@ class DeltaInterval:
         return around and 0 <= self.lower <= self.upper <= most and self.how in (fresh.how, RECOMPUTED)
 
 
-def _check(epsilon: float, width: float, rounds: int, sampling_rate: float) -> None:
-    non_negative("epsilon", epsilon)
-    inside("width", width, 1e-9, 1)
-    whole("rounds", rounds, 1)
-    if probability("sampling_rate", sampling_rate) == 0:
-        raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
-
-
 def delta_interval(
     terms: Any,
     epsilon: float,
@@ -297,71 +311,75 @@ def delta_interval(
     >>> 3.0293e-6 in interval, interval.width < 0.01
     (True, True)
     """
-    _check(epsilon, width, rounds, sampling_rate)
-    deadline = Deadline.of(deadline, time_limit)
-    terms = as_terms(terms)
-    epsilon = float(epsilon)
-    if sampling_rate == 1.0:
-        terms = tuple(NoiseTerm(t.law, t.sensitivity, t.count * rounds) for t in terms)
-        if closed_form and all(is_gaussian(t.law) for t in terms):
-            return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
-        if closed_form and len(terms) == 1 and terms[0].count == 1:
-            law, sensitivity = terms[0].law, terms[0].sensitivity
-            found = enclosed_delta(law, sensitivity, epsilon, loss_of(law, sensitivity))
-            if found is not None:
-                return DeltaInterval(*found, PROVED)
-            return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
-        if apart(terms):
-            return DeltaInterval(1.0, 1.0)
-        plan = plan_grid(terms, epsilon, width)
-        return _refine(plan, epsilon, width, rounds, None, points, deadline)
+    non_negative("epsilon", epsilon)
+    inside("width", width, 1e-9, 1)
+    whole("rounds", rounds, 1)
+    if probability("sampling_rate", sampling_rate) == 0:
+        raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
+    deadline, epsilon = Deadline.of(deadline, time_limit), float(epsilon)
+    terms = _repeated(terms, rounds, sampling_rate)
+    if closed_form and (found := _closed(terms, epsilon, sampling_rate)) is not None:
+        return found
     if apart(terms):
-        return DeltaInterval(0.0, 1.0)
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
-    return _refine(plan, epsilon, width, rounds, sampling_rate, points, deadline)
+        return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
+    return _refine(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points, deadline)
 
 
-def _refine(
-    plan: GridPlan,
-    epsilon: float,
-    width: float,
-    rounds: int,
-    sampling_rate: float | None,
-    points: int,
-    deadline: Deadline,
-) -> DeltaInterval:
-    step = plan.step
+def _repeated(terms: Any, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
+    """The terms of all rounds, or of one where rounds are sampled."""
+    times = rounds if sampling_rate == 1.0 else 1
+    return tuple(replace(t, count=t.count * times) for t in as_terms(terms))
+
+
+def _closed(terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float) -> DeltaInterval | None:
+    """δ(ε) of normal noise, or of one coordinate; None elsewhere."""
+    if sampling_rate < 1:
+        return None
+    if all(is_gaussian(t.law) for t in terms):
+        return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
+    if len(terms) > 1 or terms[0].count > 1:
+        return None
+    law, sensitivity = terms[0].law, terms[0].sensitivity
+    found = enclosed_delta(law, sensitivity, epsilon, loss_of(law, sensitivity))
+    if found is not None:
+        return DeltaInterval(*found, PROVED)
+    return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
+
+
+def _planned(
+    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling_rate: float
+) -> GridPlan:
+    if sampling_rate == 1.0:
+        return plan_grid(terms, epsilon, width)
+    return sampled_plan(terms, epsilon, width, rounds, sampling_rate)
+
+
+def _refine(plan: GridPlan, epsilon: float, width: float, points: int, deadline: Deadline) -> DeltaInterval:
+    step, sampled = plan.step, plan.sampling_rate < 1
     best = DeltaInterval(0.0, 1.0)
     for _ in range(9):
         bounds: list[float] = []
+        finer = width * (step / plan.step) ** 2
         for pessimistic in (True, False):
             if deadline.passed and (bounds or best.upper < 1):  # the first upper bound is waited for
                 return DeltaInterval(best.lower, min([best.upper, *bounds]))
-            parts = plan.parts(step, pessimistic=pessimistic)
-            if sampling_rate is None:
-                bounds.append(composed_delta(parts, epsilon, guess=plan.theta)[0])
-                if not pessimistic and _near_atoms(plan, epsilon):
-                    parts = plan.parts(step, pessimistic=False, exact=True)
-                    bounds[1] = max(bounds[1], composed_delta(parts, epsilon, guess=plan.theta)[0])
-            else:
-                both = subsampled_parts(
-                    parts, sampling_rate, rounds, epsilon, width=width * (step / plan.step) ** 2
-                )
-                bounds.append(max(composed_delta(direction, epsilon)[0] for direction in both))
+            bounds.append(plan.delta(epsilon, step, pessimistic=pessimistic, width=finer))
+        if not sampled and _near_atoms(plan, epsilon):
+            bounds[1] = max(bounds[1], plan.delta(epsilon, step, pessimistic=False, width=finer, exact=True))
         before = best.upper
         best = DeltaInterval(max(best.lower, bounds[1]), min(best.upper, bounds[0]))
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
             break
         # The lower end of sampled rounds is of first order in the step: where the upper no longer moves, it is left wide.
-        if sampling_rate is not None and before - best.upper <= 0.3 * width * best.upper:
+        if sampled and before - best.upper <= 0.3 * width * best.upper:
             break
         count = sum(c for _, c in plan.losses)
         if plan.upper_tail * count > 0.01 * gap:  # Chernoff was far off: δ is smaller than the plan thought
             plan = replace(plan, upper_tail=max(0.01 * width * best.upper / count * 1e-3, FLOOR))
             continue
         step = plan.align(step * min(max(math.sqrt(0.6 * width * best.upper / gap), 0.15), 0.7))
-        if 2 * max(_largest(loss, plan) for loss, _ in plan.losses) / step > points:
+        if 2 * max(_largest(loss, plan.upper_tail) for loss, _ in plan.losses) / step > points:
             break
     return best
 
@@ -371,13 +389,6 @@ def _near_atoms(plan: GridPlan, epsilon: float) -> bool:
     if not all(isinstance(loss, CentredLoss) and loss.atoms for loss, _ in plan.losses):
         return False
     return abs(sum(loss.atoms[0] * count for loss, count in plan.losses) / max(epsilon, 1e-300) - 1) < 0.05
-
-
-def _largest(loss: Loss, plan: GridPlan) -> float:
-    if isinstance(loss, AtomicLoss):
-        return float(np.abs(loss.values).max())
-    x = min(float(loss.isf(plan.upper_tail)) + loss.sensitivity / 2, loss.edge)
-    return float(loss.loss(x))
 
 
 def upper_delta(
@@ -390,21 +401,18 @@ def upper_delta(
     deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`; past the deadline on the coarse one of the plan."""
-    terms, deadline = as_terms(terms), Deadline.of(deadline)
+    deadline = Deadline.of(deadline)
+    terms = _repeated(terms, rounds, sampling_rate)
     if apart(terms):
         return 1.0
+    plan = _planned(terms, epsilon, width, rounds, sampling_rate)
     if sampling_rate == 1.0:
-        terms = tuple(replace(t, count=t.count * rounds) for t in terms)
-        plan = plan_grid(terms, epsilon, width)
-        fine = plan.align(plan.step / 2)
-        parts = [*plan.coarse] if deadline.passed else plan.parts(fine, pessimistic=True)
-        return composed_delta(parts, epsilon, guess=plan.theta)[0]
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
+        if deadline.passed:
+            return composed_delta(plan.coarse, epsilon, guess=plan.theta)[0]
+        return plan.delta(epsilon, plan.align(plan.step / 2), pessimistic=True, width=width)
     least = 1.0
     for _ in range(4):
-        parts = plan.parts(plan.step, pessimistic=True)
-        both = subsampled_parts(parts, sampling_rate, rounds, epsilon, width=width)
-        least = min(least, max(composed_delta(direction, epsilon)[0] for direction in both))
+        least = min(least, plan.delta(epsilon, plan.step, pessimistic=True, width=width))
         cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
         if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
             break
@@ -416,21 +424,13 @@ def lower_delta(
     terms: Any, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:
     """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
-    terms = as_terms(terms)
-    lone = len(terms) == 1 and terms[0].count == rounds == 1
-    if sampling_rate == 1.0 and (lone or all(is_gaussian(t.law) for t in terms)):
-        return delta_interval(terms, epsilon, rounds=rounds).lower
+    terms = _repeated(terms, rounds, sampling_rate)
+    if (found := _closed(terms, epsilon, sampling_rate)) is not None:
+        return found.lower
     if apart(terms):
         return 0.0 if sampling_rate < 1 else 1.0
-    if sampling_rate == 1.0:
-        terms = tuple(replace(t, count=t.count * rounds) for t in terms)
-        plan = plan_grid(terms, epsilon, width)
-        return composed_delta(plan.parts(plan.step, pessimistic=False), epsilon, guess=plan.theta)[0]
-    plan = sampled_plan(terms, epsilon, width, rounds, sampling_rate)
-    both = subsampled_parts(
-        plan.parts(plan.step, pessimistic=False), sampling_rate, rounds, epsilon, width=width
-    )
-    return max(composed_delta(direction, epsilon)[0] for direction in both)
+    plan = _planned(terms, epsilon, width, rounds, sampling_rate)
+    return plan.delta(epsilon, plan.step, pessimistic=False, width=width)
 
 
 def epsilon_bound(

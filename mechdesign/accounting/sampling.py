@@ -29,7 +29,7 @@ from mechdesign.accounting.composition import (
 from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.typing import Array
 
-__all__ = ["compose_grid", "sampled_parts", "subsampled_parts"]
+__all__ = ["compose_grid", "sampled_parts"]
 
 _WINDOW = 20
 """Standard deviations of a composed loss that its window takes, about."""
@@ -155,20 +155,13 @@ def _sampled(loss: Array, rate: float) -> Array:
     return np.where(loss <= _PAST, np.log1p(rate * np.expm1(small)), above)
 
 
-def subsampled_parts(
-    parts: Sequence[Part], sampling_rate: float, rounds: int, epsilon: float, *, width: float
-) -> tuple[list[Part], list[Part]]:
-    """Return the composition of `rounds` sampled rounds, for removing and for adding a record.
-
-    `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
-    """
-    return sampled_parts(compose_grid(parts), sampling_rate, rounds, epsilon, width=width)
-
-
 def sampled_parts(
     base: GridLoss, sampling_rate: float, rounds: int, epsilon: float, *, width: float
 ) -> tuple[list[Part], list[Part]]:
-    """The same, of a round that is on one grid."""
+    """Return the composition of `rounds` sampled rounds, each on the grid `base`, for removing and for adding a record.
+
+    `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
+    """
     if (
         not base.pessimistic and not base.mass.any()
     ):  # all losses are far beyond ε: from below nothing is known

@@ -11,7 +11,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.composition import GridLoss
-from mechdesign.accounting.sampling import subsampled_parts
+from mechdesign.accounting.sampling import sampled_parts
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_sampled_losses_that_are_all_beyond_epsilon() -> None:
         GridLoss(1.0, 5000, np.ones(1), 0.0, 0.0, True),
         GridLoss(1.0, 0, np.ones(1), 0.0, 0.0, True),
     ):
-        for direction in subsampled_parts([(grid, 1)], 0.1, 10, 1.0, width=1e-2):
+        for direction in sampled_parts(grid, 0.1, 10, 1.0, width=1e-2):
             assert all(np.isfinite(part.mass).all() and part.step > 0 for part, _ in direction)
 
 

@@ -65,6 +65,7 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.rounding import round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (
     DOWN,
     array,
@@ -79,7 +80,6 @@ from mechdesign.problem.checks import (
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array
-from mechdesign.user_level.lattice import LatticeLaplace
 
 __all__ = [
     "FrequencyEstimate",
@@ -339,24 +339,23 @@ class LaplaceHistogram:
         return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
 
     @cached_property
-    def lattice(self) -> LatticeLaplace:
-        """The noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
+    def lattice(self) -> RoundedSum:
+        """The Laplace noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
         moved = Fraction(2, self.users) + self.space.size * Fraction(1, 1 << 50)
-        return LatticeLaplace.of(round_up(moved / Fraction(self.epsilon)))
+        return RoundedSum(1, round_up(moved / Fraction(self.epsilon)), math.inf)
 
     def release(self, histogram: ArrayLike) -> FrequencyFit:
-        """Release the average for deployment: on the lattice of `lattice.step`, from the operating system's randomness.
+        """Release the average for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
         Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
         """
         self.space.distribution(histogram)
-        truth, step = array("histogram", histogram, ndim=1), self.lattice.step
-        steps = truth / step
-        return self._fit(
-            self.lattice.release(
-                steps, np.zeros(truth.size), lambda i: Fraction(float(truth[i])) / Fraction(step)
-            )
-        )
+        truth, step = array("histogram", histogram), self.lattice.step
+
+        def exact(i: int) -> Fraction:
+            return Fraction(float(truth[i])) / Fraction(step)
+
+        return self._fit(self.lattice.release(truth / step, np.zeros(truth.size), exact))
 
     def _fit(self, noisy: Array) -> FrequencyFit:
         """What is made of the noisy histogram: post-processing."""

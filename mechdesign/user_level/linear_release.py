@@ -58,7 +58,6 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array
-from mechdesign.user_level.lattice import LatticeLaplace
 from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
 __all__ = ["LinearQuery", "LinearRelease"]
@@ -168,16 +167,16 @@ class LinearRelease:
         return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
 
     @cached_property
-    def lattice(self) -> LatticeLaplace | RoundedSum:
-        """The noise of `release`: its step, and its scale, which is no more than 0.1% above `scale`."""
-        if self.gaussian or (self.norm != 1 and self.query.dimension > 1):
-            return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
-        return LatticeLaplace.of(self.scale)
+    def lattice(self) -> RoundedSum:
+        """The noise of `release`, of scale `scale`, and its step."""
+        if self.norm == 1:  # independent Laplace noise on every coordinate
+            return RoundedSum(1, self.scale, math.inf)
+        return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
 
     def release(self, histogram: ArrayLike, *, sizes: Any = None) -> Array:
-        """Answer the query for deployment: on the lattice of `lattice.step`, with the operating system's randomness.
+        """Answer the query for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
-        The guarantee is that of the whole number of steps that leaves, for the histogram exactly as it is given: its
+        What is rounded is the exact sum of the answer and continuous noise, for the histogram exactly as it is given: its
         doubles relative to their exact sum. Counts of items (whole numbers) are histograms without any rounding.
 
         Parameters

@@ -9,86 +9,21 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower
 from mechdesign.noise.knorm import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import FrequencyEstimate, LaplaceHistogram
 from mechdesign.user_level.itemwise import ItemwiseRelease
-from mechdesign.user_level.lattice import LatticeLaplace, discrete_laplace, stochastic_round
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.user_level.reduction import ReducedRelease
 
 LINE = MetricSpace.line([0.0, 1.0, 3.0])
 FALSE_ALARM = 1e-10  # of each statistical test: randomness is the system's, and fresh in every run
-
-
-def law(z: Fraction, ratio: int, ys: range) -> list[Fraction]:
-    """P(y | z) of rounding at random and adding discrete Laplace noise with q = R/(R + 1), exactly."""
-    q, low = Fraction(ratio, ratio + 1), math.floor(z)
-    u, unit = z - low, (1 - q) / (1 + q)
-    return [unit * ((1 - u) * q ** abs(y - low) + u * q ** abs(y - low - 1)) for y in ys]
-
-
-@given(
-    st.fractions(-6, 6, max_denominator=97),
-    st.fractions(-6, 6, max_denominator=97) | st.integers(1, 10**9).map(lambda n: Fraction(1, n)),
-    st.integers(1, 40),
-)
-def test_the_law_is_as_private_as_laplace_for_any_two_numbers(
-    z: Fraction, move: Fraction, ratio: int
-) -> None:
-    """However near: no step of the lattice is paid twice, and rounding costs no privacy."""
-    ys = range(-30, 31)
-    bound = exp_lower(abs(move) / ratio)
-    for here, there in zip(law(z, ratio, ys), law(z + move, ratio, ys)):
-        assert here <= bound * there and there <= bound * here
-
-
-@pytest.mark.parametrize("ratio", [1, 3, 50])
-@pytest.mark.parametrize("z", [Fraction(0), Fraction(3, 10), Fraction(-27, 10), Fraction(5)])
-def test_what_is_drawn_is_the_law(ratio: int, z: Fraction) -> None:
-    size, reach = 200_000, int(z) + 8 * ratio + 10
-    near, error = np.full(size, float(z)), np.full(size, 1e-15)
-    got = stochastic_round(near, error, lambda i: z) + discrete_laplace(ratio, size)
-    ys = range(-reach, reach + 1)
-    wanted = np.array([float(p) for p in law(z, ratio, ys)]) * size
-    counts = np.bincount(np.clip(got, -reach, reach) + reach, minlength=2 * reach + 1)
-    wanted[[0, -1]] += (size - wanted.sum()) / 2  # beyond the window
-    few = wanted < 10
-    pooled = np.append(counts[~few], counts[few].sum()), np.append(wanted[~few], wanted[few].sum())
-    keep = pooled[1] > 0
-    assert stats.chisquare(pooled[0][keep], pooled[1][keep]).pvalue > FALSE_ALARM
-
-
-def test_long_numbers_have_geometric_digits() -> None:
-    """R = 5,000: two digits to the base 64, and what is beyond."""
-    got = discrete_laplace(5000, 400_000)
-    q = 5000 / 5001
-    edges = np.array([0, 63, 64, 4000, 4095, 4096, 10_000, 30_000])
-    tails = 2 * q**edges / (1 + q)
-    tails[0] = 1.0
-    cells = -np.diff(np.append(tails, 0.0))
-    counts = np.histogram(np.abs(got), bins=np.append(edges, 10**9))[0]
-    assert stats.chisquare(counts, cells * got.size).pvalue > FALSE_ALARM
-    assert abs((got > 0).sum() - (got < 0).sum()) < 7 * math.sqrt(got.size)
-    assert (
-        stats.chisquare(np.bincount(np.abs(got[np.abs(got) > 200]) % 16, minlength=16)).pvalue > FALSE_ALARM
-    )
-
-
-def test_rounding_settles_what_doubles_do_not() -> None:
-    z = Fraction(10**18) + Fraction(1, 4)
-    got = stochastic_round(np.full(4000, 1e18), np.full(4000, 200.0), lambda i: z)
-    assert set(got.tolist()) == {10**18, 10**18 + 1}
-    assert stats.binomtest(int((got > 10**18).sum()), 4000, 0.25).pvalue > FALSE_ALARM
 
 
 @pytest.mark.slow
@@ -128,7 +63,7 @@ def test_digits_betray_a_simulation_and_not_a_release() -> None:
 def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
     query = LinearQuery(LINE, [[0.1, 1.0], [0.7, -2.0], [-0.3, 0.5]])
     local = LinearRelease(query, alpha=3.0, model="local")
-    assert local.scale <= local.lattice.scale <= local.scale * 1.001
+    assert local.lattice.scale == local.scale
     got = local.release(np.tile([1, 2, 4], (100_000, 1)))
     truth = np.array([1, 2, 4]) / 7 @ query.values
     deviation = math.sqrt(2) * local.lattice.scale / math.sqrt(len(got))
@@ -142,7 +77,14 @@ def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
             central.release(bad)
 
 
-KINDS = [(2, 2.0, False), (3, math.inf, False), (2, 2.0, True), (1, 2.0, True), (5, 2.0, False)]
+KINDS = [
+    (1, math.inf, False),
+    (2, 2.0, False),
+    (3, math.inf, False),
+    (2, 2.0, True),
+    (1, 2.0, True),
+    (5, 2.0, False),
+]
 
 
 @pytest.mark.parametrize(("dimension", "norm", "gaussian"), KINDS)
@@ -205,18 +147,18 @@ def test_every_norm_is_released(options: dict[str, Any]) -> None:
     assert got.std(axis=0) == pytest.approx(np.full(3, deviation), rel=0.1)
 
 
-def test_a_scale_below_the_doubles_is_refused() -> None:
-    with pytest.raises(DesignError, match="unit"):
-        LatticeLaplace.of(5e-324)
-    with pytest.raises(DesignError, match="too large"):
-        LinearRelease(LinearQuery(LINE, [1e300, 1e300, -1e280]), alpha=1e290).release([0.5, 0.25, 0.25])
+def test_answers_far_above_their_noise_are_released() -> None:
+    """Refused before, as more steps than 64-bit integers count."""
+    far = LinearRelease(LinearQuery(LINE, [1e90, 1e90, -1e70]), alpha=1.0, model="local")
+    got = far.release([0.5, 0.5, 0.0])
+    assert abs(got[0] - 1e90) < 100 * far.scale
 
 
 def test_released_histograms() -> None:
     space = MetricSpace.clustered(2, 3, within=0.2)
     truth = np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1])
     release = LaplaceHistogram(space, epsilon=1.0, users=50)
-    assert release.scale < release.lattice.scale <= release.scale * 1.001
+    assert release.scale < release.lattice.scale <= release.scale * (1 + 1e-12)
     fits = [release.release(truth) for _ in range(3000)]
     mean = np.mean([fit.estimate for fit in fits], axis=0)
     assert (np.abs(mean - truth) < 7 * fits[0].standard_errors / math.sqrt(len(fits))).all()

@@ -14,10 +14,9 @@ from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
 from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
-from .choose.accuracies import Accuracy as Accuracy
-from .choose.accuracies import accuracy as accuracy
-from .choose.accuracies import least_epsilon as least_epsilon
+from .choose.comparing import accuracy as accuracy
 from .choose.comparing import compare as compare
+from .choose.comparing import least_epsilon as least_epsilon
 from .choose.comparison import Comparison as Comparison
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport
@@ -29,6 +28,7 @@ from .errors import MissingExtra as MissingExtra
 from .errors import ResultFormatError as ResultFormatError
 from .errors import SolverError as SolverError
 from .evidence.proofs import Certificate as Certificate
+from .evidence.results import Accuracy as Accuracy
 from .evidence.results import Result as Result
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss

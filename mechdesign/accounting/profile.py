@@ -45,7 +45,7 @@ from mechdesign.accounting.losses import (
     loss_of,
     of_scipy,
 )
-from mechdesign.evidence.rounding import excess, round_up, safe_root
+from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
 from mechdesign.typing import Array
 

@@ -62,7 +62,7 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import excess, safe_root
+from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, non_negative, number, one_of, positive, whole
 from mechdesign.solvers.deadline import Deadline

@@ -32,7 +32,7 @@ from mechdesign.channels.channel_loss import (
     rounded_weights,
 )
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.sampling import IntegerWeights, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (

@@ -1,8 +1,7 @@
 """Tasks over all wings: which mechanism for this question, how large its error is, how little privacy an error needs.
 
 ``questions`` says what may be asked (numbers from a central data set, a report of one person, points of a metric space),
-``candidates`` which mechanisms answer it, ``comparing`` tries them all, ``measured`` makes a row of each, ``comparison`` is what
-comes back, ``accuracies`` puts errors in units that people read.
+``candidates`` which mechanisms answer it, ``comparing`` tries them all, ``comparison`` is what comes back.
 
 May import every wing; only the command line stands above.
 """

@@ -1,8 +1,8 @@
-from .accuracies import Accuracy as Accuracy
-from .accuracies import accuracy as accuracy
-from .accuracies import least_epsilon as least_epsilon
 from .candidates import register as register
+from .comparing import Accuracy as Accuracy
+from .comparing import accuracy as accuracy
 from .comparing import compare as compare
+from .comparing import least_epsilon as least_epsilon
 from .comparison import Comparison as Comparison
 from .questions import LocalReport as LocalReport
 from .questions import MetricReport as MetricReport

@@ -1,7 +1,7 @@
 """What may be called proved: results, certificates, exact arithmetic, and the files that carry them.
 
 `Result` is what every design returns, `Certificate` what it proves: a question, a law, two numbers and the proofs that speak
-of them, checked without the solver. ``exact`` and ``rounding`` enclose what doubles cannot hold, ``sampling`` draws integers from
+of them, checked without the solver. ``exact`` encloses what doubles cannot hold, ``sampling`` draws integers from
 the operating system's randomness, ``serialize`` reads and writes result files as data.
 
 Imports nothing of the package but errors, plotting and typing: evidence does not know what it is evidence of.

@@ -1,29 +1,32 @@
-"""What a design returns: value, lower bound, evidence, and the ways out (files, tables, notebooks)."""
+"""What a design returns: value, lower bound, evidence, errors, and the ways out (files, tables, pages, notebooks)."""
 
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError
-from mechdesign.evidence.account import Account, headline, result_sections
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.certificate import fitting
-from mechdesign.evidence.deferred import deferred, known
-from mechdesign.evidence.digits import at_least, at_most, meaningful
-from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.digits import as_latex, at_least, at_most, meaningful
+from mechdesign.evidence.page import Account, Section, headline, result_sections, write_page
 from mechdesign.evidence.proofs import Certificate, Proof
-from mechdesign.evidence.serialize import serializable
-from mechdesign.typing import Status
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.whole_files import check_writable, write_whole
+from mechdesign.typing import Array, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["AUDIT_COLUMNS", "Result", "SolveReport"]
+__all__ = ["AUDIT_COLUMNS", "Accuracy", "Handed", "Result", "SolveReport", "quantile"]
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
 
@@ -98,6 +101,157 @@ class SolveReport:
         return out
 
 
+@serializable("accuracy")
+@dataclass(frozen=True)
+class Accuracy:
+    """How far off an answer is, in its own units; of several coordinates, of one of them on average.
+
+    Attributes
+    ----------
+    standard_deviation : float
+        Root of the mean squared error.
+    absolute_error : float
+        Mean absolute error (mean distance, in a metric space).
+    half_width : float
+        19 answers in 20 are off by at most this.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> print(md.accuracy("laplace", md.NumericQuery(), md.PureDP(1.0)))
+    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99574
+    """
+
+    standard_deviation: float
+    absolute_error: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return (
+            f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
+            f"95% within ±{self.half_width:.6g}"
+        )
+
+
+def quantile(errors: Array, weights: Array) -> float:
+    """Return the least of `errors` that 95% of the weight does not exceed."""
+    order = np.argsort(errors, axis=None)
+    below = np.cumsum(weights.ravel()[order])
+    return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])
+
+
+class Handed(ABC):
+    """What has a table, a picture and a page: results, frontiers, comparisons.
+
+    A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
+    `mechdesign.evidence.page.write_page`); the rest follows.
+    """
+
+    _unprinted: ClassVar[tuple[str, ...]] = ("seconds", "note")
+    """Columns of the table that a paper has no use for."""
+
+    @property
+    def _headings(self) -> dict[str, str]:
+        """Columns that a table to hand over names at greater length."""
+        return {}
+
+    @abstractmethod
+    def to_frame(self) -> pd.DataFrame:
+        """The main table, tidy."""
+
+    @abstractmethod
+    def plot(self, **options: Any) -> Figure:
+        """Draw it.
+
+        Parameters
+        ----------
+        **options
+            Of `mechdesign.plotting.figure`: width and height in inches, …
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+
+    @abstractmethod
+    def _page(self) -> dict[str, Any]:
+        """Title, sections, subtitle, kind and facts of the page."""
+
+    def sections(self) -> tuple[Section, ...]:
+        """The parts of the page that `report` writes."""
+        return tuple(self._page()["sections"])
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained HTML page, to read, print and hand over.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.html``, by custom.
+
+        Examples
+        --------
+        >>> import mechdesign as md, tempfile, pathlib
+        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.report(pathlib.Path(folder) / "report.html")
+        """
+        write_page(check_writable(path), **self._page())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as versioned JSON; `mechdesign.load` reads it back."""
+        write_whole(path, dumps(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as CSV, floats in full."""
+        self.to_frame().to_csv(check_writable(path), index=False)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
+        file, frame = check_writable(path), self.to_frame()
+        try:
+            frame.to_parquet(file, index=False)
+        except ImportError:
+            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
+
+    def to_latex(
+        self, path: str | os.PathLike[str] | None = None, *, columns: Sequence[str] | None = None
+    ) -> str:
+        """Return `to_frame` as a LaTeX table, and write it to `path` if given.
+
+        Parameters
+        ----------
+        path : path, optional
+        columns : sequence of str, optional
+            Of `to_frame`; all but the seconds and the notes in sentences by default.
+        """
+        frame = self.to_frame()
+        known = [str(name) for name in frame.columns]
+        if columns is None:
+            kept = [name for name in known if name not in self._unprinted]
+        else:
+            kept = (
+                [columns]
+                if isinstance(columns, str)
+                else list(DesignError.unless("columns", columns, (list, tuple)))
+            )
+            if not kept or not set(kept) <= set(known):
+                raise DesignError.of("columns", columns, f"must be some of {known}")
+        frame = frame.set_axis(known, axis=1)[kept].rename(columns=self._headings)
+        return _written(as_latex(frame, float_format="%.6g"), path)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return `to_frame` as a Markdown table, and write it to `path` if given."""
+        frame = self.to_frame().rename(columns=self._headings)
+        return _written(frame.to_markdown(index=False, floatfmt=".6g"), path)
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        write_whole(path, text + ("" if text.endswith("\n") else "\n"))
+    return text
+
+
 @serializable("result")
 @dataclass(frozen=True, eq=False)
 class Result(Handed):
@@ -135,23 +289,17 @@ class Result(Handed):
     solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
     proofs: tuple[Any, ...] = ()
-    duals: pd.DataFrame | None = deferred()
+    duals: pd.DataFrame | None = None
     table: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         DesignError.unless("solver_report", self.solver_report, SolveReport)
-        if known(self, "duals") and self.duals is not None:
-            DesignError.unless("duals", self.duals, pd.DataFrame)
-        if self.table is not None:
-            DesignError.unless("table", self.table, pd.DataFrame)
+        for name in ("duals", "table"):
+            DesignError.unless(name, getattr(self, name), (pd.DataFrame, NoneType))
         for proof in DesignError.unless("proofs", self.proofs, tuple):
             DesignError.unless("proofs", proof, Proof)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: deferred fields are computed now, since functions do not travel."""
-        return {**vars(self), **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     @property
     def certificate(self) -> Any:

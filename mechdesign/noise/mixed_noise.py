@@ -12,7 +12,7 @@ from scipy import stats
 
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment, accuracy_of, shape_of
 from mechdesign.problem.checks import answers, array, generator, positive, settle

@@ -41,7 +41,7 @@ from scipy import stats
 
 from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
 from mechdesign.noise.laws.discrete import DiscreteGaussian
 from mechdesign.noise.laws.staircase import Staircase

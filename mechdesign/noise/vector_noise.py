@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import answers, doubles, generator, instance, one_of, positive, settle, whole

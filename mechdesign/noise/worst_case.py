@@ -33,7 +33,7 @@ from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import largest_loss, profile_epsilon
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.problem.sensitivity import Sensitivity, Shifts
 from mechdesign.typing import Array
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, whole
 from mechdesign.problem.fields import Checked, field

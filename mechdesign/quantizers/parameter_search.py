@@ -18,8 +18,8 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.rounding import safe_root
 from mechdesign.problem.checks import interval, number, settle, whole
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

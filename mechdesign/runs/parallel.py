@@ -1,4 +1,4 @@
-"""Run the chunks of a search: in parallel by joblib, in order, resumable, with progress.
+"""Run the chunks of a search: in parallel by joblib, in order, with progress, into a store that survives a kill.
 
 joblib's own backends are the way past one machine. Dask: start a ``distributed.Client`` and pass
 ``backend="dask"``. Ray: connect with ``ray.init(...)`` and pass ``backend="ray"``.
@@ -6,18 +6,25 @@ joblib's own backends are the way past one machine. Dask: start a ``distributed.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import joblib
 from joblib import parallel
 
-from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.runs.store import Store
+from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.whole_files import file_path
 from mechdesign.solvers.deadline import Deadline
 
-__all__ = ["run_chunks"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Store", "progress_bar", "run_chunks"]
 
 _MOST = 1 << 15  # workers
 
@@ -107,3 +114,111 @@ def _results(task: Callable[[Any], Any], chunks: Sequence[Any], jobs: int, backe
         size = max(1, 8 * joblib.effective_n_jobs(jobs))
         for start in range(0, len(chunks), size):
             yield from workers(joblib.delayed(task)(c) for c in chunks[start : start + size])
+
+
+class Store:
+    """Finished chunks of one search, in a JSON-lines file: a killed run continues where it was.
+
+    One line a chunk, in order, flushed to the disk before the next begins. A line cut off by a kill is dropped at the next
+    start, so the file always holds a prefix of what an uninterrupted run writes, and ends with the same bytes. A store is
+    locked by its run, and a file that is none is left alone.
+
+    Parameters
+    ----------
+    path : path
+        Created if missing.
+    definition : JSON-able
+        What is being computed; a file written for another definition is refused.
+
+    Attributes
+    ----------
+    chunks : list
+        Results of chunks 0, 1, …, as far as they are done.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], definition: Any) -> None:
+        self.path = file_path(path)
+        text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+        self._header = (
+            json.dumps({"store": 1, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
+        )
+        self.chunks: list[Any] = []
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a+b")
+        try:
+            _lock(self._file)
+            self._recover()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _recover(self) -> None:
+        self._file.seek(0)
+        data, header = self._file.read(), self._header.encode()
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.splitlines()
+        if not lines and header.startswith(data):  # new, or killed in its first line
+            self._file.truncate(0)
+            self._write(header)
+            return
+        if not lines or lines[0] + b"\n" != header:
+            raise ResultFormatError(
+                f"{self.path}: holds another search (or is not a store); use another file or delete it"
+            )
+        for number, line in enumerate(lines[1:]):
+            try:
+                record = json.loads(line)
+                if record["chunk"] != number:
+                    raise ValueError(f"chunk {record['chunk']} where {number} should be")
+            except (ValueError, KeyError, TypeError) as error:
+                raise ResultFormatError(f"{self.path}: line {number + 2} is damaged ({error})") from None
+            self.chunks.append(record["rows"])
+        if len(whole) < len(data):
+            self._file.truncate(len(whole))
+
+    def append(self, rows: Any) -> None:
+        """Add the next chunk, and make sure that it is on the disk."""
+        line = json.dumps({"chunk": len(self.chunks), "rows": rows}, separators=(",", ":")) + "\n"
+        self._write(line.encode())
+        self.chunks.append(rows)
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let another run have the file."""
+        self._file.close()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Keep other runs away from an open file until it is closed; where the system has no such locks, trust."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DesignError(
+            f"{file.name}: another run is writing this store; wait for it or use another file"
+        ) from None
+
+
+@contextmanager
+def progress_bar(
+    label: str, total: int | None, *, console: Console | None = None
+) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal, nothing elsewhere; yields a function that advances it by one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)

@@ -15,9 +15,7 @@ from typing import Annotated
 import typer
 
 from mechdesign.errors import MechdesignError
-from mechdesign.runs.progress import progress_bar
-from mechdesign.shell.design_commands import calibrate, compare, solve
-from mechdesign.shell.result_commands import audit, report, verify
+from mechdesign.shell.commands import audit, calibrate, compare, report, solve, verify
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
 from mechdesign.shell.studykit import Study
 
@@ -91,6 +89,7 @@ def study_run(
     quick: Annotated[bool, typer.Option("--quick", help="The quick variant, into <study>/quick/.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
+    from mechdesign.runs.parallel import progress_bar
     from mechdesign.shell.show import console
 
     chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]

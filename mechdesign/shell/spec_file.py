@@ -27,42 +27,74 @@ matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensiti
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
-import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 import mechdesign
 from mechdesign import choose
+from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import one_of
+from mechdesign.problem import privacy
+from mechdesign.problem.checks import instance, interval, number, one_of
+from mechdesign.problem.priors import clipped, truncated
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Design
-from mechdesign.shell.spec_values import PARSERS, bound, table
+from mechdesign.problem.workload import Workload
+from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
+from mechdesign.runs.grid import Grid
+from mechdesign.spaces.space import MetricSpace
 
 __all__ = ["design_from_toml", "designs", "located", "question_from_toml"]
 
-_HEADER, _KEY = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]"), re.compile(r"\s*([\w.\"'-]+)\s*=")
+Kinds = Mapping[str, Callable[..., object]]
 
 
-def design_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def _methods(owner: type, names: str) -> dict[str, Callable[..., object]]:
+    return {name: getattr(owner, name) for name in names.split()}
+
+
+_BOUNDS: Kinds = {"bounds": Sensitivity}
+_TABLES: dict[str, Kinds] = {
+    "privacy": _methods(privacy, "PureDP ApproximateDP ZeroConcentratedDP MetricDP"),  # type: ignore[arg-type]
+    "bins": {"Grid": Grid, "BinSearch": BinSearch, "Alphabet": Alphabet},
+    "levels": {"grid": Grid},
+    "grid": {"grid": Grid},
+    "space": _methods(MetricSpace, "grid line euclidean geodesic clustered tree")
+    | {"matrix": MetricSpace.from_matrix},
+    "workload": _methods(Workload, "prefix_sums identity ranges marginals")
+    | {"kron": lambda parts: Workload.kron(*(_value("workload", part) for part in parts))},
+    "sensitivity": _BOUNDS,
+    "sensitivities": _BOUNDS,
+    "vectors": _BOUNDS,
+    "bounds": _BOUNDS,
+}
+"""What a table under a key makes, by its ``kind``; without one, the first."""
+
+
+def design_from_toml(path: str | os.PathLike[str]) -> tuple[Design, dict[str, Any]]:
     """Read a design and the options for its ``solve`` from a TOML file.
 
     Raises
     ------
     DesignError
-        Not TOML, an unknown design, law or argument; the message names file, line and key, and says what is allowed.
+        Not TOML, an unknown design, law or argument; the message names file and key, and says what is allowed.
     """
     with _opened(path) as given:
-        options = table("solve", given.pop("solve", {}), 'solver = "highs"')
-        made = _made("design", _design(given.pop("design", None)), given)
-        bound("solve", type(made).solve, options, made)
+        options = instance("solve", given.pop("solve", {}), dict)
+        kinds, name = designs(), given.pop("design", None)
+        made = _made("design", kinds[one_of("design", name, tuple(kinds))], given)
+        _check_call("solve", type(made).solve, options, made)
     return made, options
 
 
-def question_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str, Any]]:
     """Read what `compare` answers from a TOML file: ``question = "MetricReport"``, its arguments, privacy or alpha.
 
     Raises
@@ -71,42 +103,35 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
         As `design_from_toml`.
     """
     with _opened(path) as given:
-        name = one_of(
-            "question", given.pop("question", None), ("NumericQuery", "LocalReport", "MetricReport")
-        )
-        asked: dict[str, Any] = {
-            key: PARSERS.get(key, lambda v: v)(given.pop(key)) for key in ("privacy", "alpha") if key in given
-        }
+        names = ("NumericQuery", "LocalReport", "MetricReport")
+        name = one_of("question", given.pop("question", None), names)
+        asked = {key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given}
         return _made("question", getattr(choose, name), given), asked
 
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """What a file holds; errors that name a key of it get file and line."""
+    """What a file holds; errors that concern it name the file."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        given = tomllib.loads(text)
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise DesignError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DesignError(f"{path}: not a readable TOML file ({error})") from None
-    with located(path, text):
+    with located(path):
         yield given
 
 
-def _made(word: str, kind: Any, given: dict[str, Any]) -> Any:
-    """The design or question with these arguments."""
-    name, fields = kind.__name__, {f.name: f for f in dataclasses.fields(kind) if f.init}
-    for key in given:
-        if key not in fields:
-            raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
-    needed = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
-    if missing := sorted(needed - set(given)):
-        raise DesignError(f"{word}: {name} needs {', '.join(missing)}")
-    return kind(**{key: PARSERS.get(key, lambda v: v)(value) for key, value in given.items()})
+@contextmanager
+def located(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the file's path before the message of an error that one of its keys causes."""
+    try:
+        yield
+    except DesignError as error:
+        raise DesignError(f"{path}: {error}") from None
 
 
-def designs() -> dict[str, Any]:
+def designs() -> dict[str, type[Design]]:
     """Every design by its name: those at the top of the package, and those that its wing of noise alone names.
 
     Examples
@@ -123,42 +148,63 @@ def designs() -> dict[str, Any]:
     }
 
 
-def _design(name: Any) -> Any:
-    """The public design of this name; the others are looked at only to say which there are."""
-    for home in (mechdesign, mechdesign.noise):
-        if isinstance(name, str) and name in dir(home):
-            value = getattr(home, name)
-            if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value):
-                return value
-    raise DesignError.of("design", name, f"must be one of {list(designs())}")
+def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
+    """The design or question with these arguments."""
+    name, fields = kind.__name__, {f.name: f for f in dataclasses.fields(kind) if f.init}
+    for key in given:
+        if key not in fields:
+            raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
+    needed = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
+    if missing := sorted(needed - set(given)):
+        raise DesignError(f"{word}: {name} needs {', '.join(missing)}")
+    return kind(**{key: _value(key, value) for key, value in given.items()})
 
 
-@contextmanager
-def located(path: str | os.PathLike[str], text: str | None = None) -> Iterator[None]:
-    """Put file and line before the message of an error that names a key of the file."""
-    text = Path(path).read_text(encoding="utf-8") if text is None else text
+def _check_call(
+    key: str, function: Callable[..., object], arguments: Mapping[str, Any], *first: object
+) -> None:
+    """Raise DesignError where a function does not take these arguments."""
     try:
-        yield
-    except DesignError as error:
-        lines, message = _lines(text), str(error)
-        key = re.match(r"[\w.]+", message)
-        named = [k for k in lines if key and (k == key[0] or k.endswith(f".{key[0]}"))]
-        # Of a key that is written in an inline table the line of the table is known.
-        whole = lines.get(named[0]) if named else lines.get(key[0].partition(".")[0]) if key else None
-        place = f"{path}, line {whole}" if whole else str(path)
-        raise DesignError(f"{place}: {message}") from None
+        inspect.signature(function).bind(*first, **arguments)
+    except TypeError as error:
+        raise DesignError(f"{key}: {error}") from None
 
 
-def _lines(text: str) -> dict[str, int]:
-    """The line on which each key stands, by its dotted name; good enough to point at it."""
-    found: dict[str, int] = {}
-    above = ""
-    for place, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            above = header[1] + "."
-            found.setdefault(header[1], place)
-        elif key := _KEY.match(line):
-            found.setdefault(above + key[1].strip("\"'"), place)
-            for inner in re.findall(r"[{,]\s*([\w-]+)\s*=", line):
-                found.setdefault(f"{above}{key[1]}.{inner}", place)
-    return found
+def _value(key: str, value: object) -> object:
+    """The object that a table describes; numbers, words and lists as they are, which constructors check."""
+    if not isinstance(value, dict):
+        return value
+    if key in ("prior", "noise"):
+        return _law(key, dict(value))
+    if key not in _TABLES:
+        return value
+    fields, kinds = dict(value), _TABLES[key]
+    make = kinds[one_of(f"{key}.kind", fields.pop("kind", next(iter(kinds))), tuple(kinds))]
+    _check_call(key, make, fields)
+    return make(**fields)
+
+
+def _law(key: str, fields: dict[str, Any]) -> object:
+    """A law of SciPy, with a prior's cut if there is one, or a prior's samples."""
+    if set(fields) == {"samples"}:
+        return fields["samples"]
+    cuts = {
+        word: interval(f"{key}.{word}", fields.pop(word)) for word in ("clip", "truncate") if word in fields
+    }
+    if len(cuts) > 1:
+        raise DesignError(f"{key}: clip or truncate, not both")
+    name = fields.pop("law", None)
+    law = getattr(stats, name, None) if isinstance(name, str) else None
+    if not isinstance(law, stats.rv_continuous):
+        raise DesignError.of(f"{key}.law", name, "must be the name of a continuous law of scipy.stats")
+    numbers = {word: number(f"{key}.{word}", v) for word, v in fields.items()}
+    shapes = [] if law.shapes is None else law.shapes.replace(",", " ").split()
+    for word in numbers.keys() - {*shapes, "loc", "scale"}:
+        takes = f"{name} takes {', '.join([*shapes, 'loc', 'scale'])}"
+        raise DesignError.of(f"{key}.{word}", numbers[word], takes)
+    for word in (word for word in shapes if word not in numbers):
+        raise DesignError(f"{key}.{word} is missing: {name} needs it")
+    frozen = law(**numbers)
+    if not cuts:
+        return frozen
+    return clipped(frozen, *cuts["clip"]) if "clip" in cuts else truncated(frozen, *cuts["truncate"])

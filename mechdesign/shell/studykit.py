@@ -19,8 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mechdesign.evidence.latex import as_latex
-from mechdesign.runs.progress import progress_bar
+from mechdesign.evidence.digits import as_latex
 
 if TYPE_CHECKING:  # a table of studies is listed without them
     import numpy as np
@@ -247,6 +246,8 @@ class Report:
         if not self._bars:
             yield lambda: None
             return
+        from mechdesign.runs.parallel import progress_bar  # brings joblib
+
         with progress_bar(label, total) as step:
             yield step
 

@@ -63,7 +63,7 @@ from numpy.typing import ArrayLike
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
-from mechdesign.evidence.rounding import round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (

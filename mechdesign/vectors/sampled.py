@@ -34,8 +34,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, one_of, settle, whole

@@ -28,7 +28,7 @@ import mechdesign as md
 from mechdesign.evidence.audit import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
-from mechdesign.runs.store import Store
+from mechdesign.runs.parallel import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
 from tests.campaign import table

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.evidence.latex import as_latex
+from mechdesign.evidence.digits import as_latex
 
 SYMBOLS = "αδεℓλρσΔΣ²₂⁻⁹₁≤≥±×∞→−–…‖√"
 

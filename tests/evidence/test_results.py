@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.serialize import dumps, loads, result_schema
 
 UNIFORM = stats.uniform(-1, 2)
@@ -152,29 +151,15 @@ def test_summary_is_short_and_tells(results: dict[str, md.Result]) -> None:
         assert word in text
 
 
-def test_what_is_left_for_later_is_computed_once_and_seen_by_nobody(tmp_path: Path) -> None:
-    calls: list[str] = []
-    table = pd.DataFrame({"family": ["floor"], "index": ["1"], "dual": [0.5]})
-    bare = md.OPTM([-2, -0.5, 0.5, 2], md.PureDP(3.0), UNIFORM, bounds="successive").solve(certify=False)
-
-    def made() -> md.Result:
-        return replace(bare, duals=Later(lambda: calls.append("duals") or table))
-
-    result = made()
-    assert calls == []
-    pd.testing.assert_frame_equal(result.duals, table)
-    assert result.duals is table and calls == ["duals"]
+def test_copies_of_a_result_have_its_tables(tmp_path: Path) -> None:
+    result = md.OPTM([-2, -0.5, 0.5, 2], md.PureDP(3.0), UNIFORM, bounds="successive").solve(certify=False)
+    assert set(result.duals["family"]) == {"model: floor", "model: ceiling"}
+    result.save(tmp_path / "r.json")
+    copies = copy.copy(result), copy.deepcopy(result), pickle.loads(pickle.dumps(result)), replace(result)
+    for again in (*copies, md.load(tmp_path / "r.json")):
+        pd.testing.assert_frame_equal(again.duals, result.duals)
     with pytest.raises(FrozenInstanceError):
         result.lower_bound = 0.5  # type: ignore[misc]
-    for way in (copy.copy, copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r)), replace):
-        calls.clear()
-        again = way(made())
-        assert calls == ["duals"]
-        pd.testing.assert_frame_equal(again.duals, table)
-    calls.clear()
-    made().save(tmp_path / "later.json")
-    assert calls == ["duals"]
-    assert md.Result.duals is None  # the field's default
 
 
 def test_a_bound_of_floats_is_the_one_that_is_proved() -> None:

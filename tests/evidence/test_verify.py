@@ -19,7 +19,7 @@ from campaign import mutations
 import mechdesign as md
 from evidence.test_doctored import DOCTORINGS, MORE, payloads, solved
 from mechdesign.evidence import exact
-from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 from mechdesign.quantizers.common.proofs import LawProof

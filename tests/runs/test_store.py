@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mechdesign as md
-from mechdesign.runs.store import Store
+from mechdesign.runs.parallel import Store
 
 
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every design of the package from a TOML file, and mistakes by line and key."""
+"""Every design of the package from a TOML file, and mistakes by file and key."""
 
 from __future__ import annotations
 
@@ -113,31 +113,31 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("design = \"OPTM\"\nbins = 1 2\n", "line 2"),
-        ('design = "OPT"\n', "line 1: design = 'OPT'"),
-        ('# remark\ndesign = "MetricChannel"\n\nalpha = -1\nspace = {rows = 2, columns = 2}\n', "line 4: alpha = -1"),
-        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrows = 0\ncolumns = 2\n', "line 5: rows = 0"),
-        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "ring"\n', "line 4: space.kind = 'ring'"),
-        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrow = 2\n', "line 3: space: missing a required"),
-        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\nloss = "cubic"\n', "line 3: loss = 'cubic'"),
-        ('design = "OptimalNoise"\nprivacy = {epsilon = "a"}\n', "line 2: epsilon = 'a'"),
-        ('design = "OptimalNoise"\nprivacy = {kind = "PureDP", delta = 0.1}\n', "line 2: privacy: "),
-        ('design = "OptimalNoise"\n\nprivcy = 1\n', "line 3: privcy: OptimalNoise has no such argument"),
-        ('design = "OptimalNoise"\nsensitivity = 1\n', "line 1: design: OptimalNoise needs privacy"),
-        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\n[solve]\nnonsens = 3\n[x]\n', "line 5: x: "),
+        ('design = "OPT"\n', "design = 'OPT'"),
+        ('# remark\ndesign = "MetricChannel"\n\nalpha = -1\nspace = {rows = 2, columns = 2}\n', "alpha = -1"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrows = 0\ncolumns = 2\n', "rows = 0"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "ring"\n', "space.kind = 'ring'"),
+        ('design = "MetricChannel"\nalpha = 1\n[space]\nkind = "grid"\nrow = 2\n', "space: missing a required"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\nloss = "cubic"\n', "loss = 'cubic'"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = "a"}\n', "epsilon = 'a'"),
+        ('design = "OptimalNoise"\nprivacy = {kind = "PureDP", delta = 0.1}\n', "privacy: "),
+        ('design = "OptimalNoise"\n\nprivcy = 1\n', "privcy: OptimalNoise has no such argument"),
+        ('design = "OptimalNoise"\nsensitivity = 1\n', "design: OptimalNoise needs privacy"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0}\n[solve]\nnonsens = 3\n[x]\n', "x: "),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\n', "prior = "),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "uniform"\nseed = 1\n', "uniform takes loc, scale"),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "beta"\na = 1\n', "prior.b is missing: beta"),
-        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "line 6: prior.clip"),
-        ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "line 4: changed = 3"),
-        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {each = [-1.0]}\n', "line 4: each = "),
-        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "line 4: sensitivities: "),
-        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 0\n', "line 3: dimension = 0"),
-        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 2\nnorm = 3\n', "line 4: norm = 3"),
-        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\nsize = 2\n', "line 3: size: KNorm has no such argument"),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "prior.clip"),
+        ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "changed = 3"),
+        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {each = [-1.0]}\n', "each = "),
+        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "sensitivities: "),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 0\n', "dimension = 0"),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 2\nnorm = 3\n', "norm = 3"),
+        ('design = "KNorm"\nprivacy = {epsilon = 1.0}\nsize = 2\n', "size: KNorm has no such argument"),
     ],
     ids=range(22),
 )  # fmt: skip
-def test_mistakes_name_line_and_key(text: str, message: str, tmp_path: Path) -> None:
+def test_mistakes_name_file_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(DesignError) as raised:
         design_from_toml(path)

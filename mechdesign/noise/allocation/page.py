@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.mixed import composed

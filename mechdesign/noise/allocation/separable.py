@@ -21,8 +21,8 @@ import numpy as np
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.rounding import safe_root
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Status
 

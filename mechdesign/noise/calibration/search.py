@@ -31,7 +31,7 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.losses import NoiseTerm, frozen_parts, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.rounding import round_up, safe_root
+from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import cost_of
 from mechdesign.noise.laws.families import Family

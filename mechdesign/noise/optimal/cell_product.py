@@ -11,8 +11,8 @@ import numpy as np
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.rounding import round_up, safe_root
+from mechdesign.evidence.exact import round_up, safe_root
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.account import Account
+from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable

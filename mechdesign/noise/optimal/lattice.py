@@ -15,8 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from mechdesign.errors import SolverError
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.costs import (
     ExactCosts,

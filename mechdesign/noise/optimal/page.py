@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.account import Account
 from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.calibration.design import calibrate
 from mechdesign.noise.calibration.evaluation import consumed

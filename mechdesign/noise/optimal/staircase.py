@@ -29,9 +29,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.rounding import round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.costs import law_cost

@@ -27,10 +27,9 @@ from scipy import special
 
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.certificate import RECOMPUTED
-from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import Result
-from mechdesign.evidence.rounding import round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration.evaluation import unit_cost
 from mechdesign.noise.optimal.lattice_dual import OneNumberDual, SampledLatticeDual

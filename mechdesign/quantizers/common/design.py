@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.evidence.account import Account
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.evidence.rounding import round_down
+from mechdesign.evidence.exact import exp_lower, round_down
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import MetricDP, PureDP

@@ -42,8 +42,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import exp_upper
-from mechdesign.evidence.rounding import round_down, round_up
+from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.rounding import round_down
+from mechdesign.evidence.exact import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace

@@ -17,20 +17,18 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.account import versions
 from mechdesign.evidence.audit import same
 from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.handed import Handed
-from mechdesign.evidence.page import Section
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.page import Section, versions
+from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.runs.progress import progress_bar
+from mechdesign.runs.parallel import progress_bar
 from mechdesign.solvers.deadline import Deadline
 
 if TYPE_CHECKING:

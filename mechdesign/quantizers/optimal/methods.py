@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.rounding import safe_root
+from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
 from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon

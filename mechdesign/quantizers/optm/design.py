@@ -17,7 +17,6 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError
-from mechdesign.evidence.deferred import Later
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import one_of, settle, whole
@@ -258,8 +257,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if clock.certify:
             point, law = tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)
         value = point.mechanism.expected_loss(self.prior, self.loss)
-        report, table = SolveReport.of(point.solution), Later(lambda: point.audit(budget))
-        floats = Law(point.mechanism, value, report=report, notes=tuple(notes), duals=table)
+        report, duals = SolveReport.of(point.solution), point.audit(budget)
+        floats = Law(point.mechanism, value, report=report, notes=tuple(notes), duals=duals)
         if law is None:
             return floats
         exact = Quantizer.of_law(law, point.mechanism.selection)

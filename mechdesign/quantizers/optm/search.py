@@ -34,9 +34,7 @@ from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.runs.grid import Grid
-from mechdesign.runs.parallel import run_chunks
-from mechdesign.runs.progress import progress_bar
-from mechdesign.runs.store import Store
+from mechdesign.runs.parallel import Store, progress_bar, run_chunks
 from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = ["OPTMSearch", "authors_bins"]

@@ -57,7 +57,10 @@ def test_packages_say_what_lives_in_them() -> None:
 def test_studies_use_the_public_api_only() -> None:
     allowed = ("mechdesign.shell.studykit", "mechdesign.plotting")
     for path in (ROOT / "studies").rglob("*.py"):
-        if {"benchmarks", "baselines"} & {*path.parts, path.stem}:  # published mechanisms are written as ours are
+        if {"benchmarks", "baselines"} & {
+            *path.parts,
+            path.stem,
+        }:  # published mechanisms are written as ours are
             continue
         inner = [t for t in house.imports(path) if t.startswith("mechdesign.")]
         assert all(t.startswith(allowed) for t in inner), f"{path.name} imports {inner}"

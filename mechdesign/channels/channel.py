@@ -19,12 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel_loss import (
+    Weights,
     integer_rows,
     integer_weights,
     largest_quotients,
@@ -46,9 +45,10 @@ from mechdesign.problem.checks import (
     settle,
     whole,
 )
+from mechdesign.problem.fields import Checked, field
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 __all__ = [
     "Channel",
@@ -63,7 +63,7 @@ __all__ = [
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
 
-def check_prior(prior: ArrayLike | None, size: int) -> Array:
+def check_prior(prior: Numbers | None, size: int) -> Array:
     """Return `prior` as an array that sums to 1, uniform when None.
 
     Raises
@@ -85,7 +85,7 @@ def check_prior(prior: ArrayLike | None, size: int) -> Array:
     return weights if abs(total - 1) <= 5e-16 else weights / total
 
 
-def loss_matrix(loss: str | ArrayLike, space: MetricSpace | None, shape: tuple[int, int]) -> Array:
+def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int, int]) -> Array:
     """Return the matrix of losses ℓ(x, y) of reporting y for x.
 
     ``"metric"`` is d(x, y), ``"squared"`` its square, ``"error"`` 1 for any y ≠ x; or a matrix of the
@@ -114,19 +114,17 @@ class Simulation:
     rng : int or numpy Generator, optional
     """
 
-    def __init__(self, rng: Any = None) -> None:
+    def __init__(self, rng: Randomness = None) -> None:
         self.rng = generator(rng)
 
     def below(self, bound: int, size: int) -> Indices:
         """Uniform integers below `bound`."""
         return self.rng.integers(0, bound, size=size)
 
-    def choose(self, rows: Any, which: Indices) -> Indices:
+    def choose(self, rows: Response, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
         uniform = self.rng.random(which.size)
-        return _by_row(
-            which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], side="right")
-        )
+        return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
 
 
 class Deployment:
@@ -136,7 +134,7 @@ class Deployment:
         """Uniform integers below `bound`."""
         return uniform_integers(bound, size)
 
-    def choose(self, rows: Any, which: Indices) -> Indices:
+    def choose(self, rows: Response, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
         return _by_row(which, lambda row, at: IntegerWeights(rows.integers(row)).draw(at.size))
 
@@ -153,7 +151,7 @@ class Deployment:
                 return found
 
 
-def _by_row(which: Indices, draw: Callable[[int, Indices], Any]) -> Indices:
+def _by_row(which: Indices, draw: Callable[[int, Indices], Numbers]) -> Indices:
     out = np.empty(which.size, dtype=np.int64)
     order = np.argsort(which, kind="stable")
     used, starts = np.unique(which[order], return_index=True)
@@ -202,22 +200,22 @@ class Response:
             raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
         return found
 
-    def apply(self, histogram: ArrayLike) -> Array:
+    def apply(self, histogram: Numbers) -> Array:
         """Distribution of the reports of items distributed as `histogram`: f ↦ f·C, over the last axis."""
         return self.vectors("histogram", histogram, self.size) @ self.dense
 
-    def unbias(self, reports: ArrayLike) -> Array:
+    def unbias(self, reports: Numbers) -> Array:
         """Apply the right inverse of the channel: q ↦ q·Q with C·Q = I, over the last axis."""
         return self.vectors("reports", reports, self.outputs) @ self.inverse
 
-    def unbias_squares(self, reports: ArrayLike) -> Array:
+    def unbias_squares(self, reports: Numbers) -> Array:
         """q ↦ q·(Q∘Q), the second moments of the estimates."""
         return self.vectors("reports", reports, self.outputs) @ self.inverse**2
 
-    def vectors(self, name: str, values: ArrayLike, length: int) -> Array:
+    def vectors(self, name: str, values: Numbers, length: int) -> Array:
         """Return `values` as floats with that many entries in the last axis, or raise a `DesignError`."""
         found = array(name, values, ndim=None)
-        if found.shape[-1:] != (whole("length", length, 1),):
+        if found.shape[-1:] != (length,):
             raise DesignError.of(name, found.shape, f"must have {length} entries in its last axis")
         return found
 
@@ -233,7 +231,7 @@ class Response:
         sums = inverse.reshape(len(inverse), *space.shape).sum(axis=-1)
         return points, float((matrix @ (sums**2).sum(axis=1)).max())
 
-    def drawn(self, items: ArrayLike, source: Simulation | Deployment) -> Indices:
+    def drawn(self, items: Numbers, source: Simulation | Deployment) -> Indices:
         """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
         held = indices("items", items, self.size)
         instance("source", source, Simulation, Deployment)
@@ -251,7 +249,7 @@ class Response:
         """The row's probabilities as integer weights, exactly: what is released."""
         raise NotImplementedError
 
-    def sample(self, items: ArrayLike, *, rng: Any = None) -> Indices:
+    def sample(self, items: Numbers, *, rng: Randomness = None) -> Indices:
         """Draw a report for every item, in the shape of `items`: for simulation, in doubles; `release` deploys.
 
         Parameters
@@ -261,7 +259,7 @@ class Response:
         """
         return self.drawn(items, Simulation(rng))
 
-    def release(self, items: ArrayLike) -> Indices:
+    def release(self, items: Numbers) -> Indices:
         """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
 
         Integer weights and random words decide; no floating-point number takes part.
@@ -269,9 +267,20 @@ class Response:
         return self.drawn(items, Deployment())
 
 
+def _stochastic(name: str, value: Numbers) -> Array:
+    matrix = array(name, value, ndim=2)
+    if (matrix < 0).any():
+        raise DesignError.of(name, float(matrix.min()), "every probability must be >= 0")
+    off = np.abs((sums := matrix.sum(axis=1)) - 1)
+    if (off > 1e-6).any():
+        row = int(off.argmax())
+        raise DesignError(f"{name}: row {row} sums to {sums[row]!r}; divide every row by its sum first")
+    return matrix
+
+
 @serializable("channel")
 @dataclass(frozen=True, eq=False)
-class Channel(Response):
+class Channel(Checked, Response):
     r"""A channel given by its matrix.
 
     Parameters
@@ -303,35 +312,25 @@ class Channel(Response):
     (3,)
     """
 
-    matrix: Array
-    space: MetricSpace | None = None
-    weights: tuple[tuple[int, ...], ...] | None = None
+    matrix: Array = field(check=_stochastic)
+    space: MetricSpace | None = field(MetricSpace, default=None)
+    weights: Weights | None = field(check=integer_weights, default=None)
 
     def __post_init__(self) -> None:
-        matrix = array("matrix", self.matrix, ndim=2)
-        if (matrix < 0).any():
-            raise DesignError.of("matrix", float(matrix.min()), "every probability must be >= 0")
-        sums = matrix.sum(axis=1)
-        if (np.abs(sums - 1) > 1e-6).any():
-            row = int(np.abs(sums - 1).argmax())
-            raise DesignError(f"matrix: row {row} sums to {sums[row]!r}; divide every row by its sum first")
-        settle(self, matrix=matrix)
+        super().__post_init__()
         if self.space is not None:
             self.measured(self.space)
         if self.weights is not None:
-            weights = integer_weights(self.weights)
-            exact = rounded_weights(weights)
-            if exact.shape != matrix.shape or not np.allclose(exact, matrix, rtol=1e-12, atol=0.0):
+            exact = rounded_weights(self.weights)
+            if exact.shape != self.matrix.shape or not np.allclose(exact, self.matrix, rtol=1e-12, atol=0.0):
                 raise DesignError("weights: are not those of the matrix; build the channel by from_weights")
-            settle(self, weights=weights)
-            matrix = exact
-        matrix.setflags(write=False)
-        settle(self, matrix=matrix)
+            settle(self, matrix=exact)
+        self.matrix.setflags(write=False)
 
     @classmethod
     def from_weights(cls, weights: Sequence[Sequence[int]], space: MetricSpace | None = None) -> Channel:
         """The channel with probabilities ``weights[x][y] / total``, exactly."""
-        held = integer_weights(weights)
+        held = integer_weights("weights", weights)
         return cls(rounded_weights(held), space, held)
 
     @property
@@ -367,13 +366,13 @@ class Channel(Response):
         """Pure local-DP loss: the largest log-ratio of any report over any two items, rounded up."""
         return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights, best=self.quotients())
 
-    def expected_loss(self, loss: str | ArrayLike = "metric", prior: ArrayLike | None = None) -> float:
+    def expected_loss(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> float:
         r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
         values = loss_matrix(loss, self.space, self.matrix.shape)
         weights = check_prior(prior, self.size)
         return math.fsum((weights[:, None] * self.matrix * values).ravel().tolist())
 
-    def remapped(self, loss: str | ArrayLike = "metric", prior: ArrayLike | None = None) -> Channel:
+    def remapped(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> Channel:
         """Replace every report by the point of least posterior expected loss (post-processing: α₀ can only fall).
 
         `loss` is a name or an (items × points) matrix; the result reports points of the space.
@@ -459,9 +458,7 @@ def exponential_rate(distances: Array, alpha: float) -> float:
         # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
         near = np.minimum(beta * distances, _FAR)
         total = np.log(np.exp(-near).sum(axis=1))
-        cost = np.divide(
-            near + total[None, :] - total[:, None], distances, where=apart, out=np.zeros_like(near)
-        )
-        return float(cost.max()) - alpha
+        losses = (near + total[None, :] - total[:, None])[apart] / distances[apart]
+        return float(losses.max(initial=0.0)) - alpha
 
     return float(safe_root(excess, least, alpha, xtol=1e-15 * alpha) if excess(least) < 0 else least)

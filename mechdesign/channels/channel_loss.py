@@ -11,10 +11,9 @@ the last place above it (up to the 2⁻²⁴⁰ of the exponential's bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from operator import index
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,8 @@ from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
 __all__ = [
+    "Weights",
+    "common_integers",
     "integer_rows",
     "integer_weights",
     "largest_quotients",
@@ -33,6 +34,9 @@ __all__ = [
     "shortest",
 ]
 
+
+Weights = tuple[tuple[int, ...], ...]
+"""Integer weights of the reports (columns) of every item (row)."""
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
 # doubles first), doubled; and of a logarithm accurate to an ulp.
@@ -60,12 +64,18 @@ def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, 
     elif space.kind == "clustered":
         least = space.within if space.shape[1] > 1 else space.across
     else:
-        distances = space.distances
-        least = min(float(np.delete(row, x).min(initial=math.inf)) for x, row in enumerate(distances))
+        least = float(space.distances[~np.eye(space.size, dtype=bool)].min(initial=math.inf))
     return least, least
 
 
-def integer_rows(matrix: Array) -> tuple[tuple[int, ...], ...]:
+def common_integers(values: Iterable[float]) -> tuple[tuple[int, ...], int]:
+    """Doubles as integers over one common power of two."""
+    pairs = [float(v).as_integer_ratio() for v in values]
+    common = max((d for _, d in pairs), default=1)
+    return tuple(n * (common // d) for n, d in pairs), common
+
+
+def integer_rows(matrix: Array) -> Weights:
     """Return integers proportional to each row of doubles, exactly (no rounding).
 
     Examples
@@ -73,12 +83,7 @@ def integer_rows(matrix: Array) -> tuple[tuple[int, ...], ...]:
     >>> integer_rows(np.array([[0.5, 0.25, 0.25]]))
     ((2, 1, 1),)
     """
-    rows = []
-    for row in matrix:
-        pairs = [float(v).as_integer_ratio() for v in row]
-        common = max(d for _, d in pairs)  # denominators are powers of two
-        rows.append(tuple(n * (common // d) for n, d in pairs))
-    return tuple(rows)
+    return tuple(common_integers(row)[0] for row in matrix.tolist())
 
 
 def _quotients(matrix: Array, sums: Array, x: int, others: Indices) -> Array:
@@ -173,18 +178,16 @@ def metric_loss(
     exact = integer_rows(matrix[asked]) if weights is None else [weights[x] for x in asked]
     rows = dict(zip(asked, exact))
     totals = {x: sum(row) for x, row in rows.items()}
-    pairs = [
+    products = [
         (rows[x][y] * totals[other], rows[other][y] * totals[x], float(distances[x, other]))
         for x, other, y in near
     ]
-    pairs = [p for p in pairs if p[0] > p[1]]
-    if not pairs:  # equal in exact arithmetic, different only by rounding
+    if not (
+        pairs := [p for p in products if p[0] > p[1]]
+    ):  # equal in exact arithmetic, different only by rounding
         return 0.0
     low, high = max(0.0, upper - margin), upper
-    while math.nextafter(low, math.inf) < high:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            break
+    while low < (middle := low + (high - low) / 2) < high:
         if _holds(pairs, middle):
             high = middle
         else:
@@ -199,19 +202,19 @@ def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
     return all(high * sides[d][1] <= sides[d][0] * low for high, low, d in pairs)
 
 
-def integer_weights(given: Any) -> tuple[tuple[int, ...], ...]:
+def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
     """Return `given` as integer rows of one length and one positive total, or raise a `DesignError`."""
     try:
         rows = tuple(tuple(map(index, row)) for row in given)
     except TypeError:
-        raise DesignError.of("weights", given, "must be rows of integers") from None
+        raise DesignError.of(name, given, "must be rows of integers") from None
     same = len({(len(row), sum(row)) for row in rows}) == 1
     if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
-        raise DesignError("weights: must be non-negative integers with the same total in every row")
+        raise DesignError(f"{name}: must be non-negative integers with the same total in every row")
     return rows
 
 
-def rounded_weights(weights: tuple[tuple[int, ...], ...]) -> Array:
+def rounded_weights(weights: Weights) -> Array:
     """Return the rows of probabilities, each rounded once."""
     total = sum(weights[0])
     return np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly

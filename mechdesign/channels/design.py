@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
+from mechdesign.channels.channel_loss import Weights, common_integers
+from mechdesign.channels.exact import Growth, first_broken, least_slack, private_weights
 from mechdesign.channels.program import (
     Answer,
     ChannelProgram,
@@ -69,6 +70,8 @@ _LOSSES = {
     "squared": "squared distance to the truth",
     "error": "probability of a wrong report",
 }
+_FIXED = 256  # bits of the fixed point in which the dual bound is accumulated, below 1 or the largest loss
+_EQUAL = 1e-6  # largest violation of an equality, relative to the reports' values: what rounding leaves
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
 
 
@@ -249,13 +252,41 @@ class MetricChannel(ModelledDesign):
         if matrix.shape != self.losses.shape:
             wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
             raise DesignError.of("matrix", matrix.shape, wanted)
-        weights = exact.private_weights(matrix, self.space.distances, self.alpha, self.cost)
+        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
-        if (bias := round_up(exact.exact_bias(self, weights))) > exact.bias_allowed(self):
+        if (bias := round_up(self.exact_bias(weights))) > self.bias_allowed:
             proofs, notes = (), (*notes, f"not certified: the equalities hold to within {bias:.2g} only")
-        value = round_up(exact.exact_value(self, weights))
+        value = round_up(self.exact_loss(weights))
         report = report or SolveReport("closed form")
         return Law(Channel.from_weights(weights, self.space), value, proofs, report, notes)
+
+    def exact_loss(self, weights: Weights) -> Fraction:
+        """Expected loss of the channel with these weights, exactly; the prior is taken relative to its exact sum."""
+        counts, _ = common_integers(self.weights.tolist())
+        losses, scale = common_integers(self.losses.ravel().tolist())
+        k = self.losses.shape[1]
+        found = sum(
+            count * sum(w * loss for w, loss in zip(row, losses[x * k : (x + 1) * k]))
+            for x, (count, row) in enumerate(zip(counts, weights))
+        )
+        return Fraction(found, sum(counts) * scale * sum(weights[0]))
+
+    def exact_bias(self, weights: Weights) -> Fraction:
+        """Largest violation of the equalities, exactly; 0 where there are none."""
+        if self.equalities is None:
+            return Fraction(0)
+        query, values = self.equalities
+        total, columns = sum(weights[0]), [[Fraction(v) for v in column] for column in values.T.tolist()]
+        return max(
+            abs(sum((w * h for w, h in zip(row, column)), Fraction(0)) / total - Fraction(goal))
+            for row, target in zip(weights, query.tolist())
+            for column, goal in zip(columns, target)
+        )
+
+    @property
+    def bias_allowed(self) -> float:
+        """How large a violation of the equalities may be."""
+        return 0.0 if self.equalities is None else _EQUAL * float(np.abs(self.equalities[1]).max(initial=0.0))
 
     # -- what a result says ----------------------------------------------------------------------------------------
 
@@ -298,7 +329,7 @@ class MetricChannel(ModelledDesign):
         """The largest bias, where reports are to be unbiased."""
         if self.equalities is None or result.mechanism.weights is None:
             return []
-        return [f"largest bias: {round_up(exact.exact_bias(self, result.mechanism.weights)):.2g}"]
+        return [f"largest bias: {round_up(self.exact_bias(result.mechanism.weights)):.2g}"]
 
     def remarks(self, result: Result) -> list[str]:
         most = result.mechanism.matrix.max(axis=0)
@@ -393,18 +424,18 @@ class ChannelProof(Checked, Proof):
         design, weights = _fitting(stated)
         if not np.array_equal(self.distances, design.space.distances):
             raise DesignError("distances: are not those of the design's space")
-        found = exact.first_broken(weights, self.distances, design.alpha)
+        found = first_broken(weights, self.distances, design.alpha)
         named = "" if found is None else "; broken for items {}, {} at report {}".format(*found)
-        slack = exact.least_slack(weights, self.distances, design.alpha)
+        slack = least_slack(weights, self.distances, design.alpha)
         slack = slack if found else max(slack, 0.0)  # doubles err where a constraint is tight
         yield Claim(f"α-d-privacy of all pairs at α = {design.alpha!r}{named}", PROVED, slack, found is None)
-        value = exact.exact_value(design, weights)
+        value = design.exact_loss(weights)
         margin = float(Fraction(stated.value) - value)
         same = stated.value == round_up(value)
         yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, same)
         if design.equalities is not None:
-            bias = exact.exact_bias(design, weights)
-            room = exact.bias_allowed(design) - float(bias)
+            bias = design.exact_bias(weights)
+            room = design.bias_allowed - float(bias)
             yield Claim(f"equalities within {round_up(bias)!r}", PROVED, room, room >= 0)
 
 
@@ -445,8 +476,40 @@ class ChannelDual(Checked, Proof):
         settle(self, triples=triples)
 
     def bound(self, design: MetricChannel) -> Fraction:
-        """The lower bound that the multipliers prove."""
-        return exact.exact_bound(design, self.triples, self.multipliers, self.free)
+        """The lower bound that the multipliers prove, or DesignError where they are not admissible or of another design."""
+        (n, k), distances, free = design.losses.shape, design.space.distances.tolist(), self.free
+        if (self.multipliers < 0).any() or (self.triples >= (n, n, k)).any():
+            raise DesignError("multipliers: must be non-negative, of pairs of items and of reports")
+        if (free is None) != (design.equalities is None):
+            raise DesignError("free: must be the multipliers of the design's equalities")
+        counts, _ = common_integers(design.weights.tolist())
+        mass = sum(counts)
+        losses, scale = common_integers(design.losses.ravel().tolist())
+        unit = 1 << (_FIXED + max(0, -math.frexp(float(np.abs(design.losses).max()))[1]))
+        reduced = [
+            [(counts[x] * losses[x * k + y] * unit) // (mass * scale) for y in range(k)] for x in range(n)
+        ]
+        rates = Growth(design.alpha)
+        for (x, other, y), multiplier in zip(self.triples.tolist(), self.multipliers.tolist()):
+            numerator, denominator = multiplier.as_integer_ratio()
+            held = (numerator * unit) // denominator  # the multiplier that is used; any will do
+            reduced[x][y] += held
+            reduced[other][y] -= -((-rates.upper(distances[x][other]) * held) >> rates.shift)
+        offset = 0
+        if free is not None and design.equalities is not None:
+            query, values = design.equalities
+            if free.shape != query.shape:
+                raise DesignError.of("free", free.shape, f"must have shape {query.shape}")
+            (nus, fs), (goals, gs), (means, ms) = (
+                common_integers(v.ravel().tolist()) for v in (free, query, values)
+            )
+            width = query.shape[1]
+            for at, nu in enumerate(nus):
+                row, j = reduced[at // width], at % width
+                offset += (nu * goals[at] * unit) // (fs * gs)
+                for y in range(k):
+                    row[y] += (-nu * means[y * width + j] * unit) // (fs * ms)
+        return Fraction(offset + sum(map(min, reduced)), unit)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)
@@ -456,7 +519,7 @@ class ChannelDual(Checked, Proof):
         yield Claim(f"no private channel below {stated.lower_bound!r}", PROVED, float(margin), margin >= 0)
 
 
-def _fitting(stated: Certificate) -> tuple[MetricChannel, exact.Weights]:
+def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:
     """The question and the weights of the law, which are of its size and on its space."""
     design, law = instance("question", stated.question, MetricChannel), instance("law", stated.law, Channel)
     if law.weights is None or law.space is None or law.matrix.shape != design.losses.shape:

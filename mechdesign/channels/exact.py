@@ -18,54 +18,23 @@ form a convex cone: sums of private columns are private):
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Protocol
+from functools import cache
 
 import numpy as np
 
+from mechdesign.channels.channel_loss import Weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
-from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array
 
-__all__ = [
-    "Growth",
-    "bias_allowed",
-    "exact_bias",
-    "exact_bound",
-    "exact_value",
-    "first_broken",
-    "least_slack",
-    "private_weights",
-]
-
-Weights = tuple[tuple[int, ...], ...]
-
+__all__ = ["Growth", "first_broken", "least_slack", "private_weights"]
 
 BITS = 120
 _SHIFT = 192  # bits kept in bounds of exponentials
 _FAR = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing
 _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
-
-_FIXED = 256  # bits of the fixed point in which the dual bound is accumulated, below 1 or the largest loss
-_EQUAL = 1e-6  # largest violation of an equality, relative to the reports' values: what rounding leaves
-
-
-class Question(Protocol):
-    """What of a `MetricChannel` its arithmetic reads."""
-
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def space(self) -> MetricSpace: ...
-    @property
-    def weights(self) -> Array: ...
-    @property
-    def losses(self) -> Array: ...
-    @property
-    def equalities(self) -> tuple[Array, Array] | None: ...
 
 
 class Growth:
@@ -75,27 +44,22 @@ class Growth:
 
     def __init__(self, alpha: float) -> None:
         self._alpha = Fraction(alpha)
-        self._lower: dict[float, int] = {}
-        self._upper: dict[float, int] = {}
+        self.lower, self.upper = cache(self._lower), cache(self._upper)
 
-    def lower(self, distance: float) -> int:
+    def _lower(self, distance: float) -> int:
         """Lower bound of e^{αd}."""
-        if distance not in self._lower:
-            low = exp_lower(min(self._alpha * Fraction(distance), Fraction(_FAR)))
-            self._lower[distance] = (low.numerator << _SHIFT) // low.denominator
-        return self._lower[distance]
+        low = exp_lower(min(self._alpha * Fraction(distance), Fraction(_FAR)))
+        return (low.numerator << _SHIFT) // low.denominator
 
-    def upper(self, distance: float) -> int:
+    def _upper(self, distance: float) -> int:
         """Upper bound of e^{αd}."""
-        if distance not in self._upper:
-            high = exp_upper(self._alpha * Fraction(distance))
-            self._upper[distance] = -((-high.numerator << _SHIFT) // high.denominator)
-        return self._upper[distance]
+        high = exp_upper(self._alpha * Fraction(distance))
+        return -((-high.numerator << _SHIFT) // high.denominator)
 
     def near(self, distances: Array) -> Array:
         """`lower` minus 1 in doubles, to one part in 10¹³."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(np.expm1(np.minimum(float(self._alpha) * distances, _FAR)))
+            return np.expm1(np.minimum(float(self._alpha) * distances, _FAR))
 
 
 def _decay(distances: Array, alpha: float) -> Array:
@@ -155,9 +119,7 @@ def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
     return need
 
 
-def private_weights(
-    matrix: Array, distances: Array, alpha: float, cost: Array
-) -> tuple[tuple[int, ...], ...]:
+def private_weights(matrix: Array, distances: Array, alpha: float, cost: Array) -> Weights:
     """Return integer weights, rows of one total, that satisfy α-d-privacy exactly and are close to `matrix`.
 
     Parameters
@@ -173,10 +135,7 @@ def private_weights(
     rates = Growth(alpha)
     closed = _closure(np.maximum(matrix, 0.0), distances, alpha)
     closed[:, closed.max(axis=0) < _EMPTY] = 0.0
-    weights = []
-    for row in closed.tolist():
-        pairs = [v.as_integer_ratio() for v in row]
-        weights.append([-((-n << BITS) // d) for n, d in pairs])
+    weights = [[-((-n << BITS) // d) for n, d in map(float.as_integer_ratio, row)] for row in closed.tolist()]
     _raise_broken(weights, distances, alpha, rates)
     sums = [sum(row) for row in weights]
     total = max(sums) + _surplus(sums, distances, rates)
@@ -187,7 +146,7 @@ def private_weights(
         target = int((shares @ cost).argmin())
         for row, deficit in zip(weights, deficits):
             row[target] += deficit
-    return tuple(tuple(row) for row in weights)
+    return tuple(map(tuple, weights))
 
 
 def first_broken(weights: Weights, distances: Array, alpha: float) -> tuple[int, int, int] | None:
@@ -217,79 +176,3 @@ def least_slack(weights: Weights, distances: Array, alpha: float) -> float:
         gaps = [np.nanmax(row - logs, axis=1, initial=0.0) for row in logs]
     slack = alpha * distances - np.array(gaps)
     return float(slack[~np.eye(len(slack), dtype=bool)].min()) if len(slack) > 1 else 0.0
-
-
-def _scaled(values: Iterable[float]) -> tuple[list[int], int]:
-    """Doubles as integers over one common power of two."""
-    pairs = [float(v).as_integer_ratio() for v in values]
-    common = max((d for _, d in pairs), default=1)
-    return [n * (common // d) for n, d in pairs], common
-
-
-def exact_value(design: Question, weights: Weights) -> Fraction:
-    """Expected loss of the channel, exactly; the prior is taken relative to its exact sum."""
-    counts, _ = _scaled(design.weights.tolist())
-    losses, scale = _scaled(design.losses.ravel().tolist())
-    k = design.losses.shape[1]
-    found = sum(
-        count * sum(w * loss for w, loss in zip(row, losses[x * k : (x + 1) * k]))
-        for x, (count, row) in enumerate(zip(counts, weights))
-    )
-    return Fraction(found, sum(counts) * scale * sum(weights[0]))
-
-
-def exact_bias(design: Question, weights: Weights) -> Fraction:
-    """Largest violation of the equalities, exactly; 0 where there are none."""
-    if design.equalities is None:
-        return Fraction(0)
-    query, values = design.equalities
-    total, columns = sum(weights[0]), [[Fraction(v) for v in column] for column in values.T.tolist()]
-    return max(
-        abs(sum((w * h for w, h in zip(row, column)), Fraction(0)) / total - Fraction(goal))
-        for row, target in zip(weights, query.tolist())
-        for column, goal in zip(columns, target)
-    )
-
-
-def bias_allowed(design: Question) -> float:
-    """How large a violation of the equalities may be."""
-    return 0.0 if design.equalities is None else _EQUAL * float(np.abs(design.equalities[1]).max(initial=0.0))
-
-
-def exact_bound(design: Question, triples: Indices, multipliers: Array, free: Array | None) -> Fraction:
-    """The lower bound that the multipliers prove.
-
-    Raises
-    ------
-    DesignError
-        The multipliers are not admissible, or not those of this design.
-    """
-    (n, k), alpha, distances = design.losses.shape, design.alpha, design.space.distances.tolist()
-    if (multipliers < 0).any() or (triples >= (n, n, k)).any():
-        raise DesignError("multipliers: must be non-negative, of pairs of items and of reports")
-    if (free is None) != (design.equalities is None):
-        raise DesignError("free: must be the multipliers of the design's equalities")
-    counts, _ = _scaled(design.weights.tolist())
-    mass = sum(counts)
-    losses, scale = _scaled(design.losses.ravel().tolist())
-    unit = 1 << (_FIXED + max(0, -math.frexp(float(np.abs(design.losses).max()))[1]))
-    reduced = [[(counts[x] * losses[x * k + y] * unit) // (mass * scale) for y in range(k)] for x in range(n)]
-    rates = Growth(alpha)
-    for (x, other, y), multiplier in zip(triples.tolist(), multipliers.tolist()):
-        numerator, denominator = multiplier.as_integer_ratio()
-        held = (numerator * unit) // denominator  # the multiplier that is used; any will do
-        reduced[x][y] += held
-        reduced[other][y] -= -((-rates.upper(distances[x][other]) * held) >> rates.shift)
-    offset = 0
-    if free is not None and design.equalities is not None:
-        query, values = design.equalities
-        if free.shape != query.shape:
-            raise DesignError.of("free", free.shape, f"must have shape {query.shape}")
-        (nus, fs), (goals, gs), (means, ms) = (_scaled(v.ravel().tolist()) for v in (free, query, values))
-        width = query.shape[1]
-        for at, nu in enumerate(nus):
-            row, j = reduced[at // width], at % width
-            offset += (nu * goals[at] * unit) // (fs * gs)
-            for y in range(k):
-                row[y] += (-nu * means[y * width + j] * unit) // (fs * ms)
-    return Fraction(offset + sum(map(min, reduced)), unit)

@@ -99,16 +99,16 @@ def greedy_spanner(space: MetricSpace, stretch: float, classes: Indices | None =
     paths = np.full((n, n), np.inf)
     np.fill_diagonal(paths, 0.0)
     taken = np.zeros((n, n), dtype=bool)
+    labels = np.arange(n * n).reshape(n, n) if classes is None else classes
     members: dict[int, list[tuple[int, int]]] = {}
-    if classes is not None:
-        for x, y in zip(first.tolist(), second.tolist()):
-            for label in {int(classes[x, y]), int(classes[y, x])}:
-                members.setdefault(label, []).append((x, y))
+    for x, y in zip(first.tolist(), second.tolist()):
+        for label in {int(labels[x, y]), int(labels[y, x])}:
+            members.setdefault(label, []).append((x, y))
     for k in order.tolist():
         x, y = int(first[k]), int(second[k])
         if paths[x, y] <= stretch * distances[x, y]:
             continue
-        for a, b in [(x, y)] if classes is None else members[int(classes[x, y])]:
+        for a, b in members[int(labels[x, y])]:
             if not taken[a, b]:
                 taken[a, b] = True
                 through = paths[:, a, None] + distances[a, b] + paths[None, b, :]
@@ -168,13 +168,9 @@ class PrivacyRows:
     def matrix(self, alpha: float) -> sparse.csr_matrix:
         """The rows' coefficients, balanced by e^{-αd/2} on both sides for the solver's sake."""
         each, half = np.arange(len(self.high)), self.half(alpha)
-        return sparse.csr_matrix(
-            (
-                np.concatenate([1 / half, -half]),
-                (np.concatenate([each, each]), np.concatenate([self.high, self.low])),
-            ),
-            shape=(len(each), self.variables),
-        )
+        entries = np.concatenate([1 / half, -half])
+        places = np.concatenate([each, each]), np.concatenate([self.high, self.low])
+        return sparse.csr_matrix((entries, places), shape=(len(each), self.variables))
 
     def broken(self, values: Array, alpha: float, tolerance: float) -> Indices:
         """Rows, scaled to ``exp(-α·distance)·v[high] <= v[low]``, that the variables break by more."""
@@ -335,10 +331,9 @@ class ChannelProgram:
         try:
             return self._grown(deadline) if solver in (None, "highs") else self._whole(solver, deadline)
         except InfeasibleError as error:
-            raise InfeasibleError(
-                f"no {self.alpha}-private channel meets the equalities ({error.reason}); raise alpha, or let the "
-                "reports' values reach further beyond the query's range"
-            ) from None
+            remedy = "raise alpha, or let the reports' values reach further beyond the query's range"
+            reason = f"no {self.alpha}-private channel meets the equalities ({error.reason}); {remedy}"
+            raise InfeasibleError(reason) from None
 
     def _grown(self, deadline: Deadline) -> Answer:
         started, count = time.perf_counter(), len(self.rows.high)
@@ -438,11 +433,9 @@ def _complete(table: Indices, colours: Indices, base: list[int], images: list[in
     permutation = np.empty(len(table), dtype=np.int64)
     permutation[first] = second
     permutation[base] = images
-    if np.unique(permutation).size < len(table):
-        return None
-    if not np.array_equal(table[np.ix_(permutation, permutation)], table):
-        return None
-    return permutation if np.array_equal(colours[permutation], colours) else None
+    one_to_one = np.unique(permutation).size == len(table) and np.array_equal(colours[permutation], colours)
+    same = one_to_one and np.array_equal(table[np.ix_(permutation, permutation)], table)
+    return permutation if same else None
 
 
 def automorphisms(distances: Array, cost: Array) -> list[Indices]:
@@ -474,9 +467,9 @@ def automorphisms(distances: Array, cost: Array) -> list[Indices]:
         for image in range(n):
             if image in orbit or image in hopeless or image in fixed or colours[image] != colours[point]:
                 continue
-            if not np.array_equal(table[image, fixed], table[point, fixed]):
-                continue
-            if not np.array_equal(table[fixed, image], table[fixed, point]):
+            if (table[image, fixed] != table[point, fixed]).any() or (
+                table[fixed, image] != table[fixed, point]
+            ).any():
                 continue
             for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
                 permutation = _complete(table, colours, base, images)
@@ -506,12 +499,9 @@ def pair_orbits(size: int, outputs: int, generators: list[Indices]) -> Indices:
         return np.arange(size * outputs, dtype=np.int64).reshape(size, outputs)
     nodes = np.arange(size * size)
     targets = [(g[:, None] * size + g[None, :]).ravel() for g in generators]
+    places = np.tile(nodes, len(targets)), np.concatenate(targets)
     graph = sparse.coo_matrix(
-        (
-            np.ones(size * size * len(targets), dtype=np.int8),
-            (np.tile(nodes, len(targets)), np.concatenate(targets)),
-        ),
-        shape=(size * size, size * size),
+        (np.ones(len(places[0]), dtype=np.int8), places), shape=(size * size, size * size)
     )
     labels = csgraph.connected_components(graph, directed=False)[1]
     return np.asarray(labels, dtype=np.int64).reshape(size, size)

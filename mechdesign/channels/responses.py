@@ -17,17 +17,16 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
 from mechdesign.channels.channel_loss import shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, positive, settle, whole
+from mechdesign.problem.checks import DOWN, positive, whole
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace, check_size
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "planar_laplace", "walsh_hadamard"]
 
@@ -40,9 +39,16 @@ def level(loss: Fraction) -> int:
     return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_lower(loss)))  # e^{-70} of TOP is below 1
 
 
+def _clustered(name: str, value: object) -> MetricSpace:
+    if isinstance(value, MetricSpace) and value.kind == "clustered" and value.size >= 2:
+        return value
+    allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
+    raise DesignError.of(name, value, allowed)
+
+
 @serializable("clustered-response")
 @dataclass(frozen=True, eq=False)
-class ClusteredResponse(Response):
+class ClusteredResponse(Checked, Response):
     r"""Metric randomised response on a clustered space: :math:`P[y \mid x] ∝ e^{-α d(x, y)}`.
 
     With g clusters of b points, :math:`u = e^{-α d_1}` inside a cluster and :math:`w = e^{-α d_2}` across,
@@ -78,14 +84,11 @@ class ClusteredResponse(Response):
     True
     """
 
-    space: MetricSpace
-    alpha: float
+    space: MetricSpace = field(check=_clustered)
+    alpha: float = field(check=positive, side=DOWN)
 
     def __post_init__(self) -> None:
-        settle(self, alpha=positive("alpha", self.alpha, side=DOWN))
-        if not isinstance(self.space, MetricSpace) or self.space.kind != "clustered" or self.space.size < 2:
-            allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
-            raise DesignError.of("space", self.space, allowed)
+        super().__post_init__()
         own, near, far = self.levels
         if own == (near if self.space.shape[1] > 1 else far):
             raise DesignError.of("alpha", self.alpha, "is so small that the channel is singular in doubles")
@@ -101,11 +104,10 @@ class ClusteredResponse(Response):
     @cached_property
     def levels(self) -> tuple[int, int, int]:
         """Integer weights of the item itself, of another of its cluster, and of another cluster's."""
-        return (
-            TOP,
-            level(Fraction(self.alpha) * Fraction(self.space.within)),
-            level(Fraction(self.alpha) * Fraction(self.space.across)),
+        near, far = (
+            level(Fraction(self.alpha) * Fraction(d)) for d in (self.space.within, self.space.across)
         )
+        return TOP, near, far
 
     @cached_property
     def _total(self) -> int:
@@ -121,10 +123,11 @@ class ClusteredResponse(Response):
 
     @cached_property
     def eigenvalues(self) -> tuple[float, float]:
-        """(λ₂, λ₃): on contrasts between clusters and within one."""
-        own, near, far = self.levels
-        size = self.space.shape[1]
-        return (own - near + size * (near - far)) / self._total, (own - near) / self._total
+        """(λ₂, λ₃): on contrasts between clusters and within one; the same where there is one kind of contrast only."""
+        (own, near, far), (clusters, size) = self.levels, self.space.shape
+        inside = (own - near) / self._total
+        between = (own - near + size * (near - far)) / self._total if clusters > 1 else inside
+        return between, inside if size > 1 else between
 
     def metric_loss(self, space: MetricSpace | None = None) -> float:
         space = self.measured(space)
@@ -169,19 +172,13 @@ class ClusteredResponse(Response):
     @cached_property
     def inverse_levels(self) -> tuple[float, float, float]:
         """The three entries of P⁻¹: own, within the cluster, across."""
-        clusters, size = self.space.shape
-        n = self.size
         between, inside = self.eigenvalues
         # Projections: J/n on constants, W/b - J/n on cluster contrasts, I - W/b on the rest.
-        far = (1.0 - 1.0 / between) / n if clusters > 1 else 1.0 / n
-        near = far + (1.0 / between - (1.0 / inside if size > 1 else 0.0)) / size
-        own = near + 1.0 / inside if size > 1 else far + 1.0 / between
-        if clusters == 1:
-            near = 1.0 / n - (1.0 / inside if size > 1 else 0.0) / size
-            own = near + (1.0 / inside if size > 1 else 0.0)
-        return own, near, far
+        far = (1.0 - 1.0 / between) / self.size
+        near = far + (1.0 / between - 1.0 / inside) / self.space.shape[1]
+        return near + 1.0 / inside, near, far
 
-    def _combine(self, name: str, vector: ArrayLike, own: float, near: float, far: float) -> Array:
+    def _combine(self, name: str, vector: Numbers, own: float, near: float, far: float) -> Array:
         """Apply the matrix with these three entries to vectors over the last axis, in O(n)."""
         held = self.vectors(name, vector, self.size)
         groups = held.reshape(*held.shape[:-1], *self.space.shape)
@@ -189,13 +186,13 @@ class ClusteredResponse(Response):
         total = within.sum(axis=-2, keepdims=True)
         return np.asarray(((own - near) * groups + (near - far) * within + far * total).reshape(held.shape))
 
-    def apply(self, histogram: ArrayLike) -> Array:
+    def apply(self, histogram: Numbers) -> Array:
         return self._combine("histogram", histogram, *self.probabilities)
 
-    def unbias(self, reports: ArrayLike) -> Array:
+    def unbias(self, reports: Numbers) -> Array:
         return self._combine("reports", reports, *self.inverse_levels)
 
-    def unbias_squares(self, reports: ArrayLike) -> Array:
+    def unbias_squares(self, reports: Numbers) -> Array:
         own, near, far = self.inverse_levels
         return self._combine("reports", reports, own * own, near * near, far * far)
 
@@ -208,16 +205,12 @@ class ClusteredResponse(Response):
         """
         space, n = self.measured(space), self.size
         clustered = space.kind == "clustered"
-        between, inside = self.eigenvalues
-        if self.space.shape[0] == 1:
-            clusters, between = (space.shape[0] if clustered else 1), inside
-        elif clustered and space.shape == self.space.shape:
-            clusters = space.shape[0]
-        else:
+        if self.space.shape[0] > 1 and not (clustered and space.shape == self.space.shape):
             return super().second_moments(space)
+        clusters = space.shape[0] if clustered else 1
+        between, inside = self.eigenvalues
         groups = 1.0 + (clusters - 1) / between**2
-        rest = (n - clusters) / inside**2 if n > clusters else 0.0
-        return (groups + rest) / n, groups / clusters
+        return (groups + (n - clusters) / inside**2) / n, groups / clusters
 
     def integers(self, row: int) -> Sequence[int]:
         """Weights of staying, of the rest of the cluster and of the other clusters, the same for all rows."""
@@ -262,7 +255,7 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
     )
 
 
-def walsh_hadamard(vector: ArrayLike) -> Array:
+def walsh_hadamard(vector: Numbers) -> Array:
     """Multiply by Sylvester's Hadamard matrix along the last axis, in O(K log K).
 
     Examples
@@ -354,7 +347,7 @@ class HadamardResponse(Checked, Response):
 
     @property
     def dense(self) -> Array:
-        return np.asarray((1.0 + self.contrast * self._signs()) / self.outputs)
+        return (1.0 + self.contrast * self._signs()) / self.outputs
 
     def _signs(self) -> Array:
         check_size(self.size, self.outputs, what="channel")
@@ -366,14 +359,14 @@ class HadamardResponse(Checked, Response):
         signs = self._signs().T
         return np.asarray((signs - signs.mean(axis=1, keepdims=True)) / self.contrast + 1.0 / self.size)
 
-    def apply(self, histogram: ArrayLike) -> Array:
+    def apply(self, histogram: Numbers) -> Array:
         held = self.vectors("histogram", histogram, self.size)
         padded = np.zeros((*held.shape[:-1], self.outputs))
         padded[..., 1 : self.size + 1] = held
         mass = held.sum(axis=-1, keepdims=True)
         return np.asarray((mass + self.contrast * walsh_hadamard(padded)) / self.outputs)
 
-    def unbias(self, reports: ArrayLike) -> Array:
+    def unbias(self, reports: Numbers) -> Array:
         held = self.vectors("reports", reports, self.outputs)
         raw = walsh_hadamard(held)[..., 1 : self.size + 1] / self.contrast
         mass = held.sum(axis=-1, keepdims=True)
@@ -385,7 +378,7 @@ class HadamardResponse(Checked, Response):
         marks[1 : self.size + 1] = 1.0 / self.size
         return walsh_hadamard(marks)
 
-    def unbias_squares(self, reports: ArrayLike) -> Array:
+    def unbias_squares(self, reports: Numbers) -> Array:
         held = self.vectors("reports", reports, self.outputs)
         means, c, n = self._row_means(), 1 / self.contrast, self.size
         # (c(h - m) + 1/n)² with h² = 1, sorted by powers of h.
@@ -486,12 +479,8 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     (True, True)
     """
     alpha = positive("alpha", alpha, side=DOWN)
-    if (
-        not isinstance(space, MetricSpace)
-        or space.kind != "grid"
-        or space.points is None
-        or space.matrix is not None
-    ):
+    grid = isinstance(space, MetricSpace) and space.kind == "grid" and space.matrix is None
+    if not grid or space.points is None:
         raise DesignError.of("space", space, "must be a Euclidean MetricSpace.grid(rows, columns)")
     rows, columns = space.shape
     step = float(space.points[1, 1] - space.points[0, 1]) if columns > 1 else 1.0
@@ -501,8 +490,6 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     beyond = min(max(2, math.ceil(_REACH / rate)), 2_000)
     table = _cells(rate, max(rows, columns) + beyond)
     # Offsets beyond the border snap to it: clipping every offset of the unbounded grid says where mass goes.
-    spread = (_snapped(rows, len(table)) @ table @ _snapped(columns, len(table)).T).reshape(
-        rows, rows, columns, columns
-    )
-    flat = spread.transpose(0, 2, 1, 3).reshape(rows * columns, rows * columns)
+    spread = _snapped(rows, len(table)) @ table @ _snapped(columns, len(table)).T
+    flat = spread.reshape(rows, rows, columns, columns).swapaxes(1, 2).reshape(rows * columns, -1)
     return Channel(flat / flat.sum(axis=1, keepdims=True), space)

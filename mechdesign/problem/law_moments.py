@@ -9,7 +9,6 @@ as missing mass and is halved until it is found, and a cell at which the density
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -50,39 +49,22 @@ def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None
     """
     closed, loc, scale, shapes, support = _parts(law)
     if closed is None:
-        return law_integrals(law, _powers, edges, within, smooth=True)
+        return law_integrals(law, powers, edges, within, smooth=True)
     edges = np.minimum(np.maximum(np.asarray(edges, dtype=float), support[0]), support[1])
     if within is not None:
         edges = np.minimum(np.maximum(edges, within[0]), within[1])
     return closed(edges, loc, scale, *shapes)
 
 
-def _powers(x: Array) -> Array:
+def powers(x: Array) -> Array:
+    """x⁰, x¹ and x², shape (n, 3)."""
     return np.stack([np.ones_like(x), x, x * x], axis=1)
 
 
 def law_density(law: FrozenLaw, x: Array) -> Array:
-    """Return the density, sparing SciPy's checks, which take longer than most densities."""
-    closed, loc, scale, shapes, (start, stop) = _parts(law)
-    if closed is _uniform:
-        return np.where((x >= start) & (x <= stop), 1.0 / scale, 0.0)
-    if closed is _normal or closed is _truncated_normal:
-        z, (a, b) = (x - loc) / scale, shapes or (-np.inf, np.inf)
-        nearest = max(a, -b, 0.0)
-        density = np.exp(np.minimum((nearest - np.abs(z)) * (nearest + np.abs(z)), 0.0) / 2)
-        density /= _normal_mass(law)
-        return np.where((z >= a) & (z <= b), density, 0.0)
+    """Return the density; 0 at a pole: the cell that a rounded node falls on it in is an ulp or two wide."""
     density = np.asarray(law.pdf(x), dtype=float)
-    # At a pole: the cell that a rounded node falls on it in is an ulp or two wide.
     return np.where(np.isfinite(density), density, 0.0)
-
-
-@lru_cache(maxsize=256)
-def _normal_mass(law: FrozenLaw) -> float:
-    """∫ exp((nearest² − z²)/2) dx over the support of a normal or truncated normal law."""
-    _, _, scale, shapes, _ = _parts(law)
-    a, b = shapes or (-np.inf, np.inf)
-    return scale * float(np.sqrt(2 * np.pi) * _normal(np.array([a, b]), 0.0, 1.0, max(a, -b, 0.0))[0, 0])
 
 
 def has_closed_form(law: FrozenLaw) -> bool:
@@ -248,41 +230,6 @@ def _resolved(law: FrozenLaw, edges: Array, tolerance: float) -> tuple[Array, Ar
     return np.append(starts[order], edges[-1]), factors[order]
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """The mesh cut at given edges: cells with their factors, and points of mass; each in an interval of the edges."""
-
-    a: Array
-    b: Array
-    owner: Indices
-    factor: Array
-    points: Array
-    masses: Array
-    point_owner: Indices
-
-    @classmethod
-    def of(cls, law: FrozenLaw, edges: Array, within: tuple[float, float]) -> _Cells:
-        mesh, factors = _mesh(law, *within)
-        cuts = np.unique(np.concatenate([edges, mesh[(mesh > edges[0]) & (mesh < edges[-1])]]))
-        a, b = cuts[:-1], cuts[1:]
-        owner = np.clip(np.searchsorted(edges, a, side="right") - 1, 0, len(edges) - 2)
-        factor = factors[np.clip(np.searchsorted(mesh, a, side="right") - 1, 0, len(factors) - 1)]
-        point = factor == 0
-        low, high = a[point], b[point]
-        masses = _mass(law, low, high) if len(low) else low
-        cells = a[~point], b[~point], owner[~point], factor[~point]
-        return cls(*cells, (low + high) / 2, masses, owner[point])
-
-    def totals(self, function: Callable[[Array], Array], parts: Array, owner: Indices, count: int) -> Array:
-        """Sum `parts` by owner, and the points of mass."""
-        total = np.zeros((count, parts.shape[1]))
-        np.add.at(total, owner, parts)
-        if self.points.size:
-            values = np.asarray(function(self.points), dtype=float) * self.masses[:, None]
-            np.add.at(total, self.point_owner, values)
-        return total
-
-
 def law_integrals(
     law: FrozenLaw,
     function: Callable[[Array], Array],
@@ -300,8 +247,16 @@ def law_integrals(
     start, stop = _parts(law)[4]
     within = (max(start, edges[0]), min(stop, edges[-1])) if within is None else within
     edges = np.minimum(np.maximum(edges, within[0]), within[1])
-    cells = _Cells.of(law, edges, within)
-    a, b, owner = cells.a, cells.b, cells.owner
+    mesh, factors = _mesh(law, *within)
+    cuts = np.unique(np.concatenate([edges, mesh[(mesh > edges[0]) & (mesh < edges[-1])]]))
+    a, b = cuts[:-1], cuts[1:]
+    owner = np.clip(np.searchsorted(edges, a, side="right") - 1, 0, len(edges) - 2)
+    factor = factors[np.clip(np.searchsorted(mesh, a, side="right") - 1, 0, len(factors) - 1)]
+    done: list[tuple[Array, Indices]] = []
+    if (point := factor == 0).any():  # cells that are points of mass
+        values = np.asarray(function((a[point] + b[point]) / 2), dtype=float)
+        done.append((values * _mass(law, a[point], b[point])[:, None], owner[point]))
+    a, b, owner, factor = a[~point], b[~point], owner[~point], factor[~point]
 
     def rule(a: Array, b: Array) -> tuple[Array, Array]:
         """Integrals of the density and of `function` times it: the second is divided by the first, times the mass."""
@@ -314,16 +269,13 @@ def law_integrals(
         return table[:, 0], table[:, 1:]
 
     mass, coarse = rule(a, b)
-    mass, coarse = cells.factor * mass, cells.factor[:, None] * coarse
-    if smooth:
-        return cells.totals(function, coarse, owner, len(edges) - 1)
-    done: list[tuple[Array, Indices]] = []
+    mass, coarse = factor * mass, factor[:, None] * coarse
     size = np.abs(coarse).sum(axis=0)
     stalled, before = np.zeros(len(size), dtype=int), np.full(len(size), np.inf)
-    for _ in range(48):
+    for _ in range(0 if smooth else 48):
         middle = (a + b) / 2
-        found, parts = rule(np.concatenate([a, middle]), np.concatenate([middle, b]))
-        (low, high), (left, right) = np.split(found, 2), np.split(parts, 2)
+        masses, parts = rule(np.concatenate([a, middle]), np.concatenate([middle, b]))
+        (low, high), (left, right) = np.split(masses, 2), np.split(parts, 2)
         share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
         left, right = share * left, share * right
         size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))
@@ -343,5 +295,7 @@ def law_integrals(
         coarse, owner = np.concatenate([left[rough], right[rough]]), np.tile(owner[rough], 2)
         if not len(a):
             break
-    parts, owners = (np.concatenate(part) for part in zip(*done, (coarse, owner)))
-    return cells.totals(function, parts, owners, len(edges) - 1)
+    found = np.zeros((len(edges) - 1, coarse.shape[1]))
+    for parts, owners in (*done, (coarse, owner)):
+        np.add.at(found, owners, parts)
+    return found

@@ -34,6 +34,7 @@ from mechdesign.problem.law_moments import (
     law_moments,
     law_parameters,
     mirrored_law,
+    powers,
 )
 from mechdesign.typing import Array, Numbers, Randomness
 
@@ -80,7 +81,7 @@ class Prior(ABC):
         """Integrals of a vector-valued `function` against the density part, one row per interval."""
 
     @abstractmethod
-    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
+    def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
         """Draw inputs."""
 
     @staticmethod
@@ -126,18 +127,14 @@ class Prior(ABC):
                [ 0.5       ,  0.25      ,  0.16666667]])
         """
         edges = np.asarray(edges, dtype=float)
-        table = self.continuous_moments(edges)
-        points, weights = self.atoms
-        if points.size:
-            cell, inside = locate(points, edges)
-            for order in range(3):
-                np.add.at(table[:, order], cell[inside], (weights * points**order)[inside])
-        return table
+        return self._with_atoms(self.continuous_moments(edges), powers, edges)
 
     def integrals(self, function: Callable[[Array], Array], edges: Numbers) -> Array:
         """Integrals of `function` (points (n,) → values (n, d)) over the cells of `moments`; shape (K, d)."""
         edges = np.asarray(edges, dtype=float)
-        table = self.continuous_integrals(function, edges)
+        return self._with_atoms(self.continuous_integrals(function, edges), function, edges)
+
+    def _with_atoms(self, table: Array, function: Callable[[Array], Array], edges: Array) -> Array:
         points, weights = self.atoms
         if points.size:
             cell, inside = locate(points, edges)
@@ -205,15 +202,20 @@ def _rescaled(law: FrozenLaw, centre: float, unit: float) -> FrozenLaw:
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
 
+@dataclass(frozen=True)
 class _Continuous(Checked, Prior):
     """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
 
+    law: FrozenLaw = field(check=_law)
+
     @property
-    @abstractmethod
     def _source(self) -> FrozenLaw:
         """The frozen law that is integrated."""
+        return self.law
 
-    _factor = 1.0
+    @property
+    def _factor(self) -> float:
+        return 1.0
 
     @property
     def atoms(self) -> tuple[Array, Array]:
@@ -244,12 +246,6 @@ class _Continuous(Checked, Prior):
 class LawPrior(_Continuous):
     """A frozen continuous `scipy.stats` law."""
 
-    law: FrozenLaw = field(check=_law)
-
-    @property
-    def _source(self) -> FrozenLaw:
-        return self.law
-
     @cached_property
     def support(self) -> tuple[float, float]:
         lower, upper = self.law.support()
@@ -258,13 +254,12 @@ class LawPrior(_Continuous):
     def standardised(self, centre: float, unit: float) -> LawPrior:
         return LawPrior(_rescaled(self.law, centre, unit))
 
-    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
+    def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
         return np.asarray(self.law.rvs(size=size, random_state=np.random.default_rng(rng)))
 
 
 @dataclass(frozen=True)
 class _CutPrior(_Continuous):
-    law: FrozenLaw = field(check=_law)
     lower: float = field(check=number)
     upper: float = field(check=number)
 
@@ -274,16 +269,18 @@ class _CutPrior(_Continuous):
         settle(self, lower=lower, upper=upper)
 
     @property
-    def _source(self) -> FrozenLaw:
-        return self.law
-
-    @property
     def support(self) -> tuple[float, float]:
         return self.lower, self.upper
 
     def standardised(self, centre: float, unit: float) -> _CutPrior:
         ends = (self.lower - centre) / unit, (self.upper - centre) / unit
         return type(self)(_rescaled(self.law, centre, unit), *ends)
+
+    def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
+        return np.asarray(np.clip(self._drawn(size, np.random.default_rng(rng)), self.lower, self.upper))
+
+    def _drawn(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.asarray(self._source.rvs(size=size, random_state=rng))
 
 
 @serializable("prior-clipped")
@@ -297,10 +294,6 @@ class ClippedPrior(_CutPrior):
         keep = weights > 0
         return np.array([self.lower, self.upper])[keep], weights[keep]
 
-    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
-        draws = self.law.rvs(size=size, random_state=np.random.default_rng(rng))
-        return np.asarray(np.clip(draws, self.lower, self.upper))
-
 
 @serializable("prior-truncated")
 @dataclass(frozen=True)
@@ -310,9 +303,8 @@ class TruncatedPrior(_CutPrior):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self._mass > 0:
-            raise DesignError(
-                f"the law has no mass in [{self.lower:g}, {self.upper:g}]: nothing is left to truncate to"
-            )
+            ends = f"[{self.lower:g}, {self.upper:g}]"
+            raise DesignError(f"the law has no mass in {ends}: nothing is left to truncate to")
 
     @cached_property
     def _source(self) -> FrozenLaw:
@@ -328,18 +320,17 @@ class TruncatedPrior(_CutPrior):
         return float(law_moments(self._source, np.array([self.lower, self.upper]), self.support)[0, 0])
 
     @cached_property
-    def _factor(self) -> float:  # type: ignore[override]
+    def _factor(self) -> float:
         return 1.0 / self._mass
 
-    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
-        rng = np.random.default_rng(rng)
+    def _drawn(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
         if self._source is not self.law:
-            return np.asarray(np.clip(self._source.rvs(size=size, random_state=rng), self.lower, self.upper))
-        low, high = self.law.cdf(self.lower), self.law.cdf(self.upper)
+            return super()._drawn(size, rng)
+        low, high = self.law.cdf([self.lower, self.upper])
         if low < 0.5:
-            return np.asarray(np.clip(self.law.ppf(rng.uniform(low, high, size)), self.lower, self.upper))
-        low, high = self.law.sf(self.upper), self.law.sf(self.lower)
-        return np.asarray(np.clip(self.law.isf(rng.uniform(low, high, size)), self.lower, self.upper))
+            return np.asarray(self.law.ppf(rng.uniform(low, high, size)))
+        low, high = self.law.sf([self.upper, self.lower])
+        return np.asarray(self.law.isf(rng.uniform(low, high, size)))
 
 
 def _sorted(name: str, value: Numbers) -> Array:
@@ -380,7 +371,7 @@ class EmpiricalPrior(Checked, Prior):
     def standardised(self, centre: float, unit: float) -> EmpiricalPrior:
         return EmpiricalPrior((self.samples - centre) / unit)
 
-    def sample(self, size: int | tuple[int, ...] | None, rng: Randomness = None) -> Array:
+    def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
         return np.asarray(np.random.default_rng(rng).choice(self.samples, size=size))
 
 

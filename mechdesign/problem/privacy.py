@@ -21,7 +21,7 @@ import numpy as np
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability
 from mechdesign.problem.fields import Checked, field
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
 
@@ -104,9 +104,9 @@ class MetricDP(Checked):
     """
 
     epsilon: float = field(check=positive, side=DOWN)
-    metric: str | Callable[[Array, Array], Array] = field(check=_metric, default="absolute")
+    metric: str | Callable[[Numbers, Numbers], Array] = field(check=_metric, default="absolute")
 
-    def distance(self, x: Array, y: Array) -> Array:
+    def distance(self, x: Numbers, y: Numbers) -> Array:
         """Distance between inputs, element-wise over arrays."""
         if callable(self.metric):
             return self.metric(x, y)

@@ -8,6 +8,7 @@ counts would fill 4 GB and is never formed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import combinations, product
@@ -21,7 +22,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.span import span_of, spans_all
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["KINDS", "Queries", "Workload"]
 
@@ -103,7 +104,7 @@ class Queries(Checked):
             return (self.size - latest).astype(float)
         if self.kind == "ranges":
             return np.asarray((np.minimum.outer(i, i) + 1) * (self.size - latest), dtype=float)
-        return np.asarray(self._rows.T @ self._rows)
+        return self._rows.T @ self._rows
 
     def apply(self, values: Array) -> Array:
         """A times the first axis of `values`."""
@@ -112,7 +113,7 @@ class Queries(Checked):
         if self.kind == "total":
             return np.asarray(values.sum(axis=0, keepdims=True))
         if self.kind == "matrix":
-            return np.asarray(np.tensordot(self._rows, values, axes=1))
+            return np.tensordot(self._rows, values, axes=1)
         sums = np.cumsum(values, axis=0)
         if self.kind == "prefix":
             return sums
@@ -189,7 +190,13 @@ class Workload(Checked):
         return cls(((Queries("ranges", size),),), "all ranges")
 
     @classmethod
-    def marginals(cls, shape: Any, *, order: int | None = None, kept: Any = None) -> Workload:
+    def marginals(
+        cls,
+        shape: Iterable[int],
+        *,
+        order: int | None = None,
+        kept: Iterable[Iterable[int]] | None = None,
+    ) -> Workload:
         """Tables of counts by some of the attributes, summed over the others.
 
         Parameters
@@ -226,7 +233,7 @@ class Workload(Checked):
         return cls(blocks, name)
 
     @classmethod
-    def kron(cls, *parts: Any) -> Workload:
+    def kron(cls, *parts: Workload | Numbers) -> Workload:
         """Every combination of queries, one a workload: the Kronecker product."""
         held = [part if isinstance(part, Workload) else cls(part) for part in parts]
         if not held:
@@ -235,7 +242,7 @@ class Workload(Checked):
         return cls(blocks, " × ".join(str(p.name or "matrix") for p in held))
 
     @classmethod
-    def stack(cls, *parts: Any) -> Workload:
+    def stack(cls, *parts: Workload | Numbers) -> Workload:
         """The queries of several workloads on the same counts."""
         held = [part if isinstance(part, Workload) else cls(part) for part in parts]
         if not held or len({p.size for p in held}) != 1:
@@ -311,7 +318,7 @@ class Workload(Checked):
         """AᵀA, shape (n, n)."""
         return np.asarray(sum(reduce(np.kron, [part.gram() for part in block]) for block in self.blocks))
 
-    def apply(self, x: Any) -> Array:
+    def apply(self, x: Numbers) -> Array:
         """Return A x for counts x, shape (n,) or (n, k)."""
         held = answers("x", x)
         if held.ndim not in (1, 2) or len(held) != self.size:
@@ -344,7 +351,7 @@ class Workload(Checked):
                 return np.asarray(np.linalg.qr(self.dense(), mode="r"))
             gram = self.gram()
             scale = np.sqrt(np.diag(gram))
-            return np.asarray(np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale)
+            return np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale
         if self.tabular:
             return self._tabular_root()
         rows = self.dense()

@@ -24,7 +24,7 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.checks import array, check_preserved, non_negative, one_of, positive, whole
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "LARGEST_EPSILON",
@@ -52,20 +52,22 @@ def power_of_e(epsilon: float) -> Fraction:
     """
     bound = exp_lower(epsilon) if epsilon <= LARGEST_EPSILON else None
     if bound is None or bound - 1 < _LEAST_GAIN:
-        raise DesignError.of(
-            "epsilon", epsilon, f"must be between 1e-30 and {LARGEST_EPSILON:g} for a vector mechanism"
-        )
+        allowed = f"must be between 1e-30 and {LARGEST_EPSILON:g} for a vector mechanism"
+        raise DesignError.of("epsilon", epsilon, allowed)
     return bound
 
 
-def checked_dimension(name: str, value: Any) -> int:
+def checked_dimension(name: str, value: object) -> int:
     """Return d ≥ 2, or raise DesignError."""
+    if not isinstance(value, int) and hasattr(value, "probabilities"):
+        wanted = "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer"
+        raise DesignError.of(name, value, wanted)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
         raise DesignError.of(name, 1, "must be at least 2; a single number is md.OptimalQuantizer's")
     return whole(name, value, 2, _LARGEST_DIMENSION)
 
 
-def checked_radius(name: str, value: Any) -> float:
+def checked_radius(name: str, value: object) -> float:
     """Return R, what vectors are clipped at, or raise DesignError."""
     found = positive(name, value)
     if not 1e-100 <= found <= 1e100:
@@ -82,8 +84,11 @@ def checked_vectors(x: Any, dimension: int) -> Array:
             x = x.detach().numpy() if x.dtype.itemsize > 2 else x.detach().double().numpy()
         except (AttributeError, TypeError, RuntimeError):
             raise DesignError.of("x", x, "must be a dense tensor of floating-point numbers") from None
-    given = np.asarray(x) if hasattr(x, "dtype") or (not np.isscalar(x) and _regular(x)) else None
-    if given is None or given.dtype.kind not in "fiu":
+    try:
+        kind = np.asarray(x).dtype.kind
+    except (TypeError, ValueError, OverflowError):
+        kind = "O"
+    if kind not in "fiu":
         raise DesignError.of("x", x, "must be an array of finite numbers")
     found = array("x", x, ndim=None, empty=True)
     check_preserved("x", x, found)
@@ -92,28 +97,24 @@ def checked_vectors(x: Any, dimension: int) -> Array:
     return found
 
 
-def scaled_vectors(x: Any, dimension: int, radius: float, inputs: str, *, clip: bool) -> Array:
+def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, clip: bool) -> Array:
     """Return vectors of a ball or a box over R, shape (n, d), clipped or, where they are too long, refused."""
     one_of("clip", clip, (True, False))
     found = checked_vectors(x, dimension).reshape(-1, dimension) / radius
-    size = np.abs(found).max(axis=1, initial=0.0)
-    if inputs == "ball":
-        size = np.sqrt(((found / np.maximum(size, 1e-300)[:, None]) ** 2).sum(axis=1)) * size
+    size = _lengths(found) if inputs == "ball" else np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     if (size > 1 + _NEAR).any() and not clip:
         what = "length" if inputs == "ball" else "a coordinate of size"
         largest = float(size.max()) * radius
         raise DesignError(f"x has {what} {largest:.6g}: must be at most {radius:g}; or pass clip=True")
     if inputs == "ball":
-        found = found / np.maximum(size, 1.0)[:, None]
+        found = found / np.maximum(size, 1.0)
     return np.clip(found, -1.0, 1.0)
 
 
-def _regular(x: Any) -> bool:
-    try:
-        np.asarray(x)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+def _lengths(x: Array) -> Array:
+    """Euclidean lengths of rows, shape (n, 1); no square overflows."""
+    scale = np.maximum(np.abs(x).max(axis=1, keepdims=True, initial=0.0), 1e-300)
+    return np.asarray(np.sqrt(((x / scale) ** 2).sum(axis=1, keepdims=True)) * scale)
 
 
 class VectorMechanism(Checked, ABC):
@@ -204,7 +205,7 @@ class VectorMechanism(Checked, ABC):
     def _wanted(self) -> str:
         return f"{'exactly' if self.inputs == 'sphere' else 'at most'} {self.radius:g}"
 
-    def lifted(self, x: Any, *, clip: bool = False) -> Array:
+    def lifted(self, x: Numbers, *, clip: bool = False) -> Array:
         """Return inputs as unit vectors, shape (n, D), or raise DesignError for lengths that are not allowed.
 
         Parameters
@@ -215,18 +216,15 @@ class VectorMechanism(Checked, ABC):
         """
         one_of("clip", clip, (True, False))
         found = checked_vectors(x, self.dimension).reshape(-1, self.dimension)
-        largest = np.abs(found).max(axis=1, keepdims=True, initial=0.0)
-        scale = np.maximum(largest, 1e-300)
-        norms = np.sqrt(((found / scale) ** 2).sum(axis=1, keepdims=True)) * (scale / self.radius)
+        norms = _lengths(found) / self.radius
         sphere = self.inputs == "sphere"
         bad = (norms > 1 + _NEAR) | (sphere & (norms < 1 - _NEAR))
         if sphere and (norms == 0).any():
             raise DesignError("x has a vector of length 0: it has no direction; inputs='ball' takes it")
         if bad.any() and not clip:
             length = float(norms[bad][0]) * self.radius
-            raise DesignError(
-                f"x has a vector of length {length:.6g}: must be {self._wanted}; or pass clip=True"
-            )
+            what = f"x has a vector of length {length:.6g}"
+            raise DesignError(f"{what}: must be {self._wanted}; or pass clip=True")
         over = norms if sphere else np.maximum(norms, 1.0)
         unit = found / self.radius / np.where(np.isfinite(over), over, 1.0)
         if sphere:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from scipy import optimize, special
@@ -40,7 +40,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, one_of
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
 
 __all__ = ["PrivUnit", "box_error", "cap_error"]
@@ -154,7 +154,7 @@ class PrivUnit(VectorMechanism):
     def second_moment(self) -> float:
         return 1 - self.spread
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
+    def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
         """Draw an answer for every vector, for simulation: in floating-point numbers, which is not private.
 
         Parameters
@@ -180,7 +180,7 @@ class PrivUnit(VectorMechanism):
         aside /= np.sqrt((aside**2).sum(axis=1, keepdims=True))
         return self._answered(height * y + np.sqrt(1 - height**2) * aside, np.shape(x))
 
-    def release(self, x: Any, *, clip: bool = False) -> NoReturn:
+    def release(self, x: Numbers, *, clip: bool = False) -> NoReturn:
         """Refuse: points of a cap drawn in floating-point numbers reveal their input."""
         raise DesignError(
             "PrivUnit draws points of a cap in floating-point numbers, which is not private: "

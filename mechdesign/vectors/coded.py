@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +29,9 @@ from scipy import special
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import indices, whole
+from mechdesign.problem.checks import generator, indices, whole
 from mechdesign.problem.fields import Checked, field
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 __all__ = [
     "SEED_BITS",
@@ -64,20 +63,8 @@ def packed(codes: Indices, bits: int) -> bytes:
     >>> packed(np.array([1, 2, 3]), 2).hex()
     '39'
     """
-    if bits == 8:
-        return codes.astype(np.uint8).tobytes()
-    if bits == 16:
-        return codes.astype("<u2").tobytes()
-    if 8 % bits == 0:  # several to a byte
-        few = 8 // bits
-        padded = np.zeros(-(-codes.size // few) * few, dtype=np.uint8)
-        padded[: codes.size] = codes
-        out = padded[::few].copy()
-        for i in range(1, few):
-            out |= padded[i::few] << np.uint8(i * bits)
-        return out.tobytes()
-    words = codes.astype("<u4").view(np.uint8).reshape(-1, 4)
-    spread = np.unpackbits(words, axis=1, bitorder="little")[:, :bits]
+    words = codes.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : -(-bits // 8)]
+    spread = np.unpackbits(words, axis=1, count=bits, bitorder="little")
     return np.packbits(spread.ravel(), bitorder="little").tobytes()
 
 
@@ -95,13 +82,10 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
     return np.packbits(words, axis=1, bitorder="little").view("<u4").ravel().astype(np.int64)
 
 
-def listed_messages(messages: Any) -> list[Any]:
+def listed_messages(messages: object) -> list[object]:
     """Return several messages as a list, or raise DesignError where it is one, or none."""
-    try:
-        if not isinstance(messages, (bytes, bytearray, memoryview, str)):
-            return list(messages)
-    except TypeError:
-        pass
+    if isinstance(messages, Iterable) and not isinstance(messages, (bytes, bytearray, memoryview, str)):
+        return list(messages)
     raise DesignError.of("messages", messages, "must be a list of messages")
 
 
@@ -121,14 +105,47 @@ class CodedMechanism(ABC):
         """How many codes a vector has."""
 
     @abstractmethod
-    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw codes, shape (n, slots), exactly, with the operating system's randomness."""
+    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+        """Draw codes, shape (n, slots), exactly, with the operating system's randomness.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., d)
+        seed : int
+            Of the shared randomness; vector i has that of the seed and the number first + i.
+        first : int
+        clip : bool
+            Shorten vectors that are too long.
+        """
 
     @abstractmethod
-    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+        """Draw codes, shape (n, slots), by a generator: for simulation."""
+
+    @abstractmethod
+    def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
         """Return the estimates, shape (n, d), of vectors whose codes these are."""
 
-    def _checked(self, codes: Any) -> Indices:
+    def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
+        """Draw an unbiased estimate of every vector, in the shape of `x`, for simulation; deploy `release`.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., d)
+        rng : seed or numpy Generator
+        clip : bool
+            Shorten vectors that are too long.
+        """
+        source = generator(rng)
+        seed = int(source.integers(0, 1 << 62))
+        return self.decoded(self.simulated(x, seed, source, clip=clip), seed).reshape(np.shape(x))
+
+    def release(self, x: Numbers, *, clip: bool = False) -> Array:
+        """Draw from the exact law, with the operating system's randomness and a fresh seed for all vectors of `x`."""
+        seed = fresh_seed()
+        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
+
+    def _checked(self, codes: Numbers) -> Indices:
         """Codes as integers, shape (n, slots), or DesignError."""
         empty = isinstance(codes, np.ndarray) and not codes.size
         found = np.empty(0, dtype=np.int64) if empty else indices("codes", codes, self.levels)
@@ -148,12 +165,17 @@ class CodedMechanism(ABC):
         """Bits of one code."""
         return max((self.levels - 1).bit_length(), 1)
 
+    @property
+    def vector_bits(self) -> int:
+        """Bits of all codes of a vector."""
+        return self.slots * self.code_bits
+
     @cached_property
     def fingerprint(self) -> bytes:
         """Four bytes that tell mechanisms apart."""
         return hashlib.sha256(dumps(self).encode()).digest()[:4]
 
-    def encode(self, x: Any, *, seed: int | None = None, first: int = 0, clip: bool = False) -> bytes:
+    def encode(self, x: Numbers, *, seed: int | None = None, first: int = 0, clip: bool = False) -> bytes:
         """Draw codes of vectors and return them as a message, exactly and with the operating system's randomness.
 
         Parameters
@@ -180,9 +202,8 @@ class CodedMechanism(ABC):
         """
         used, first = checked_seed(seed), whole("first", first, 0, (1 << 63) - 1)
         if seed is None and first:
-            raise DesignError.of(
-                "first", first, "needs an agreed seed: a fresh one has a vector 0 of its own"
-            )
+            remedy = "needs an agreed seed: a fresh one has a vector 0 of its own"
+            raise DesignError.of("first", first, remedy)
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
         if len(drawn) >= 1 << 32:
             raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
@@ -212,7 +233,7 @@ class CodedMechanism(ABC):
         codes, seed, first = self._parsed(message, seed)
         return self.decoded(codes, seed, first=first)
 
-    def _parsed(self, message: Any, seed: int | None) -> tuple[Indices, int, int]:
+    def _parsed(self, message: object, seed: int | None) -> tuple[Indices, int, int]:
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise DesignError.of("message", message, "must be bytes")
         data = bytes(message)
@@ -222,14 +243,12 @@ class CodedMechanism(ABC):
         if magic != _MAGIC:
             raise ResultFormatError("message: not one of a vector mechanism")
         if version != _VERSION or flags & ~_SEEDED:
-            raise ResultFormatError(
-                f"message of version {version}, flags {flags}: this mechdesign reads version {_VERSION}"
-            )
+            reads = f"this mechdesign reads version {_VERSION}"
+            raise ResultFormatError(f"message of version {version}, flags {flags}: {reads}")
         if mark != self.fingerprint:
             raise ResultFormatError("message: encoded by another mechanism than the one that decodes it")
         start = _HEAD.size + (_SEED_BYTES if flags else 8)
-        bits = count * self.slots * self.code_bits
-        if len(data) != start + -(-bits // 8) + 4:
+        if len(data) != start + -(-count * self.vector_bits // 8) + 4:
             raise ResultFormatError(
                 f"message of {len(data)} bytes: truncated, or too long for {count} vectors"
             )
@@ -374,7 +393,7 @@ class ModularSum(Checked):
         """2^bits."""
         return 1 << self.bits
 
-    def _residues(self, name: str, x: Any) -> Indices:
+    def _residues(self, name: str, x: Numbers) -> Indices:
         try:
             found = np.asarray(x)
         except (TypeError, ValueError, OverflowError):
@@ -390,7 +409,7 @@ class ModularSum(Checked):
         made[-1] = np.mod(-made[:-1].sum(axis=0), self.modulus)
         return made
 
-    def masked(self, x: Any, mask: Any) -> bytes:
+    def masked(self, x: Numbers, mask: Numbers) -> bytes:
         """Return an integer vector under a mask as bytes, `bits` a number."""
         total = self._residues("x", x) + self._residues("mask", mask)
         return packed(np.mod(total, self.modulus), self.bits)
@@ -410,7 +429,7 @@ class ModularSum(Checked):
             out = np.mod(out + unpacked(message, self.dimension, self.bits), self.modulus)
         return out
 
-    def centred(self, total: Any) -> Indices:
+    def centred(self, total: Numbers) -> Indices:
         """Return residues as the integers of [−m/2, m/2) that they stand for."""
         found = indices("total", total, self.modulus)
         return np.where(found >= self.modulus // 2, found - self.modulus, found)
@@ -421,12 +440,12 @@ def fresh_seed() -> int:
     return int.from_bytes(os.urandom(SEED_BITS // 8), "little")
 
 
-def checked_seed(seed: Any) -> int:
+def checked_seed(seed: object) -> int:
     """Return an agreed seed as an integer of 0 to 2^128 − 1, a fresh one for None, or raise DesignError."""
     return fresh_seed() if seed is None else whole("seed", seed, 0, (1 << SEED_BITS) - 1)
 
 
-def checked_key(seed: Any, number: Any) -> tuple[int, int]:
+def checked_key(seed: object, number: object) -> tuple[int, int]:
     """Return a seed that is given and the number of a vector, or raise DesignError."""
     return whole("seed", seed, 0, (1 << SEED_BITS) - 1), whole("first", number, 0, (1 << 63) - 1)
 

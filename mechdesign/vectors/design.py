@@ -55,14 +55,6 @@ _INPUTS = {
 }
 
 
-def _dimension(name: str, value: Any) -> int:
-    if not isinstance(value, int) and hasattr(value, "probabilities"):
-        raise DesignError.of(
-            name, value, "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer"
-        )
-    return checked_dimension(name, value)
-
-
 @serializable("vector-design")
 @dataclass(frozen=True)
 class VectorQuantizer(Design):
@@ -95,7 +87,7 @@ class VectorQuantizer(Design):
 
     proves_optimality = False
 
-    dimension: int = field(check=_dimension)
+    dimension: int = field(check=checked_dimension)
     privacy: PureDP = field(PureDP)
     bits: int | None = field(check=whole, least=1, most=LARGEST_BITS, default=None)
     inputs: str = field(check=one_of, allowed=("ball", "sphere", "box"), default="ball")
@@ -157,7 +149,7 @@ class VectorQuantizer(Design):
         rows = [
             {
                 "mechanism": _named(m),
-                "bits": m.slots * m.code_bits,
+                "bits": m.vector_bits,
                 "count": m.slots if isinstance(m, SampledCoordinates) else m.near,
                 "error": m.error,
             }
@@ -176,14 +168,12 @@ class VectorQuantizer(Design):
         if result.lower_bound is not None:
             best = "a lower bound" if self.inputs == "box" else "the cap, simulation only"
             rows.append((f"{best}, any number of bits", result.lower_bound))
-        return pd.DataFrame(
-            [(name, error, error / result.value if result.value else np.nan) for name, error in rows],
-            columns=["mechanism", "error", "relative"],
-        )
+        table = [(name, error, error / result.value if result.value else np.nan) for name, error in rows]
+        return pd.DataFrame(table, columns=["mechanism", "error", "relative"])
 
     def audit(self, result: Result) -> pd.DataFrame:
         loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon
-        needed = float(result.mechanism.slots * result.mechanism.code_bits)
+        needed = float(result.mechanism.vector_bits)
         allowed = needed if self.bits is None else float(self.bits)
         rows = [
             ("privacy", 0, loss, budget, budget - loss, np.nan, loss == budget),
@@ -199,12 +189,11 @@ class VectorQuantizer(Design):
             what = f"{m.near} of {m.outputs} texts near, {m.bits} of {m.dimension} coordinates"
         else:
             what = f"{m.near} of {m.outputs} vertices near"
-        return [f"{_named(m)}: {what}; {m.slots * m.code_bits} bits a vector"]
+        return [f"{_named(m)}: {what}; {m.vector_bits} bits a vector"]
 
-    def errors(self, result: Result, question: Any = None) -> Accuracy:
-        raise DesignError.of(
-            "mechanism", _named(result.mechanism), "has no error in the units of one answer; see result.value"
-        )
+    def errors(self, result: Result, question: object = None) -> Accuracy:
+        remedy = "has no error in the units of one answer; see result.value"
+        raise DesignError.of("mechanism", _named(result.mechanism), remedy)
 
     def account(self, result: Result) -> Account:
         inputs = _INPUTS[self.inputs].format(f"{self.radius:g}")
@@ -278,7 +267,7 @@ class VectorProof(Proof):
         yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
         covered = "every input that is stated is one of the mechanism's, and rotated as stated"
         yield Claim(covered, PROVED, math.nan, _covers(design, m))
-        short = design.bits is None or m.slots * m.code_bits <= design.bits
+        short = design.bits is None or m.vector_bits <= design.bits
         yield Claim("a vector takes no more bits than stated", PROVED, math.nan, short)
         nearly = isinstance(m, SphereQuantizer) and m.rotation != "exact"
         room = stated.value * (1 + _EQUAL) - m.error

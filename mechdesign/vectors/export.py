@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.problem.checks import generator, one_of
+from mechdesign.problem.checks import generator, instance, one_of
 from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
+from mechdesign.typing import Randomness
 from mechdesign.vectors.coded import SubsetSelection
 from mechdesign.vectors.integer_table import IntegerTable
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
@@ -97,9 +98,8 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     """
     DesignError.unless("table", table, IntegerTable)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _KEYWORDS:
-        raise DesignError.of(
-            "name", name, "must be a C identifier of at most 41 letters, digits and underscores"
-        )
+        allowed = "must be a C identifier of at most 41 letters, digits and underscores"
+        raise DesignError.of("name", name, allowed)
     keep, alias = table.alias
     bits = table.column_bits
     return _C.format(
@@ -129,7 +129,7 @@ def _listed(values: Sequence[str]) -> str:
     return ("\n    " if len(lines) > 1 else "") + ",\n    ".join(lines)
 
 
-def flat_json(mechanism: Any) -> str:
+def flat_json(mechanism: object) -> str:
     """Return what a device needs of a mechanism as one flat JSON object: names to numbers, texts and lists of them.
 
     Integers beyond 2⁵³ are texts of digits. A certified result keeps its proof by ``result.save``; this is for programs that
@@ -162,14 +162,9 @@ def flat_json(mechanism: Any) -> str:
         body = {**own, "stretch": stretch, **_rows(mechanism.one)}
     elif isinstance(mechanism, IntegerTable):
         keep, alias = mechanism.alias
-        tables: dict[str, Any] = {
-            "knots": mechanism.knots,
-            "bins": mechanism.bins,
-            "keep": keep,
-            "alias": alias,
-        }
-        lists = {name: table.ravel().tolist() for name, table in tables.items()}
-        body = {**_fields(mechanism, "column_bits"), **lists}
+        lists = {"knots": mechanism.knots.tolist(), "bins": mechanism.bins.tolist()}
+        cells = {"keep": keep.ravel().tolist(), "alias": alias.ravel().tolist()}
+        body = {**_fields(mechanism, "column_bits"), **lists, **cells}
     elif isinstance(mechanism, CoordinateQuantizer):
         body = {**_fields(mechanism, "dimension", "scale"), **_rows(mechanism.coordinate)}
     elif isinstance(mechanism, Quantizer):
@@ -180,14 +175,14 @@ def flat_json(mechanism: Any) -> str:
     return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
 
 
-def _fields(mechanism: Any, *names: str) -> dict[str, Any]:
+def _fields(mechanism: Deployed, *names: str) -> Flat:
     """The kind, the budget and attributes of a mechanism."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(mechanism).__name__).lower()
     budget = mechanism.privacy.epsilon if hasattr(mechanism, "privacy") else mechanism.privacy_loss()
     return {"kind": kind, "epsilon": budget, **{name: getattr(mechanism, name) for name in names}}
 
 
-def _near(mechanism: SubsetSelection) -> dict[str, Any]:
+def _near(mechanism: SubsetSelection) -> Flat:
     """The number of near codes, and the exact weights of all of them and of all others."""
     above, below = mechanism.power.numerator, mechanism.power.denominator
     return {
@@ -197,7 +192,7 @@ def _near(mechanism: SubsetSelection) -> dict[str, Any]:
     }
 
 
-def _rows(quantizer: Quantizer) -> dict[str, Any]:
+def _rows(quantizer: Quantizer) -> Flat:
     """The exact weights of every row, one after the other, over each row's sum."""
     law = quantizer.certified().law
     assert law is not None
@@ -210,6 +205,10 @@ def _rows(quantizer: Quantizer) -> dict[str, Any]:
 
 
 Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
+Deployed = Mechanism | IntegerTable | Quantizer | CoordinateQuantizer
+Flat = dict[str, object]
+Tensor: TypeAlias = Any
+"""A `torch.Tensor`: PyTorch is an extra, and has no types where it is missing."""
 
 
 def _torch() -> Any:
@@ -220,14 +219,12 @@ def _torch() -> Any:
     return torch
 
 
-def _mechanism(mechanism: Any) -> Mechanism:
-    if not isinstance(mechanism, (SphereQuantizer, SampledSigns, SampledCoordinates)):
-        wanted = "must be a SphereQuantizer, SampledSigns or SampledCoordinates"
-        raise DesignError.of("mechanism", mechanism, wanted)
+def _mechanism(mechanism: Mechanism) -> Mechanism:
+    instance("mechanism", mechanism, SphereQuantizer, SampledSigns, SampledCoordinates)
     return mechanism
 
 
-def _answer(mechanism: Any, x: Any, clip: bool, rng: Any) -> Any:
+def _answer(mechanism: Mechanism, x: Tensor, clip: bool, rng: Randomness) -> Tensor:
     """The private answer to a tensor (..., d), where it lies and in its type."""
     torch = _torch()
     if not isinstance(x, torch.Tensor) or not x.is_floating_point():
@@ -235,9 +232,8 @@ def _answer(mechanism: Any, x: Any, clip: bool, rng: Any) -> Any:
     if x.device.type == "meta" or x.layout is not torch.strided:
         raise DesignError.of("x", f"{x.layout} tensor on {x.device}", "must be a dense tensor with data")
     plain = x.detach().to("cpu", torch.float64).numpy()
-    answer = (
-        mechanism.release(plain, clip=clip) if rng is None else mechanism.sample(plain, rng=rng, clip=clip)
-    )
+    release = mechanism.release if rng is None else partial(mechanism.sample, rng=rng)
+    answer = release(plain, clip=clip)
     return torch.from_numpy(answer).to(x.device, x.dtype)
 
 
@@ -248,11 +244,11 @@ def _module_class() -> Any:
     class VectorModule(torch.nn.Module):  # type: ignore[name-defined,misc]
         """Answers vectors privately; the gradient passes as if they were unchanged."""
 
-        def __init__(self, mechanism: Any, clip: bool, rng: Any) -> None:
+        def __init__(self, mechanism: Mechanism, clip: bool, rng: Randomness) -> None:
             super().__init__()
             self.mechanism, self.clip, self.rng = mechanism, clip, rng
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             answer = _answer(self.mechanism, x, self.clip, self.rng)
             return x + (answer - x).detach()
 
@@ -262,7 +258,7 @@ def _module_class() -> Any:
     return VectorModule
 
 
-def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> Any:
+def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None) -> Any:
     """Return a `torch.nn.Module` whose forward pass is the mechanism, on the last axis.
 
     Parameters
@@ -282,23 +278,26 @@ def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) ->
     return _module_class()(made, kept, None if rng is None else generator(rng))
 
 
-def gradient_hook(mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> Callable[[Any], Any]:
+def gradient_hook(
+    mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None
+) -> Callable[[Tensor], Tensor]:
     """Return a hook for ``tensor.register_hook``: the gradient, as one vector of d numbers, is replaced by its private answer."""
     made, kept = _mechanism(mechanism), one_of("clip", clip, (True, False))
     _torch()
     source = None if rng is None else generator(rng)
 
-    def hook(gradient: Any) -> Any:
+    def hook(gradient: Tensor) -> Tensor:
         if gradient.numel() != made.dimension:
-            raise DesignError(
-                f"a gradient of {gradient.numel()} numbers: the mechanism's dimension is {made.dimension}"
-            )
+            wanted = f"the mechanism's dimension is {made.dimension}"
+            raise DesignError(f"a gradient of {gradient.numel()} numbers: {wanted}")
         return _answer(made, gradient.reshape(-1), kept, source).reshape(gradient.shape)
 
     return hook
 
 
-def privatize_gradients(model: Any, mechanism: Mechanism, *, clip: bool = True, rng: Any = None) -> None:
+def privatize_gradients(
+    model: object, mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None
+) -> None:
     """Replace all gradients of a model, taken together as one vector of d numbers, by their private answer, in place.
 
     Call it between ``loss.backward()`` and ``optimizer.step()``. The step consumes the mechanism's ε, once, for whatever the loss was of: all

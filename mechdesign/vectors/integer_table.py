@@ -12,10 +12,10 @@ budget in exact integers, and the outputs are moved so that the means at both en
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,12 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive, settle
+from mechdesign.problem.checks import positive
+from mechdesign.problem.fields import Checked, field
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import inside
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.coded import CodedMechanism
 
 __all__ = ["IntegerTable"]
@@ -77,9 +78,17 @@ def worst_ratio(rows: list[list[int]]) -> Fraction | None:
     return worst
 
 
+def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
+        raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
+    kept = value.copy()  # whoever gave it may change theirs
+    kept.setflags(write=False)
+    return kept
+
+
 @serializable("integer-table")
 @dataclass(frozen=True, eq=False)
-class IntegerTable(CodedMechanism):
+class IntegerTable(Checked, CodedMechanism):
     """A quantizer of one number whose law is a table of integers, for Python and C alike.
 
     Parameters
@@ -102,18 +111,12 @@ class IntegerTable(CodedMechanism):
     (3,)
     """
 
-    knots: Array
-    counts: Indices
-    bins: Array
+    knots: Array = field(check=_copied, kinds="f")
+    counts: Indices = field(check=_copied, kinds="iu")
+    bins: Array = field(check=_copied, kinds="f")
 
     def __post_init__(self) -> None:
-        for name, kinds in (("knots", "f"), ("counts", "iu"), ("bins", "f")):
-            value = getattr(self, name)
-            if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
-                raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
-            kept = value.copy()  # whoever gave it may change theirs
-            kept.setflags(write=False)
-            settle(self, **{name: kept})
+        super().__post_init__()
         rows, columns = 2 * (len(self.knots) - 1), len(self.bins)
         with np.errstate(over="ignore"):
             steps = np.diff(self.knots)
@@ -121,9 +124,7 @@ class IntegerTable(CodedMechanism):
             raise DesignError.of("knots", self.knots, "must increase, in steps between 1e-290 and 1e300")
         if self.bins.ndim != 1 or not 2 <= columns <= 1 << 16 or not (np.diff(self.bins) > 0).all():
             raise DesignError.of("bins", self.bins, "must be 2 to 65536 numbers that increase")
-        good = (
-            self.counts.shape == (rows, columns) and (self.counts >= 0).all() and (self.counts <= _WORD).all()
-        )
+        good = self.counts.shape == (rows, columns) and ((self.counts >= 0) & (self.counts <= _WORD)).all()
         if not good or not (self.counts.sum(axis=1) == _WORD).all() or not np.isfinite(self.bins).all():
             raise DesignError(
                 "counts must be rows of non-negative integers that sum to 2^32, two for a segment"
@@ -141,24 +142,16 @@ class IntegerTable(CodedMechanism):
         law = DesignError.unless("quantizer", quantizer, Quantizer).certified().law
         assert law is not None
         ratio = law.ratio()
-        if epsilon is None:
-            if ratio is None:
-                raise DesignError("the quantizer has infinite privacy loss: there is no budget to keep")
-            budget = ratio
-        else:
-            budget = exp_lower(positive("epsilon", epsilon))
-        size, rows = len(law.bins), []
-        for k in range(len(law.knots) - 1):
-            for end in (0, 1):
-                rows.append(law.row(k, end))
+        budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
+        if budget is None:
+            raise DesignError("the quantizer has infinite privacy loss: there is no budget to keep")
+        size, rows = len(law.bins), [law.row(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
         mixed, counts = Fraction(0), [rounded_counts(row) for row in rows]
         while (worst := worst_ratio(counts)) is None or worst > budget:
             mixed = mixed * 2 if mixed else Fraction(1, 1 << 31)
             if mixed > Fraction(1, 1 << 16):
-                wanted = "must be at least the quantizer's own privacy loss"
-                raise DesignError.of(
-                    "epsilon", epsilon if epsilon is not None else quantizer.privacy_loss(), wanted
-                )
+                asked = quantizer.privacy_loss() if epsilon is None else epsilon
+                raise DesignError.of("epsilon", asked, "must be at least the quantizer's own privacy loss")
             counts = [rounded_counts([(1 - mixed) * p + mixed / size for p in row]) for row in rows]
         knots = np.array([float(x) for x in law.knots])
         bins = _moved(law.bins, counts, law.knots[0], law.knots[-1])
@@ -173,11 +166,8 @@ class IntegerTable(CodedMechanism):
 
     def bias(self) -> float:
         """The largest |E M(x) − x| at the knots, from the integers; between them it is no larger, but for 2⁻³² of a segment's width."""
-        bins, worst = [Fraction(b) for b in self.bins.tolist()], Fraction(0)
-        for i, row in enumerate(self.counts.tolist()):
-            mean = sum((b * n for b, n in zip(bins, row)), start=Fraction(0)) / _WORD
-            worst = max(worst, abs(mean - Fraction(float(self.knots[i // 2 + i % 2]))))
-        return float(worst)
+        bins, ends = [Fraction(b) for b in self.bins.tolist()], np.repeat(self.knots, 2)[1:-1].tolist()
+        return float(max(abs(_mean(bins, row) - Fraction(x)) for x, row in zip(ends, self.counts.tolist())))
 
     # -- drawing --------------------------------------------------------------------------------------
 
@@ -212,7 +202,7 @@ class IntegerTable(CodedMechanism):
         """2³² over the width of every segment."""
         return 2.0**32 / np.diff(self.knots)
 
-    def draw(self, x: Any, words: Any, *, clip: bool = False) -> Indices:
+    def draw(self, x: Numbers, words: npt.NDArray[np.uint64], *, clip: bool = False) -> Indices:
         """Return the numbers of the outputs that these random words give, as the C function does.
 
         Parameters
@@ -232,12 +222,8 @@ class IntegerTable(CodedMechanism):
         shift, mask = np.uint32(32 - self.column_bits), np.uint32((1 << (32 - self.column_bits)) - 1)
         for a in range(0, values.size, _PART):
             part, word = values[a : a + _PART], half[a : a + _PART]
-            k = np.minimum(segment(part), last) if last else np.zeros(part.size, dtype=np.intp)
-            t = (
-                (part - self.knots.take(k)) * self.slopes.take(k)
-                if last
-                else (part - self.knots[0]) * self.slopes[0]
-            )
+            k = np.minimum(segment(part), last)
+            t = (part - self.knots.take(k)) * self.slopes.take(k)
             row = 2 * k + (word[:, 0] < t)
             upper = np.ascontiguousarray(word[:, 1])
             place = (row << self.column_bits) + (upper >> shift)
@@ -256,27 +242,28 @@ class IntegerTable(CodedMechanism):
         """Where inputs may be."""
         return float(self.knots[0]), float(self.knots[-1])
 
-    def codes(self, x: Any, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
+    def codes(self, x: Numbers, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw the number of an output for every number, with the operating system's randomness; no seed is used."""
-        values = inside(x, self.knots_range, clip=clip).ravel()
-        return self.draw(values, random_words(values.size))[:, None]
+        return self.draw(x, random_words(np.size(x)), clip=clip)[:, None]
 
-    def decoded(self, codes: Any, seed: int = 0, *, first: int = 0) -> Array:
+    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+        words = source.integers(0, 1 << 64, np.size(x), dtype=np.uint64)
+        return self.draw(x, words, clip=clip)[:, None]
+
+    def decoded(self, codes: Numbers, seed: int = 0, *, first: int = 0) -> Array:
         """Return the outputs of these numbers."""
         return self.bins[self._checked(codes).ravel()]
-
-    def release(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the integers, with the operating system's randomness; outputs in the shape of `x`."""
-        return self.decoded(self.codes(x, clip=clip)).reshape(np.shape(x))
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
         return np.array([self.bins[codes.ravel()].sum()])
 
 
+def _mean(bins: Iterable[Fraction], counts: list[int]) -> Fraction:
+    return sum((b * n for b, n in zip(bins, counts)), start=Fraction(0)) / _WORD
+
+
 def _moved(bins: tuple[Fraction, ...], counts: list[list[int]], lower: Fraction, upper: Fraction) -> Array:
     """Outputs moved affinely so that the means at both ends of the range are right."""
-    low, high = (
-        sum((b * n for b, n in zip(bins, row)), start=Fraction(0)) / _WORD for row in (counts[0], counts[-1])
-    )
+    low, high = (_mean(bins, counts[end]) for end in (0, -1))
     scale = (upper - lower) / (high - low)
     return np.array([float(lower + scale * (b - low)) for b in bins])

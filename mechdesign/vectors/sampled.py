@@ -28,7 +28,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -37,15 +36,15 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, one_of, settle, whole
+from mechdesign.problem.checks import one_of, settle, whole
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e, scaled_vectors
-from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, fresh_seed, shared_subsets
+from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, shared_subsets
 
 __all__ = ["LARGEST_BITS", "SampledCoordinates", "SampledSigns", "two_outputs"]
 
@@ -91,7 +90,7 @@ def best_outputs(epsilon: float, bits: int) -> Quantizer:
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def _limit(name: str, value: Any) -> int | None:
+def _limit(name: str, value: object) -> int | None:
     return None if value is None else whole(name, value, 1, 1 << 24)
 
 
@@ -107,7 +106,7 @@ class SampledSubset(CodedMechanism):
     def _estimates(self, codes: Indices) -> Array:
         """What codes (n, slots) say of the coordinates that are sent, shape (n, sent)."""
 
-    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+    def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
         """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
         held, (seed, first) = self._checked(codes), checked_key(seed, first)
         out = np.zeros((len(held), self.dimension))
@@ -120,11 +119,6 @@ class SampledSubset(CodedMechanism):
         chosen = shared_subsets(seed, number, 1, self.dimension, self.sent)[0]
         total[chosen] = self._estimates(codes).sum(axis=0)
         return total
-
-    def release(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the exact law, with the operating system's randomness, fresh coordinates for every vector."""
-        seed = fresh_seed()
-        return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
 
 @serializable("sampled-coordinates")
@@ -176,24 +170,19 @@ class SampledCoordinates(Checked, SampledSubset):
         if self.count is None or self.coordinate is None:
             count, coordinate = self._best()
             settle(self, count=count, coordinate=coordinate)
-        if self.bits is not None and self.slots * self.code_bits > self.bits:
-            need = self.slots * self.code_bits
-            raise DesignError.of(
-                "bits", self.bits, f"must be at least {need} for {self.slots} coordinates of {self.code_bits}"
-            )
+        if self.bits is not None and (need := self.vector_bits) > self.bits:
+            allowed = f"must be at least {need} for {self.slots} coordinates of {self.code_bits}"
+            raise DesignError.of("bits", self.bits, allowed)
 
     def _check(self, coordinate: Quantizer) -> None:
         if coordinate.input_range != (-1.0, 1.0) or coordinate.law is None:
-            raise DesignError.of(
-                "coordinate", coordinate, "must be a certified quantizer of inputs in [-1, 1]"
-            )
+            allowed = "must be a certified quantizer of inputs in [-1, 1]"
+            raise DesignError.of("coordinate", coordinate, allowed)
         if self.count is None:
             raise DesignError.of("count", None, "must be given with a coordinate's quantizer")
         if self.coordinate_margin() < 0:
-            loss, allowed = coordinate.privacy_loss(), self.privacy.epsilon / self.count
-            raise DesignError.of(
-                "coordinate", f"privacy loss {loss:.17g}", f"must lose at most {allowed:.17g}"
-            )
+            loss, most = coordinate.privacy_loss(), self.privacy.epsilon / self.count
+            raise DesignError.of("coordinate", f"privacy loss {loss:.17g}", f"must lose at most {most:.17g}")
 
     def _best(self) -> tuple[int, Quantizer]:
         """The best count at one bit each, or all coordinates in several bits."""
@@ -206,19 +195,13 @@ class SampledCoordinates(Checked, SampledSubset):
                 k = int(counts[np.argmin(-2 * np.log(np.tanh(epsilon / (2 * counts))) - np.log(counts))])
         else:
             k = self.count
-        each = (
-            _MOST_BITS
-            if self.bits is None
-            else min(self.bits // (d if self.count is None else k), _MOST_BITS)
-        )
+        one_bit = two_outputs(coordinate_epsilon(epsilon, k))
+        each = _MOST_BITS if self.bits is None else min(self.bits // (self.count or d), _MOST_BITS)
         if each > 1 and (self.count or d) == d:
-            spent = coordinate_epsilon(epsilon, d)
-            several = best_outputs(spent, each)
-            if self.count is not None or self._unit_worst(d, several) < self._unit_worst(
-                k, two_outputs(coordinate_epsilon(epsilon, k))
-            ):
+            several = best_outputs(coordinate_epsilon(epsilon, d), each)
+            if self.count is not None or self._unit_worst(d, several) < self._unit_worst(k, one_bit):
                 return d, several
-        return k, two_outputs(coordinate_epsilon(epsilon, k))
+        return k, one_bit
 
     def coordinate_margin(self) -> float:
         """What the exact ratio of a coordinate's probabilities leaves of e^(ε/k), relative; negative where it is over.
@@ -230,10 +213,6 @@ class SampledCoordinates(Checked, SampledSubset):
         return -math.inf if ratio is None else float(1 - ratio / bound)
 
     # -- error ----------------------------------------------------------------------------------------
-
-    def _moment(self, coordinate: Quantizer, x: Array) -> Array:
-        """E M(x)² of a coordinate."""
-        return np.asarray(coordinate.probabilities(x) @ coordinate.bins**2)
 
     def _unit_worst(self, count: int, coordinate: Quantizer) -> float:
         """The worst error for R = 1: (d/k) E M² is affine in pieces, h = that − t² concave in each."""
@@ -260,10 +239,10 @@ class SampledCoordinates(Checked, SampledSubset):
         """Expected squared error of the worst input (for a ball an upper bound, exact for two outputs)."""
         return self.radius**2 * self._unit_worst(self.slots, self.one)
 
-    def squared_error(self, x: Any) -> Array:
+    def squared_error(self, x: Numbers) -> Array:
         """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
         y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=False)
-        moments = self._moment(self.one, y)
+        moments = self.one.probabilities(y) @ self.one.bins**2
         total = (self.dimension / self.slots * moments - y**2).sum(axis=-1)
         return np.asarray(self.radius**2 * total).reshape(np.shape(x)[:-1])
 
@@ -289,25 +268,23 @@ class SampledCoordinates(Checked, SampledSubset):
 
     sent = slots
 
-    def _drawn(self, x: Any, seed: int, first: int, clip: bool, draw: Callable[[Array], Array]) -> Indices:
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, draw: Callable[[Array], Numbers]
+    ) -> Indices:
         y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
         chosen = shared_subsets(seed, first, len(y), self.dimension, self.slots)
         values = draw(np.take_along_axis(y, chosen, axis=1))
         return np.asarray(np.searchsorted(self.one.bins, values), dtype=np.int64)
 
-    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw the numbers of outputs for the chosen coordinates, exactly; shape (n, k)."""
         return self._drawn(x, *checked_key(seed, first), clip, self.one.release)
 
-    def _estimates(self, codes: Indices) -> Array:
-        return np.asarray(self.radius * self.dimension / self.slots * self.one.bins[codes])
+    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+        return self._drawn(x, seed, 0, clip, lambda y: self.one.sample(y, rng=source))
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
-        """Draw an unbiased estimate of every vector, for simulation; deploy `release`."""
-        source = generator(rng)
-        seed = int(source.integers(0, 1 << 62))
-        codes = self._drawn(x, seed, 0, clip, lambda y: np.asarray(self.one.sample(y, rng=source)))
-        return self.decoded(codes, seed).reshape(np.shape(x))
+    def _estimates(self, codes: Indices) -> Array:
+        return self.radius * self.dimension / self.slots * self.one.bins[codes]
 
 
 # -- signs together ------------------------------------------------------------------------------------------------
@@ -390,7 +367,7 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
         """What a sign stands for: R d/(b a)."""
         return self.radius * float(self.dimension / (self.bits * self.agreement))
 
-    def squared_error(self, x: Any) -> Array:
+    def squared_error(self, x: Numbers) -> Array:
         """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
         y = scaled_vectors(x, self.dimension, self.radius, "box", clip=False)
         found = self.bits * self.stretch**2 - self.radius**2 * (y**2).sum(axis=-1)
@@ -417,14 +394,16 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
         count = np.array([v.bit_count() for v in range(self.outputs)])
         return np.argsort(count, kind="stable")
 
-    def _texts(self, x: Any, seed: int, first: int, clip: bool, chance: Any) -> Indices:
+    def _texts(
+        self, x: Numbers, seed: int, first: int, clip: bool, chance: Callable[[tuple[int, ...]], Array]
+    ) -> Indices:
         """The rounded signs of the chosen coordinates as integers, lowest bit first; chance(shape) is uniform on [0, 1)."""
         y = scaled_vectors(x, self.dimension, self.radius, "box", clip=clip)
         part = np.take_along_axis(y, shared_subsets(seed, first, len(y), self.dimension, self.bits), axis=1)
         up = chance(part.shape) < (1 + part) / 2
         return np.asarray(up @ (1 << np.arange(self.bits)), dtype=np.int64)
 
-    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw a text of signs for every vector, in exact integers with the operating system's randomness; shape (n, 1)."""
 
         def chance(shape: tuple[int, ...]) -> Array:
@@ -434,15 +413,9 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
         texts = self._texts(x, *checked_key(seed, first), clip, chance)
         return (texts ^ self._order[self._exact_ranks(len(texts))])[:, None]
 
+    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+        texts = self._texts(x, seed, 0, clip, source.random)
+        return (texts ^ self._order[self._simulated_ranks(source, len(texts))])[:, None]
+
     def _estimates(self, codes: Indices) -> Array:
         return np.where((codes >> np.arange(self.bits)) & 1, self.stretch, -self.stretch)
-
-    # -- answers --------------------------------------------------------------------------------------
-
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
-        """Draw an unbiased estimate of every vector, for simulation; deploy `release`."""
-        source = generator(rng)
-        seed = int(source.integers(0, 1 << 62))
-        texts = self._texts(x, seed, 0, clip, source.random)
-        drawn = texts ^ self._order[self._simulated_ranks(source, len(texts))]
-        return self.decoded(drawn[:, None], seed).reshape(np.shape(x))

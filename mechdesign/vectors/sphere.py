@@ -36,7 +36,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any
 
 import numpy as np
 from scipy import linalg, special
@@ -47,9 +46,9 @@ from mechdesign.problem.checks import generator, one_of, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.one_thread import one_thread
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
-from mechdesign.vectors.coded import SubsetSelection, checked_key, fresh_seed, shared_normals, shared_words
+from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normals, shared_words
 
 __all__ = [
     "LARGEST_BITS",
@@ -57,7 +56,6 @@ __all__ = [
     "FastRotation",
     "Rotation",
     "SphereQuantizer",
-    "rotation_of",
     "vertex_products",
     "vertices",
     "weighted_sum",
@@ -153,29 +151,20 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
 
     @cached_property
     def _turn(self) -> Rotation:
-        return rotation_of(self.rotation, self.working, self.outputs - 1)
+        kind = ExactRotation if self.rotation == "exact" else FastRotation
+        return kind(self.working, self.outputs - 1)
 
     # -- codes ----------------------------------------------------------------------------------------
 
-    def codes(self, x: Any, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw the number of a vertex for every vector, in exact integers with the operating system's randomness.
-
-        Parameters
-        ----------
-        x : array_like, shape (..., d)
-        seed : int
-            Of the rotations; vector i is rotated by the seed and the number first + i.
-        first : int
-        clip : bool
-
-        Returns
-        -------
-        ndarray of int, shape (n, 1)
-        """
+    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
+        """Draw the number of a vertex for every vector, in exact integers with the operating system's randomness; shape (n, 1)."""
         y, (seed, first) = self.lifted(x, clip=clip), checked_key(seed, first)
-        return self._drawn(y, seed, first, self._exact_ranks)[:, None]
+        return self._drawn(y, seed, first, self._exact_ranks)
 
-    def decoded(self, codes: Any, seed: int, *, first: int = 0) -> Array:
+    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+        return self._drawn(self.lifted(x, clip=clip), seed, 0, partial(self._simulated_ranks, source))
+
+    def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
         """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
         index, (seed, first) = self._checked(codes)[:, 0], checked_key(seed, first)
         out = np.empty((index.size, self.dimension))
@@ -193,47 +182,19 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         return self._answered(units, (self.dimension,))
 
     def _parts(self, count: int) -> list[slice]:
-        step = max(1, _PART // max(self.working, self.outputs))
-        return [slice(a, min(a + step, count)) for a in range(0, count, step)]
+        return slices(count, max(1, _PART // max(self.working, self.outputs)))
 
     def _drawn(self, y: Array, seed: int, first: int, ranks: Callable[[int], Indices]) -> Indices:
         """The vertex at a random place in an order that puts the near ones first."""
-        out = np.empty(len(y), dtype=np.int64)
+        out = np.empty((len(y), 1), dtype=np.int64)
         for part in self._parts(len(y)):
             keys = [(seed, first + i) for i in range(part.start, part.stop)]
             products = vertex_products(self._turn.turned(y[part], keys))
             order = np.argsort(-products, axis=1, kind="stable")  # on every processor alike
-            out[part] = np.take_along_axis(order, ranks(len(keys))[:, None], axis=1)[:, 0]
+            out[part] = np.take_along_axis(order, ranks(len(keys))[:, None], axis=1)
         return out
 
-    # -- answers --------------------------------------------------------------------------------------
-
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
-        """Draw an unbiased estimate of every vector, each under its own rotation, for simulation; deploy `release`.
-
-        Parameters
-        ----------
-        x : array_like, shape (..., d)
-        rng : seed or numpy Generator
-        clip : bool
-            Shorten vectors that are longer than `radius`.
-
-        Returns
-        -------
-        ndarray of the shape of `x`
-        """
-        source, y = generator(rng), self.lifted(x, clip=clip)
-        seed = int(source.integers(0, 1 << 62))
-        return self.decoded(self._drawn(y, seed, 0, partial(self._simulated_ranks, source)), seed).reshape(
-            np.shape(x)
-        )
-
-    def release(self, x: Any, *, clip: bool = False) -> Array:
-        """Draw from the exact law, with the operating system's randomness, a fresh rotation for every vector."""
-        y, seed = self.lifted(x, clip=clip), fresh_seed()
-        return self.decoded(self._drawn(y, seed, 0, self._exact_ranks), seed).reshape(np.shape(x))
-
-    def rotation_bias(self, x: Any, *, rng: Any = None, draws: int = 1000) -> tuple[float, float]:
+    def rotation_bias(self, x: Numbers, *, rng: Randomness = None, draws: int = 1000) -> tuple[float, float]:
         r"""Measure the relative bias :math:`\langle E\,M(x) - x, x\rangle / \|x\|^2` of the rotation at one vector, and its standard error.
 
         For the exact rotation it is zero. The mean over the answer's law is taken exactly, the one over rotations from draws.
@@ -302,7 +263,7 @@ def chi_mean(d: int) -> float:
 
 
 _ROUNDS = 4
-_CHUNK = 32
+_CHUNK = 32  # vectors that fit a processor's cache
 _LARGEST_FRAME = 1 << 27  # numbers: a gigabyte
 _SQUARE = 0.8  # frames nearer to square are worse conditioned: Householder's QR
 Keys = Sequence[tuple[int, int]]
@@ -321,10 +282,6 @@ class Rotation(ABC):
     dimension: int
     kept: int
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.kept <= self.dimension:
-            raise DesignError.of("kept", self.kept, f"must be from 1 to {self.dimension}")
-
     @abstractmethod
     def turned(self, x: Array, keys: Keys) -> Array:
         """Rotate vectors (n, D), each under its key; return their first coordinates (n, kept)."""
@@ -334,11 +291,11 @@ class Rotation(ABC):
         """Rotate vectors (n, kept) back; return (n, D)."""
 
 
+@dataclass(frozen=True)
 class ExactRotation(Rotation):
     """A rotation of uniform law."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.dimension * self.kept > _LARGEST_FRAME:
             raise DesignError(
                 f"an exact rotation of {self.dimension} dimensions to {self.kept} needs {self.dimension * self.kept:.3g} "
@@ -349,39 +306,32 @@ class ExactRotation(Rotation):
         """The Gaussian frame A, shape (D, n)."""
         return shared_normals(*key, self.dimension * self.kept).reshape(self.dimension, self.kept)
 
-    def _orthonormal(self, frame: Array) -> Array:
-        q, r = np.linalg.qr(frame)
-        return np.asarray(q * np.sign(np.diag(r)))
+    def _root(self, frame: Array) -> Array:
+        """L of LLᵀ = AᵀA, lower triangular with a positive diagonal."""
+        if self.kept > _SQUARE * self.dimension:
+            r = np.linalg.qr(frame, mode="r")
+            return np.asarray(r * np.sign(np.diag(r))[:, None]).T
+        return np.asarray(linalg.cholesky(frame.T @ frame, lower=True, check_finite=False))
 
     def turned(self, x: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.kept))
         with one_thread():
-            self._turn(x, keys, out)
+            for i, key in enumerate(keys):
+                frame = self.frame(key)
+                out[i] = linalg.solve_triangular(
+                    self._root(frame), x[i] @ frame, lower=True, check_finite=False
+                )
         return out
-
-    def _turn(self, x: Array, keys: Keys, out: Array) -> None:
-        for i, key in enumerate(keys):
-            frame = self.frame(key)
-            if self.kept > _SQUARE * self.dimension:
-                out[i] = x[i] @ self._orthonormal(frame)
-            else:
-                lower = linalg.cholesky(frame.T @ frame, lower=True, check_finite=False)
-                out[i] = linalg.solve_triangular(lower, x[i] @ frame, lower=True, check_finite=False)
 
     def turned_back(self, z: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.dimension))
         with one_thread():
-            self._turn_back(z, keys, out)
+            for i, key in enumerate(keys):
+                frame = self.frame(key)
+                out[i] = frame @ linalg.solve_triangular(
+                    self._root(frame), z[i], lower=True, trans=1, check_finite=False
+                )
         return out
-
-    def _turn_back(self, z: Array, keys: Keys, out: Array) -> None:
-        for i, key in enumerate(keys):
-            frame = self.frame(key)
-            if self.kept > _SQUARE * self.dimension:
-                out[i] = self._orthonormal(frame) @ z[i]
-            else:
-                lower = linalg.cholesky(frame.T @ frame, lower=True, check_finite=False)
-                out[i] = frame @ linalg.solve_triangular(lower, z[i], lower=True, trans=1, check_finite=False)
 
 
 class FastRotation(Rotation):
@@ -413,7 +363,7 @@ class FastRotation(Rotation):
     def turned(self, x: Array, keys: Keys) -> Array:
         out = np.empty((len(keys), self.kept))
         with one_thread():
-            for part in _chunks(len(keys)):
+            for part in slices(len(keys), _CHUNK):
                 out[part] = self._forward(x[part], self._signs(keys[part]))[:, : self.kept]
         return out
 
@@ -421,7 +371,7 @@ class FastRotation(Rotation):
         out = np.zeros((len(keys), self.dimension))
         out[:, : self.kept] = z
         with one_thread():
-            for part in _chunks(len(keys)):
+            for part in slices(len(keys), _CHUNK):
                 out[part] = self._backward(out[part], self._signs(keys[part]))
         return out
 
@@ -446,9 +396,9 @@ class FastRotation(Rotation):
         return x
 
 
-def _chunks(count: int) -> list[slice]:
-    """Parts that fit a processor's cache."""
-    return [slice(a, a + _CHUNK) for a in range(0, count, _CHUNK)]
+def slices(count: int, step: int) -> list[slice]:
+    """0, …, count − 1 in parts of that length."""
+    return [slice(a, min(a + step, count)) for a in range(0, count, step)]
 
 
 def hadamard(x: Array) -> Array:
@@ -477,11 +427,6 @@ def sylvester(size: int) -> Array:
     matrix = linalg.hadamard(size) / np.sqrt(size)
     matrix.setflags(write=False)
     return np.asarray(matrix)
-
-
-def rotation_of(name: str, dimension: int, kept: int) -> Rotation:
-    """Return the rotation of that name: "exact" or "fast"."""
-    return {"exact": ExactRotation, "fast": FastRotation}[name](dimension, kept)
 
 
 # -- the simplex that is rotated ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from mechdesign.channels import program as metric_channel
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.channel_loss import integer_rows
 from mechdesign.channels.design import ChannelDual, ChannelProof, MetricChannel
-from mechdesign.channels.exact import exact_bias, exact_bound, exact_value, private_weights
+from mechdesign.channels.exact import private_weights
 from mechdesign.channels.program import (
     automorphisms,
     graph_stretch,
@@ -101,8 +101,8 @@ def test_equals_the_full_program(design: MetricChannel) -> None:
     assert result.certificate.verify()
     assert result.gap <= 1e-6 or result.value < 1e-6
     dual = next(proof for proof in result.proofs if isinstance(proof, ChannelDual))
-    bound = exact_bound(design, dual.triples, dual.multipliers, dual.free)
-    assert Fraction(result.lower_bound) <= bound <= exact_value(design, result.mechanism.weights)
+    bound = dual.bound(design)
+    assert Fraction(result.lower_bound) <= bound <= design.exact_loss(result.mechanism.weights)
     assert result.mechanism.expected_loss(design.losses, design.weights) == pytest.approx(
         result.value, rel=1e-12
     )
@@ -142,7 +142,7 @@ def test_lower_bound_holds_for_any_multipliers_and_any_private_channel(seed: int
     channel = Channel(rng.dirichlet(np.full(4, 5.0), size=4), space)
     triples = np.array([(0, 1, 2), (1, 3, 0), (2, 0, 3)])
     design = MetricChannel(space, channel.alpha, prior, loss)
-    bound = exact_bound(design, triples, rng.random(3) * 0.1, None)
+    bound = ChannelDual(triples, rng.random(3) * 0.1).bound(design)
     law = design.repaired(channel.matrix)
     assert bound <= channel.expected_loss(loss, prior) + 1e-15
     assert law.value == pytest.approx(channel.expected_loss(loss, prior), rel=1e-12)
@@ -299,15 +299,14 @@ def test_unbiased_query() -> None:
     reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
     loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
     result = MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
-    assert exact_bias(result.design, result.mechanism.weights) <= 1e-12
+    assert result.design.exact_bias(result.mechanism.weights) <= 1e-12
     assert result.mechanism.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
     assert result.certificate.verify() and result.gap <= 1e-9
     spanned = MetricChannel(
         space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
     ).solve()
-    assert exact_bias(
-        spanned.design, spanned.mechanism.weights
-    ) <= 1e-12 and spanned.value >= result.value * (1 - 1e-12)
+    assert spanned.design.exact_bias(spanned.mechanism.weights) <= 1e-12
+    assert spanned.value >= result.value * (1 - 1e-12)
     frame = result.audit()
     assert set(frame["family"]) == {"privacy", "normalisation", "unbiased"}
     with pytest.raises(InfeasibleError, match="raise alpha"):

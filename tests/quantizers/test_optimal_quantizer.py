@@ -291,7 +291,7 @@ def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):
         ({"loss": "hinge"}, "loss"),
         ({"loss": lambda t: -np.abs(t)}, "not convex"),
         ({"loss": lambda t: np.sqrt(np.abs(t))}, "not convex"),
-        ({"loss": {"absolute": -1}}, "non-negative"),
+        ({"loss": {"absolute": -1}}, "absolute = -1"),
         ({"prior": stats.norm()}, "unbounded"),
         ({"prior": stats.uniform(-2, 4), "input_range": (-1, 1)}, "outside the input range"),
         ({"prior": [0.1, math.nan]}, "samples"),

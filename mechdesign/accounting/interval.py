@@ -31,8 +31,8 @@ from mechdesign.accounting.losses import (
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import compose_grid, sampled_parts
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, non_negative, number, one_of, probability, whole
 from mechdesign.solvers.deadline import Deadline, too_late

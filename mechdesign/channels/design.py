@@ -43,11 +43,10 @@ from mechdesign.channels.program import (
     spread_multipliers,
 )
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import figure, sized

@@ -10,7 +10,7 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.errors import DesignError
-from mechdesign.evidence.audit import same
+from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import UP, instance, interval, one_of, settle, share, whole

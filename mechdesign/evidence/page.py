@@ -24,9 +24,8 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.audit import tightest
-from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
 from mechdesign.evidence.digits import at_least, at_most, meaningful, shown
+from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, tightest
 from mechdesign.evidence.serialize import dumps
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.plotting import STYLE

@@ -5,7 +5,8 @@ one theorem, the numbers it needs besides question and law (multipliers, enclosu
 claims from all of these in exact or outward-rounded arithmetic, with nothing from a solver.
 
 Question, law, value and lower bound are held once. A result shows them, its file stores them, and every proof reads
-them there: there is no second copy that a file could change on its own.
+them there: there is no second copy that a file could change on its own. `claims` lists what the proofs of a result say of
+it, claim by claim, and what no proof covers.
 """
 
 from __future__ import annotations
@@ -14,23 +15,92 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Rational
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra
-from mechdesign.evidence.certificate import (
-    ABOUT_FILE,
-    ABOUT_MECHANISM,
-    CLAIMED,
-    FIT,
-    PROVED,
-    fitting,
-)
-from mechdesign.evidence.serialize import serializable
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.typing import Status
 
-__all__ = ["CLAIM_COLUMNS", "SUBJECTS", "Certificate", "Claim", "Proof", "unfit"]
+__all__ = [
+    "ABOUT_FILE",
+    "ABOUT_MECHANISM",
+    "CLAIMED",
+    "CLAIM_COLUMNS",
+    "OWN_WORDS",
+    "PROVED",
+    "RECOMPUTED",
+    "SUBJECTS",
+    "Certificate",
+    "Check",
+    "Claim",
+    "Proof",
+    "audited",
+    "claims",
+    "close",
+    "counted",
+    "fitting",
+    "tightest",
+    "unfit",
+]
+
+PROVED = "proved"
+RECOMPUTED = "recomputed"
+CLAIMED = "claimed"
+ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
+FIT = "its parts fit together"
+OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
+"""What nothing in a comparison or a frontier shows."""
+
+Check = tuple[str, str, float, bool]
+"""A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Say that parts do not fit together where computing with them fails: a file was changed."""
+    try:
+        with np.errstate(all="ignore"):  # of absurd numbers nothing follows that a check would let pass
+            yield
+    except MechdesignError as error:
+        if isinstance(error, DesignError):  # an argument that no design would have been made with
+            raise ResultFormatError(f"the result's parts do not fit together: {error!s:.200}") from error
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ResultFormatError("the result's parts do not fit together") from error
+
+
+def close(stated: Any, fresh: Any) -> bool:
+    """Whether a cell of a table is the one computed anew: the same word, or the same number to 1e-9 (or none, twice).
+
+    Examples
+    --------
+    >>> close(1.0, 1.0 + 1e-12), close(math.nan, None), close("proved", "recomputed")
+    (True, True, False)
+    """
+    stated, fresh = (v.item() if isinstance(v, np.generic) else v for v in (stated, fresh))
+    if isinstance(fresh, (str, bool)):
+        return bool(stated == fresh)
+    if isinstance(stated, (str, bool)):
+        return False
+    stated, fresh = (math.nan if v is None else float(v) for v in (stated, fresh))
+    if math.isnan(stated) or math.isnan(fresh):
+        return math.isnan(stated) and math.isnan(fresh)
+    return bool(abs(stated - fresh) <= 1e-9 * abs(fresh))
+
 
 SUBJECTS = ("privacy", "bias", "value", "lower bound")
 """What a proof can speak of."""
@@ -197,3 +267,86 @@ class Certificate:
             raise
         except MechdesignError:
             return False
+
+
+def claims(result: Any) -> pd.DataFrame:
+    """Every claim of a result: claim, how it was checked, margin, whether it holds, and what it is about.
+
+    About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other.
+    """
+    try:
+        with fitting():
+            return _claims(result)
+    except MissingExtra:
+        raise
+    except MechdesignError as error:
+        return pd.DataFrame([unfit(error)], columns=CLAIM_COLUMNS)
+
+
+def _claims(result: Any) -> pd.DataFrame:
+    """The claims of a result's proofs, and that its status is one that its numbers allow."""
+    found = Certificate(result.design, result.mechanism, result.value, result.lower_bound, result.proofs)
+    table, bound = found.checks(), result.lower_bound
+    if result.status is Status.OPTIMAL:
+        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
+        finite = finite and result.design.proves_optimality
+        claim = "optimal: with a finite value and lower bound"
+        table.loc[len(table)] = [claim, found.bound_how, math.nan, finite, ABOUT_FILE]
+    return table
+
+
+def counted(table: pd.DataFrame) -> str:
+    """How many claims about the mechanism hold, by how they were checked, and how many checks of the file.
+
+    Where the file does not agree with itself none is counted: they may be the claims of another mechanism.
+
+    Examples
+    --------
+    >>> rows = [("privacy loss at most 1.0", "proved", 0.0, True, "mechanism"), ("rows sum to 1", "proved", 0.0, True, "file")]
+    >>> counted(pd.DataFrame(rows, columns=["claim", "how", "margin", "holds", "about"]))
+    '1 of 1 claims hold (1 proved, 0 recomputed, 0 claimed); 1 of 1 checks that the file agrees with itself'
+    """
+    file = table[table["about"] == ABOUT_FILE]
+    made = table[table["about"] == ABOUT_MECHANISM]
+    held = made[made["holds"] & bool(file["holds"].all())]
+    how = ", ".join(f"{int((held['how'] == how).sum())} {how}" for how in (PROVED, RECOMPUTED, CLAIMED))
+    return (
+        f"{len(held)} of {len(made)} claims hold ({how}); {int(file['holds'].sum())} of {len(file)} checks that the "
+        "file agrees with itself"
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal: numbers and arrays of numbers by value, all others by the text of their file."""
+    if a is b:  # also what no file can hold: a prior of a law that files cannot name
+        return True
+    if isinstance(a, (Rational, float, np.number)) and isinstance(b, (Rational, float, np.number)):
+        return bool(a == b)
+    if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    return dumps(a) == dumps(b)
+
+
+def tightest(table: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """The rows of least slack: the tightest of each family first, then the second of each, …"""
+    ordered = table.sort_values("slack", kind="stable")
+    rank = ordered.groupby("family", sort=False).cumcount()
+    return ordered.iloc[np.argsort(rank, kind="stable")].head(max(rows, int((rank == 0).sum())))
+
+
+def audited(result: Any, source: str) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Return the claims, the audit table and the summary of a result that may be a stranger's.
+
+    Raises
+    ------
+    ResultFormatError
+        Its parts do not fit together.
+    """
+    try:
+        with fitting():  # parts of the right kind, and of sizes or values that never stand together
+            return claims(result), result.audit(), str(result)
+    except MissingExtra:
+        raise
+    except MechdesignError as error:
+        reason = f"{source}: its parts do not fit together ({error!s:.200})"
+    raise ResultFormatError(" ".join(reason.split()))

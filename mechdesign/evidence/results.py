@@ -14,11 +14,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.evidence.audit import claims
-from mechdesign.evidence.certificate import fitting
 from mechdesign.evidence.digits import as_latex, at_least, at_most, meaningful
 from mechdesign.evidence.page import Account, Section, headline, result_sections, write_page
-from mechdesign.evidence.proofs import Certificate, Proof
+from mechdesign.evidence.proofs import Certificate, Proof, claims, fitting
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import check_writable, write_whole
 from mechdesign.typing import Array, Status

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, non_negative, number, settle

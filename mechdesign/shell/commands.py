@@ -303,7 +303,7 @@ def audit(
     """
     import pandas as pd
 
-    from mechdesign.evidence.audit import audited, counted, tightest
+    from mechdesign.evidence.proofs import audited, counted, tightest
     from mechdesign.shell.show import show
 
     if csv is not None:
@@ -354,7 +354,7 @@ def verify(result: File, modules: Modules = None) -> None:
     checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
     its table shows them.
     """
-    from mechdesign.evidence.audit import audited, counted
+    from mechdesign.evidence.proofs import audited, counted
     from mechdesign.evidence.serialize import dumps
     from mechdesign.shell.show import show
 
@@ -411,7 +411,7 @@ def report(
     modules: Modules = None,
 ) -> None:
     """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
-    from mechdesign.evidence.audit import audited
+    from mechdesign.evidence.proofs import audited
 
     target = result.with_suffix(".html") if out is None and result.name else out or result
     _beside(target, result, "out")

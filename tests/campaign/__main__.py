@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims
+from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.runs.parallel import Store

@@ -26,7 +26,7 @@ import cheap
 import pandas as pd
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims
+from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 from mechdesign.typing import Status

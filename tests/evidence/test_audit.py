@@ -12,7 +12,7 @@ import pytest
 
 import mechdesign as md
 from evidence.test_doctored import design_epsilon, no_certificate, payloads, value
-from mechdesign.evidence.audit import tightest
+from mechdesign.evidence.proofs import tightest
 from mechdesign.shell.commands import audit
 
 QUICK = [name for name in cheap.DESIGNS if name not in ("bin-search", "alphabet", "optm-search")]

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims
+from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import FORMAT, dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.shell.cli import main

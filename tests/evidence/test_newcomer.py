@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims, counted
+from mechdesign.evidence.proofs import claims, counted
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.typing import Status

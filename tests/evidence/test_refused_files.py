@@ -9,7 +9,7 @@ import cheap
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims
+from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.verifier import verify

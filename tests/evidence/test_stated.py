@@ -18,7 +18,7 @@ import pytest
 import mechdesign as md
 from evidence.test_doctored import nodes, solved
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.evidence.certificate import OWN_WORDS
+from mechdesign.evidence.proofs import OWN_WORDS
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.calibration import design as calibration

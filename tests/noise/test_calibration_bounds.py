@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import mechdesign as md
-from mechdesign.evidence.audit import claims
+from mechdesign.evidence.proofs import claims
 from mechdesign.noise.calibration import design as designs
 from mechdesign.noise.calibration.design import CalibrationBound
 from mechdesign.noise.calibration.evaluation import least_cost, unit_cost

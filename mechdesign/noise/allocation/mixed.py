@@ -21,9 +21,8 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.interval import delta_interval, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.mixed_noise import MixedNoise

@@ -13,9 +13,8 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import gaussian_profile, gaussian_room, gaussian_square
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment

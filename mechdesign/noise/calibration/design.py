@@ -22,10 +22,9 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError, MechdesignError, SolverError
-from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, stated_parameters

@@ -25,8 +25,7 @@ import numpy as np
 from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, frozen_parts, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
-from mechdesign.evidence.certificate import ABOUT_FILE, PROVED, RECOMPUTED
-from mechdesign.evidence.proofs import Claim
+from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP

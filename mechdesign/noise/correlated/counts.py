@@ -24,9 +24,8 @@ import pandas as pd
 from scipy import optimize
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import round_up
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.design import CovarianceDesign, least_claim, shown_covariance

@@ -22,10 +22,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.corners import Changes

@@ -24,8 +24,8 @@ import numpy as np
 from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import AtomicLoss
-from mechdesign.evidence.certificate import PROVED
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.proofs import PROVED
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.typing import Array, Indices
 

@@ -20,9 +20,8 @@ from fractions import Fraction
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.optimal.costs import ExactCosts, lower_costs
 from mechdesign.noise.optimal.question import NoiseQuestion

@@ -17,9 +17,8 @@ import numpy as np
 from scipy import ndimage
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.certificate import PROVED, RECOMPUTED
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.cell_product import CellProduct

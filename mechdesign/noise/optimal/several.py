@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.certificate import ABOUT_MECHANISM, PROVED, RECOMPUTED
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise

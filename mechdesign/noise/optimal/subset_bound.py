@@ -26,9 +26,8 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.certificate import RECOMPUTED
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration.evaluation import unit_cost

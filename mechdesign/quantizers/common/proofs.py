@@ -30,9 +30,8 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss

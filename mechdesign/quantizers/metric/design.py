@@ -35,9 +35,8 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.certificate import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED
 from mechdesign.evidence.exact import round_down
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.checks import increasing, instance, interval, one_of, positive, settle, whole

@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.audit import same
-from mechdesign.evidence.certificate import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Section, versions
+from mechdesign.evidence.proofs import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting, same
 from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of

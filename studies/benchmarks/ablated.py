@@ -268,7 +268,7 @@ def mixed_types(count: int) -> dict[str, Make]:
 def one_change(original: Any) -> Any:
     """The bound of one change alone, the coordinates whole from the largest on."""
     from mechdesign.noise.allocation.mixes import Among, mixed
-    from mechdesign.noise.allocation.several_search import whole_changes
+    from mechdesign.noise.allocation.several_model import whole_changes
 
     def largest(asked: Any, order: float, weight: Any, guides: Any) -> Any:
         listed = Among(whole_changes(asked, np.argsort(-asked.sizes)[None, :]), np.ones(1))
@@ -277,25 +277,11 @@ def one_change(original: Any) -> Any:
     return largest
 
 
-def one_row(original: Any) -> Any:
-    """What keeps the budget under the best one of the bounds."""
-    from mechdesign.noise.allocation import several_model
-
-    return lambda question, solver, deadline, options: several_model._by_one_row(question, solver, deadline)
-
-
-SETS = {ALLOCATION + "several_model:MOST_SETS": constant(0)}
 FILLING = {ALLOCATION + "several_model:_best_held": fixed(None)}
 LISTING = {ALLOCATION + "several_model:_listed": fixed(0)}
 MIXES = {ALLOCATION + "mixes:best_drawn": one_change}
 ALLOCATIONS = (
-    Strategy("every_set", SETS, {ALLOCATION + "every_set:most_of_sets": lambda _: True}),
     Strategy("filling", FILLING),
-    Strategy(
-        "every_set and filling (worst)",
-        {**SETS, **FILLING},
-        {ALLOCATION + "several_model:_best_held": lambda _: True},
-    ),
     Strategy("several_search (listed changes)", LISTING),
     Strategy("mixes (drawn by shares)", MIXES),
     Strategy(
@@ -304,11 +290,10 @@ ALLOCATIONS = (
         {ALLOCATION + "mixes:best_drawn": lambda _: True},
     ),
     Strategy(
-        "every_set, filling, several_search, mixes",
-        {**SETS, **FILLING, **LISTING, **MIXES},
+        "filling, several_search, mixes",
+        {**FILLING, **LISTING, **MIXES},
         dict.fromkeys(MIXES, lambda _: True),
     ),
-    Strategy("the program (else one row)", {ALLOCATION + "several_model:_by_model": one_row}),
 )
 MIXED = (Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),)
 

@@ -27,7 +27,7 @@ GROUPS = {
 # fmt: off
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
-    "allocation-proof": "multiplier:num, prices:nums?, held:'l1'|'l2'|'sets'|null, mix:arr|null, changes:arr|null, weights:arr|null",
+    "allocation-proof": "multiplier:num, prices:nums?, held:'l1'|'l2'|null, mix:arr|null, changes:arr|null, weights:arr|null",
     "alphabet": "max_abs:pos, step:pos",
     "amplification": "epsilon:num, delta:num, divergence:any, accounting:any",
     "approximate-dp": "epsilon:pos, delta:nn",

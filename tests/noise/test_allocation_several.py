@@ -254,9 +254,8 @@ def test_refusals():
 
 def test_a_limit_is_kept():
     design = md.NoiseAllocation("gaussian", S(each=EACH, changed=3, l1=6.0), NEAR)
-    result = design.solve(time_limit=1e-9)
-    assert result.status == "limit" and result.certificate.verify()
-    assert design.solve().value <= result.value * (1 + 1e-9)
+    with pytest.raises(md.SolverError, match="limit"):
+        design.solve(time_limit=1e-9)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

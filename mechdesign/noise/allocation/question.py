@@ -18,8 +18,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
-from mechdesign.noise.allocation.several import Changes, changes_of
-from mechdesign.noise.allocation.worst import most_spent
+from mechdesign.noise.allocation.several import EXACT, Changes, changes_of, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -33,8 +32,6 @@ _DOWN = 1 - 8 * 2.0**-53
 """Rounds a budget down past the few roundings it took to compute it."""
 
 
-_EXACT = 2000
-"""Coordinates up to which sums are rational; beyond, they are rounded up."""
 _ROUNDING = 1e-12
 """Relative tolerance for the roundings of a loss and of a dual bound."""
 
@@ -226,8 +223,8 @@ class AllocationProof(Proof):
         y.
     prices : tuple of float, optional
         Under several bounds: of a changed coordinate, of L₁ and of L₂²; they prove what the worst change consumes.
-    held : {None, "l1", "l2", "sets"}
-        The norm that is filled besides, or that all sets of coordinates are looked at, see `most_spent`.
+    held : {None, "l1", "l2"}
+        The norm that is filled, see `most_spent`.
     mix : ndarray, shape (K,), optional
         Under several bounds: the profile of the mix of changes that proves the lower bound.
     changes, weights : ndarray, optional
@@ -253,7 +250,7 @@ class AllocationProof(Proof):
         if asked.changes is not None:
             one, two, three = self.prices or (0.0, 0.0, 0.0)
             return most_spent(asked.changes, scales, (one, two, three), self.held)
-        if len(lam) <= _EXACT:
+        if len(lam) <= EXACT:
             pairs = zip(lam.tolist(), scales.tolist())
             return sum(((Fraction(v) / Fraction(s)) ** asked.spend for v, s in pairs if v), Fraction(0))
         ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)

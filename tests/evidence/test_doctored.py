@@ -13,7 +13,7 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from campaign import mutations, noise_oracles
+from campaign import bounds_oracles, later_draws, mutations, noise_oracles
 from scipy import stats
 
 import mechdesign as md
@@ -381,6 +381,16 @@ def weaker(text: str, honest: Any) -> bool:
     if isinstance(found.design, md.MatrixMechanism) and dumps(found.mechanism) != dumps(honest.mechanism):
         # another strategy, of which all that the file says is true by an independent computation
         return not [*noise_oracles.matrix_mechanism(found.design, found)]
+    if isinstance(found.design, md.NoiseAllocation) and dumps(found.mechanism) != dumps(honest.mechanism):
+        # other scales, which keep the budget on changes within the bounds, by an independent computation, and cost what is said
+        asked = later_draws.Bounded(found.design, found.design.bounds)
+        same = dumps(found.design) == dumps(honest.design) and found.lower_bound <= honest.lower_bound
+        cost = found.design.cost_of(found.mechanism.scales)
+        return (
+            same
+            and cost <= found.value * (1 + 1e-12)
+            and not [*bounds_oracles.bounded_allocation(asked, found)]
+        )
     law = found.mechanism
     if isinstance(law, md.SampledCoordinates):
         # Its limit of bits says nothing once count and quantizer are given.

@@ -50,6 +50,7 @@ from mechdesign.problem.checks import levels, probability
 from mechdesign.typing import Array
 
 __all__ = [
+    "ball_form",
     "enclosed_delta",
     "enclosed_gaussian",
     "fast_profile",
@@ -367,7 +368,7 @@ _SCIPY: dict[str, Callable[..., Form]] = {
 }
 
 
-def _form_of(dist: Any, shapes: tuple[float, ...]) -> Form:
+def ball_form(dist: Any, shapes: tuple[float, ...]) -> Form:
     """The form of a law, in balls of the current precision."""
     make: Callable[..., Form] = (
         dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda *_: None)
@@ -409,14 +410,14 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
     dist, shapes, _, scale = frozen_parts(law)
 
     def terms() -> tuple[arb, arb, arb]:
-        form, ratio = _form_of(dist, shapes), arb(float(sensitivity)) / arb(scale)
+        form, ratio = ball_form(dist, shapes), arb(float(sensitivity)) / arb(scale)
         if isinstance(form, TailForm):
             return _tail_terms(form, ratio, arb(epsilon), start)
         assert form is not None
         return form.delta(ratio, arb(epsilon)), arb(0), arb(0)
 
     with ctx.workdps(30):
-        known = _form_of(dist, shapes)
+        known = ball_form(dist, shapes)
         ratio = arb(float(sensitivity)) / arb(scale)
         if known is None or (isinstance(known, PreciseLoss) and known.delta(ratio, arb(epsilon)) is None):
             return None
@@ -435,7 +436,7 @@ def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
     """
     dist, shapes, _, scale = frozen_parts(law)
     distance = Fraction(float(sensitivity)) / Fraction(scale)
-    form = _form_of(dist, shapes)
+    form = ball_form(dist, shapes)
     if isinstance(form, TailForm):
         largest: Any = math.inf if form.slope is None else form.slope * distance
     else:

@@ -33,13 +33,13 @@ from .laws.symmetric import truncated_laplace_law as truncated_laplace_law
 from .matrix.design import MatrixMechanism as MatrixMechanism
 from .matrix.design import MatrixProof as MatrixProof
 from .matrix.strategy import StrategyNoise as StrategyNoise
-from .mixed_noise import MixedNoise as MixedNoise
+from .optimal.cell_product import CellLawProof as CellLawProof
 from .optimal.cell_product import CellProduct as CellProduct
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.lattice_dual import LatticeDual as LatticeDual
-from .optimal.law import CellLawProof as CellLawProof
 from .optimal.several import NamedLawProof as NamedLawProof
 from .optimal.staircase import StaircaseDual as StaircaseDual
 from .optimal.subset_bound import SubsetBound as SubsetBound
 from .optimal.subset_bound import SymmetricBound as SymmetricBound
 from .vector_noise import IndependentNoise as IndependentNoise
+from .vector_noise import MixedNoise as MixedNoise

@@ -24,8 +24,9 @@ from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
 from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, share, whole
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 
 __all__ = ["AdditiveNoise", "stated_parameters"]
 
@@ -64,7 +65,7 @@ class AdditiveNoise:
     (8.0, 0.117503, 0.5...)
     """
 
-    law: Any
+    law: FrozenLaw
     sensitivity: float | Sensitivity
     dimension: int = 1
     rounds: int = 1
@@ -123,7 +124,7 @@ class AdditiveNoise:
         """E|T| of one coordinate: in closed form, or twice the integral of the survival function."""
         _, shapes, _, scale = frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
-            return scale * self.law.dist.mean_absolute(*shapes)
+            return float(scale * self.law.dist.mean_absolute(*shapes))
         if self.law.dist.name == "dlaplace":
             return 2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0])
         if of_scipy(self.law.dist) == "gennorm":
@@ -153,7 +154,7 @@ class AdditiveNoise:
             out["alpha"], out["gamma"] = out["b"] * scale, scale
         return out
 
-    def rvs(self, size: Any = None, *, random_state: Any = None) -> Any:
+    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Any:
         """Draw noise for simulation.
 
         Parameters
@@ -167,7 +168,7 @@ class AdditiveNoise:
             return self.law.rvs(size=None if size is None else shape_of(size), random_state=rng)
         return self.law.rvs(size=(*shape_of(size), self.dimension), random_state=rng)
 
-    def sample(self, x: Any, *, rng: Any = None) -> Any:
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Any:
         """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
         held = self._answers(x)
         draws = self.law.rvs(size=held.shape, random_state=generator(rng))
@@ -184,13 +185,13 @@ class AdditiveNoise:
     def _exact(self) -> ExactNoise:
         return ExactNoise(self.lattice.law, self.lattice.step)
 
-    def _answers(self, x: Any) -> Array:
+    def _answers(self, x: Numbers) -> Array:
         found = answers("x", x)
         if self.dimension > 1 and found.shape[-1:] != (self.dimension,):
             raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
         return found
 
-    def release(self, x: Any) -> Any:
+    def release(self, x: Numbers) -> Any:
         """Return answers with noise, as multiples of the lattice step: for deployment.
 
         The noise is drawn exactly, from the operating system's randomness; `mechdesign.noise.release` says why the guarantee
@@ -244,7 +245,7 @@ class AdditiveNoise:
             raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
         return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
-    def privacy_profile(self, epsilon: Any) -> Any:
+    def privacy_profile(self, epsilon: Numbers) -> Any:
         """δ(ε) of all rounds, rounded up: the upper end of the interval that is certified.
 
         Parameters

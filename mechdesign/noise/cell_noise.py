@@ -15,10 +15,11 @@ then linear between the differences of the spans' ends.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +29,9 @@ from mechdesign.evidence.exact import exp_lower, round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_sums import lattice_sums, span_sums
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
+from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import (
     answers,
     array,
@@ -43,14 +44,13 @@ from mechdesign.problem.checks import (
     whole,
 )
 from mechdesign.problem.losses import Loss
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_CELLS", "MOST_SPANS", "CellNoise"]
+__all__ = ["MOST_CELLS", "CellNoise", "outward_decay", "round_width"]
 
-_MOST = 10**8  # samples at a time
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SPANS = 2000
 
@@ -190,38 +190,41 @@ class CellNoise:
     # Distribution ----------------------------------------------------------------------------------------
 
     @cached_property
-    def _masses(self) -> Array:
-        total = self.total
-        return np.array([float(w / total) for w in self.weights])
-
-    @cached_property
-    def _spike_mass(self) -> float:
-        return float(self.spike / self.total)
-
-    @cached_property
-    def _extended(self) -> tuple[Array, Array]:
-        """Masses of cells out to where doubles end, and their edges."""
-        ends = np.array(self.ends, dtype=float)
+    def extended(self) -> tuple[Array, Indices, float]:
+        """Masses of the cells and of the repetitions in both tails, out to where they weigh nothing; the edges, in cells; the mass beyond."""
+        masses, edges = np.array([float(w / self.total) for w in self.weights]), np.append(0, self.ends)
         if not self.decay:
-            return self._masses, self.start + self.width * np.append(0.0, ends)
-        n, r = self.cells_per_shift, float(self.decay)
-        first, last = self.period
-        periods = min(math.ceil(-760 / math.log(r)), 4_000_000 // (first + last))
-        powers, out = r ** np.arange(1, periods + 1), n * np.arange(1.0, periods + 1)
-        left = np.outer(powers[::-1], self._masses[:first]).ravel()
-        right = np.outer(powers, self._masses[-last:]).ravel()
-        starts = np.append(0.0, ends[:-1])
-        far = [np.subtract.outer(-out[::-1], -starts[:first]), np.add.outer(out, starts[-last:])]
-        edges = np.concatenate([far[0].ravel(), starts, far[1].ravel(), [ends[-1] + n * periods]])
-        return np.concatenate([left, self._masses, right]), self.start + self.width * edges
+            return masses, edges, 0.0
+        (first, last), rate = self.period, -math.log1p(-float(1 - self.decay))
+        periods = max(1, min(math.ceil(100 / rate), 4_000_000 // (first + last)))
+        k = np.arange(1, periods + 1)
+        powers, out = np.exp(-rate * k), self.cells_per_shift * k
+        left, right = np.outer(powers[::-1], masses[:first]), np.outer(powers, masses[-last:])
+        before, after = np.add.outer(-out[::-1], edges[:first]), np.add.outer(out, edges[-last - 1 : -1])
+        ends = float(masses[:first].sum() + masses[-last:].sum())
+        beyond = ends * math.exp(-rate * (periods + 1)) / float(1 - self.decay) * (1 + 1e-9)
+        edges = np.concatenate([before.ravel(), edges[:-1], after.ravel(), [edges[-1] + out[-1]]])
+        return np.concatenate([left.ravel(), masses, right.ravel()]), edges, beyond
+
+    @cached_property
+    def _drawn(self) -> tuple[Array, Array]:
+        """Masses of pieces of one height, and their edges, in units of the query; the spike is one of them."""
+        masses, cells, _ = self.extended
+        edges = np.asarray(self.start + self.width * cells, dtype=float)
+        if not self.spike:
+            return masses, edges
+        cuts = np.union1d(edges, [-self.spike_width / 2, self.spike_width / 2])
+        middles, heights = (cuts[1:] + cuts[:-1]) / 2, np.pad(masses / np.diff(edges), 1)
+        spike = float(self.spike / self.total) / self.spike_width * (np.abs(middles) < self.spike_width / 2)
+        return (heights[np.searchsorted(edges, middles)] + spike) * np.diff(cuts), cuts
 
     @cached_property
     def _below(self) -> Array:
-        return np.concatenate([[0.0], np.cumsum(self._extended[0])])
+        return np.append(0.0, np.cumsum(self._drawn[0]))
 
     @cached_property
     def _above(self) -> Array:
-        return np.concatenate([np.cumsum(self._extended[0][::-1])[::-1], [0.0]])
+        return np.append(np.cumsum(self._drawn[0][::-1])[::-1], 0.0)
 
     def support(self) -> tuple[float, float]:
         """End points of the support."""
@@ -229,68 +232,39 @@ class CellNoise:
             return -math.inf, math.inf
         return self.start, self.start + self.count * self.width
 
-    def _spike_part(self, t: Array) -> Array:
-        if not self.spike:
-            return np.zeros_like(t)
-        return np.clip(t / self.spike_width + 0.5, 0.0, 1.0)
-
-    def _interpolate(self, t: Any, table: Array) -> Array:
-        value: Array = np.interp(t, self._extended[1], table)
-        return value
-
-    def pdf(self, t: Any) -> Any:
+    def pdf(self, t: Numbers) -> Array:
         """Density at `t`."""
-        t = doubles("t", t)
-        masses, edges = self._extended
-        cell = np.searchsorted(edges, t, side="right") - 1
-        inside = (cell >= 0) & (cell < len(masses))
-        value = np.where(inside, (masses / np.diff(edges))[np.where(inside, cell, 0)], 0.0)
-        if self.spike:
-            value = value + np.where(np.abs(t) < self.spike_width / 2, self._spike_mass / self.spike_width, 0)
-        return value[()]
+        masses, edges = self._drawn
+        heights = np.pad(masses / np.diff(edges), 1)
+        return np.asarray(heights[np.searchsorted(edges, doubles("t", t), side="right")])[()]
 
-    def logpdf(self, t: Any) -> Any:
+    def logpdf(self, t: Numbers) -> Array:
         """Logarithm of the density."""
         with np.errstate(divide="ignore"):
             return np.log(self.pdf(t))
 
-    def cdf(self, t: Any) -> Any:
+    def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        t = doubles("t", t)
-        return (self._interpolate(t, self._below) + self._spike_mass * self._spike_part(t))[()]
+        return np.asarray(np.interp(doubles("t", t), self._drawn[1], self._below))[()]
 
-    def sf(self, t: Any) -> Any:
+    def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        t = doubles("t", t)
-        return (self._interpolate(t, self._above) + self._spike_mass * (1 - self._spike_part(t)))[()]
+        return np.asarray(np.interp(doubles("t", t), self._drawn[1], self._above))[()]
 
-    def ppf(self, q: Any) -> Any:
+    def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q = doubles("q", q)
-        edges = self._extended[1]
-        if self.spike:
-            extra = np.array([-self.spike_width / 2, self.spike_width / 2])
-            edges = np.union1d(edges, extra)
-        levels = self.cdf(edges)
-        keep = np.concatenate([[True], np.diff(levels) > 0])
-        value = np.interp(q, levels[keep], edges[keep])
+        q, keep = doubles("q", q), np.append(True, self._drawn[0] > 0)
+        value = np.interp(q, self._below[keep], self._drawn[1][keep])
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
-
-    def _moment(self, order: int) -> float:
-        masses, edges = self._extended
-        a, b = edges[:-1], edges[1:]
-        value = masses @ ((b ** (order + 1) - a ** (order + 1)) / ((b - a) * (order + 1)))
-        if order == 2:
-            value += self._spike_mass * self.spike_width**2 / 12
-        return float(value)
 
     def mean(self) -> float:
         """E[T]."""
-        return 0.0 if self.symmetric else self._moment(1)
+        masses, edges = self._drawn
+        return 0.0 if self.symmetric else float(masses @ (edges[1:] + edges[:-1])) / 2
 
     def var(self) -> float:
         """Variance."""
-        return self._moment(2) - self.mean() ** 2
+        return self.expected_loss("squared") - self.mean() ** 2
 
     def std(self) -> float:
         """Standard deviation."""
@@ -299,43 +273,34 @@ class CellNoise:
     def errors(self) -> Accuracy:
         """How far off an answer is."""
         side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
-        return Accuracy(math.sqrt(self._moment(2)), self.expected_loss("absolute"), side)
+        return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
     def plot(self, **options: Any) -> Figure:
         """Draw the density and the tail."""
         return draw_laws({"this noise": self}, **options)
 
-    def expected_loss(self, loss: Any = "absolute") -> float:
+    def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
-        masses, edges = self._extended
+        masses, edges = self._drawn
         x, w = np.polynomial.legendre.leggauss(2 if loss.polynomial else 32)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
         owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
         mass = (masses / np.diff(edges))[owner] * half
-        value = float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
-        if self.spike:
-            h = self.spike_width / 4
-            inner = np.concatenate([h * (1 + x), -h * (1 + x)])
-            value += self._spike_mass * float(loss(inner) @ np.concatenate([w, w])) / 4
-        return value
+        return float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
 
-    def privacy_profile(self, epsilon: Any) -> Any:
+    def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε) over every real shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
         flat = array("epsilon", epsilon, ndim=None)
         return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
 
     # Sampling --------------------------------------------------------------------------------------------
 
-    def rvs(self, size: Any = None, random_state: Any = None) -> Any:
+    def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
         """Draw floating-point samples for simulation; `release` is for deployment."""
-        counts = size if isinstance(size, tuple) else () if size is None else (size,)
-        shape = tuple(whole("size", count, 0, _MOST) for count in counts)
-        if math.prod(shape) > _MOST:
-            raise DesignError.of("size", size, f"must be at most {_MOST} values")
-        return self.ppf(generator(random_state).random(shape))
+        return self.ppf(generator(random_state).random(shape_of(size)))
 
     @cached_property
     def _steps_per_cell(self) -> int:
@@ -384,7 +349,7 @@ class CellNoise:
             out[spike] = 2 * uniform_integers(narrow, int(spike.sum())) + 1 - narrow
         return out
 
-    def release(self, x: Any) -> Any:
+    def release(self, x: Numbers) -> Array:
         r"""Return the answers `x` with noise added, as multiples of half a lattice step: for deployment.
 
         Answers are rounded to multiples of the step h, a power of two, which is exact in doubles. The noise is the
@@ -408,3 +373,101 @@ class CellNoise:
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         halves = self._draw_steps(held.size).reshape(held.shape)
         return noisy(held, self.step, halves, 2)[()]
+
+
+def round_width(width: Fraction) -> float:
+    """Round a cell width up to 36 significant bits, so that edges are doubles and n cells span the sensitivity."""
+    exponent = math.frexp(float(width))[1] - 36
+    unit = Fraction(2) ** exponent
+    return float(math.ceil(width / unit) * unit)
+
+
+def outward_decay(epsilon: float) -> Fraction:
+    """Return a rational at least e^{-ε}, the slowest decay per sensitivity that pure ε-DP forces on the tails."""
+    return Fraction(math.ceil(2**64 / exp_lower(epsilon)), 2**64)
+
+
+def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
+    """Return the sums at every whole shift, e^ε bounded from below by `growth`.
+
+    One period is added beyond each end, and n cells to meet there: pairs further out are these, scaled by powers of the decay.
+    """
+    n, up, down = law.cells_per_shift, growth.numerator, growth.denominator
+    fall, rest, padding = law.decay.numerator, law.decay.denominator, [0] * n
+    left, right = [*padding, *law.weights[:n]][-n:], [*law.weights[-n:], *padding][:n]
+    powers = (
+        (left, fall**2),
+        (left, fall * rest),
+        (law.weights, rest**2),
+        (right, fall * rest),
+        (right, fall**2),
+    )
+    cells = [w * power for part, power in powers for w in part]
+    here, out = cells[n:-n], {}
+    for k in range(-n, n + 1):
+        if k == 0 or (k < 0 and law.symmetric):
+            continue
+        excess = [max(a * down - b * up, 0) for a, b in zip(here, cells[n + k :])]
+        repeated = (sum(excess[:n]) + sum(excess[-n:])) * law.decay / (1 - law.decay)
+        out[k] = ((sum(excess) + repeated) / down / rest**2 + law.spike) / law.total
+    return out
+
+
+def _joined(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Runs of equal height, made one."""
+    out: list[tuple[int, int, int]] = []
+    for start, end, height in runs:
+        if out and out[-1][2] == height:
+            out[-1] = (out[-1][0], end, height)
+        else:
+            out.append((start, end, height))
+    return out
+
+
+def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
+    """Return the largest sum over all real shifts of either sign, and the one of the whole sensitivity."""
+    n, up, down = law.cells_per_shift, growth.numerator, growth.denominator
+    widest = max(law.spans)  # all are powers of two
+    r = law.decay
+    scale, once, twice = r.denominator**2, r.numerator * r.denominator, r.numerator**2
+    runs = [(end - v, end, scale * w * (widest // v)) for w, v, end in zip(law.weights, law.spans, law.ends)]
+    count = law.count
+    here = _joined(runs)
+    times = {1: here}
+    if r:
+        first, last = law.period
+        outer = []
+        for periods, power in ((1, once), (2, twice)):
+            outer.append([(a - periods * n, b - periods * n, h // scale * power) for a, b, h in runs[:first]])
+            outer.append([(a + periods * n, b + periods * n, h // scale * power) for a, b, h in runs[-last:]])
+        there = _joined([*outer[2], *outer[0], *runs, *outer[1], *outer[3]])
+        # Terms of the first repetition stand for those of all further ones.
+        times = {r.denominator - r.numerator: here, r.denominator: _joined([*outer[0], *outer[1]])}
+    else:
+        there = [(-n, 0, 0), *here, (count, count + n, 0)]
+    bends: dict[int, int] = defaultdict(int)
+    for factor, terms in times.items():
+        for a, b, height in terms:
+            for c, e, other in there:
+                excess = height * down - other * up
+                if excess > 0 and c - b < n and e - a > -n:
+                    excess *= factor
+                    for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
+                        bends[place] += sign * excess
+    for place in (-n, 0, n):
+        bends[place] += 0
+    found: dict[int, int] = {}
+    value = slope = 0
+    places = sorted(bends)
+    for place, after in pairwise([*places, places[-1]]):
+        slope += bends[place]
+        found[place] = value
+        value += slope * (after - place)
+    whole = law.total * (widest * scale * down * (r.denominator - r.numerator if r else 1))
+    spike = Fraction(law.spike) / law.total
+    out: dict[int, Fraction] = {}
+    for sign in (1, -1) if not law.symmetric else (1,):
+        shifts = [k for k in found if 0 < sign * k <= n]
+        for k in (sign * n, max(shifts, key=lambda k: found[k])):
+            out[k] = Fraction(found[k]) / whole + spike
+    return out

@@ -47,7 +47,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.pictures import half_width
+from mechdesign.noise.pictures import half_width, relative_table
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     UP,
@@ -65,7 +65,7 @@ from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 __all__ = [
     "KNorm",
@@ -95,7 +95,7 @@ def norm_order(name: str, value: Any) -> float:
     return order
 
 
-def ball(dimension: int, norm: float, size: int, rng: Any = None) -> Array:
+def ball(dimension: int, norm: float, size: int, rng: Randomness = None) -> Array:
     """Uniform points of the unit ball of an ℓ₁, ℓ₂ or ℓ_∞ norm, shape (size, dimension); exact, no rejection.
 
     ℓ_∞ is a cube; ℓ₂ a Gaussian direction with radius U^{1/k}; ℓ₁ the first k of k + 1 uniform spacings
@@ -119,7 +119,7 @@ def ball(dimension: int, norm: float, size: int, rng: Any = None) -> Array:
         return direction * draws.random((size, 1)) ** (1 / dimension)
     spacings = draws.standard_exponential((size, dimension + 1))
     points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
-    return points * draws.choice([-1.0, 1.0], shape)
+    return np.asarray(points * draws.choice([-1.0, 1.0], shape))
 
 
 @serializable("knorm-noise")
@@ -185,7 +185,7 @@ class KNormNoise:
         assert self.largest is not None
         return knorm_lattice(self.dimension, self.scale, self.norm, self.largest)
 
-    def sample(self, size: int | None = None, rng: Any = None) -> Array:
+    def sample(self, size: int | None = None, rng: Randomness = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
         draws = generator(rng)
         rows = 1 if size is None else whole("size", size, 0, 2**40)
@@ -193,7 +193,7 @@ class KNormNoise:
         noise = radius * ball(self.dimension, self.norm, rows, draws)
         return noise[0] if size is None else noise
 
-    def log_density(self, z: ArrayLike) -> Any:
+    def log_density(self, z: Numbers) -> Any:
         """Logarithm of the density at z, shape (..., k)."""
         k, log2 = self.dimension, math.log(2)
         if self.norm == 1:
@@ -268,7 +268,7 @@ class _Marginal:
     def std(self) -> float:
         return math.sqrt(self._noise.variance())
 
-    def sf(self, t: Any) -> Any:
+    def sf(self, t: Numbers) -> Any:
         """P[z_i > t] for t ≥ 0."""
         k, x = self._noise.dimension, np.asarray(t, dtype=float) / self._noise.scale
         if self._noise.norm == 1 or k == 1:
@@ -284,18 +284,15 @@ class _Marginal:
         def at(r: float) -> float:
             return float(law.pdf(r) * special.betainc((k - 1) / 2, 0.5, max(1 - (x / r) ** 2, 0.0)))
 
-        return integrate.quad(at, *around, limit=200)[0] / 2
+        return float(integrate.quad(at, *around, limit=200)[0]) / 2
 
 
-_BITS = 20
-"""The step is this many bits below the shift and the scale."""
 _MOST_STEPS = 1 << 48
-"""Of rates: what coins of them are drawn from fits 63 bits."""
-_FURTHEST = 1 << 54
-"""Of the mean norm in ℓ_∞: numbers 256 times as large fit 62 bits."""
+"""Of rates: coins of them fit 63 bits; times the dimension in ℓ_∞ 2⁶ as many, numbers 256 times as large fit 62 bits."""
+
+
 _DOUBT = 1e-9
 """Above the error of a probability computed in doubles."""
-_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -328,7 +325,7 @@ class KNormLattice:
         steps = cross_steps if self.norm == 1 else cube_steps
         return steps(self.dimension, self.rate, rows)
 
-    def release(self, x: Any) -> Array:
+    def release(self, x: Numbers) -> Array:
         """Answers of shape (..., k), rounded to the lattice, with noise."""
         held = answers("x", x)
         if held.shape[-1:] != (self.dimension,):
@@ -351,11 +348,11 @@ def knorm_lattice(dimension: int, scale: float, norm: float, largest: float) -> 
     if norm not in (1, math.inf):
         raise DesignError.of("norm", norm, "has no lattice of its own: 1 and inf have")
     unit = min(scale, largest / dimension if norm == 1 else largest)
-    step = math.ldexp(1.0, math.frexp(unit)[1] - 1 - _BITS)
+    step = math.ldexp(1.0, math.frexp(unit)[1] - 21)
     apart = Fraction(largest) / Fraction(step)
     shift = math.floor(apart) + dimension if norm == 1 else math.ceil(apart)
     rate = math.ceil(shift * Fraction(scale) / Fraction(largest))
-    if rate > _MOST_STEPS or (norm != 1 and rate * (dimension + 1) > _FURTHEST):
+    if rate > _MOST_STEPS or (norm != 1 and rate * (dimension + 1) > _MOST_STEPS << 6):
         raise DesignError.of(
             "scale", scale, f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
         )
@@ -385,7 +382,7 @@ def cube_steps(dimension: int, rate: int, rows: int) -> Indices:
     (2, 3)
     """
     out = np.empty((rows, dimension), dtype=np.int64)
-    block = max(1, _ENTRIES // (dimension + 1))
+    block = max(1, 2**20 // (dimension + 1))
     for first in range(0, rows, block):
         radius = _radii(dimension, rate, min(block, rows - first))
         sides = np.broadcast_to((2 * radius + 1)[:, None], (len(radius), dimension))
@@ -505,9 +502,7 @@ class KNorm(Design):
     def alternatives(self, result: Result) -> pd.DataFrame:
         rows = [("this noise", result.value)]
         rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
-        return pd.DataFrame(
-            [(n, e, e / result.value) for n, e in rows], columns=["mechanism", "error", "relative"]
-        )
+        return relative_table(rows)
 
     def audit(self, result: Result) -> pd.DataFrame:
         epsilon = self.privacy.epsilon

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pandas as pd
 
 from mechdesign.evidence.digits import at_most
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +21,7 @@ __all__ = ["draw_laws", "half_width", "relative_table"]
 _RARE = 1e-6  # how improbable the errors are at which the picture ends
 
 
-def draw_laws(laws: dict[str, Any], **options: Any) -> Figure:
+def draw_laws(laws: Mapping[str, FrozenLaw], **options: Any) -> Figure:
     """Draw density (or probabilities) and the probability that the error exceeds t; the first law is the mechanism.
 
     Parameters
@@ -46,11 +49,11 @@ def draw_laws(laws: dict[str, Any], **options: Any) -> Figure:
     return fig
 
 
-def _continuous(law: Any) -> bool:
+def _continuous(law: FrozenLaw) -> bool:
     return hasattr(law, "pdf") and not hasattr(getattr(law, "dist", None), "pmf")
 
 
-def _density(law: Any, reach: float) -> tuple[Any, Any]:
+def _density(law: FrozenLaw, reach: float) -> tuple[Array, Array]:
     if not _continuous(law):
         x = np.arange(-np.ceil(reach), np.ceil(reach) + 1)
         x = x[:: max(1, len(x) // 400)]
@@ -59,7 +62,7 @@ def _density(law: Any, reach: float) -> tuple[Any, Any]:
     return x, law.pdf(x)
 
 
-def _quantile(law: Any, tail: float) -> float:
+def _quantile(law: FrozenLaw, tail: float) -> float:
     """Where P[T > t] falls to `tail`, by doubling and bisection: laws need no ``isf``."""
     low, high = 0.0, float(law.std()) or 1.0
     while float(law.sf(high)) > tail and high < 1e300:
@@ -70,7 +73,7 @@ def _quantile(law: Any, tail: float) -> float:
     return high
 
 
-def half_width(law: Any) -> float:
+def half_width(law: FrozenLaw) -> float:
     """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up to six digits; a whole number for a law on the integers."""
     found = _quantile(law, 0.025)
     on_integers = hasattr(getattr(law, "dist", law), "pmf")

@@ -7,7 +7,8 @@ to a query of sensitivity mh, and every guarantee of that mechanism (δ at every
 
 [Z] is drawn by rejection below a staircase of integer heights: a piece by its weight, half a step of the piece uniformly, a
 sign, and a coin of the probability that the density in that half step has of its hat. Doubles decide the coin unless
-they lie within 1e-11 of each other; then it is settled with 60 digits (`mechdesign.evidence.sampling.bernoulli`).
+they lie within 1e-11 of each other; then it is settled with 60 digits and more (`mechdesign.evidence.sampling.bernoulli`), by the
+law's tail in ball arithmetic.
 
 **Several dimensions.** Deployment of noise in several dimensions: the sum is rounded, not the answer.
 
@@ -22,8 +23,8 @@ and Gaussian noise is sN. All come from uniform numbers, :math:`R = -s \sum \log
 :math:`\sqrt{-2 \log U}\,(\cos 2 \pi U', \sin 2 \pi U')`.
 
 **Drawing.** 32 bits of each uniform number are drawn from the operating system, and doubles say between which ends v + Z then
-lies. Where they do not decide the rounded sum, further bits are drawn and the sum is computed with as many digits, until it is
-decided. What leaves the machine has exactly the law of the rounded sum.
+lies. Where they do not decide the rounded sum, further bits are drawn and the sum is enclosed in balls of as many digits, until
+it is decided. What leaves the machine has exactly the law of the rounded sum.
 """
 
 from __future__ import annotations
@@ -32,55 +33,36 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from functools import cached_property, lru_cache
 
-import mpmath as mp
 import numpy as np
+import numpy.typing as npt
+from flint import arb, ctx, fmpq
 from scipy import stats
 
-from mechdesign.accounting.losses import frozen_parts
+from mechdesign.accounting.losses import TailForm, frozen_parts
+from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
 from mechdesign.noise.laws.discrete import DiscreteGaussian
 from mechdesign.noise.laws.staircase import Staircase
-from mechdesign.noise.laws.symmetric import FlippedHuber, OffsetSymmetricGaussian, TruncatedLaplace
-from mechdesign.typing import Array, Indices
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = ["ExactNoise", "Lattice", "RoundedSum", "lattice_of", "noisy", "noisy_parts"]
 
 
-_OFFSET = 34
-# Most bits of a place in a cell: what a word has left decides most coins.
 _MOST_BITS = 46
-"""Half steps in a cell, as a power of two."""
+"""Of a place in a cell: what a word has left decides most coins."""
 _BLOCK = 1 << 15
-"""Proposals at a time: they stay in the cache."""
+"""Proposals, or uniform numbers, at a time: they stay in the cache."""
 _UNIT = 1 << 512
 """Height of a density of that at 0."""
 _SLACK = 1e-9
 """Relative room between density and hat, above the rounding of a log density."""
 _DOUBT = 1e-11
 """Above the error of a probability computed in doubles."""
-
-# Minus the logarithm of each density over that at 0, for t ≥ 0 at unit scale, in mpmath; then where it is not smooth.
-_Exact = Callable[..., Any]
-_LAWS: dict[type, tuple[_Exact, Callable[..., tuple[float, ...]]]] = {
-    type(stats.norm): (lambda t: t * t / 2, lambda t: ()),
-    type(stats.laplace): (lambda t: t, lambda t: ()),
-    type(stats.logistic): (lambda t: t + 2 * mp.log1p(mp.exp(-t)), lambda t: ()),
-    type(stats.gennorm): (lambda t, beta: t**beta, lambda t, beta: ()),
-    FlippedHuber: (lambda t, b: b * t if t <= b else (t * t + b * b) / 2, lambda t, b: (b,)),
-    OffsetSymmetricGaussian: (lambda t, b: t * t / 2 + b * t, lambda t, b: ()),
-    TruncatedLaplace: (lambda t, c: t if t <= c else mp.inf, lambda t, c: (c,)),
-    Staircase: (
-        lambda t, epsilon, gamma: epsilon * (mp.floor(t) + (t - mp.floor(t) >= gamma)),
-        lambda t, epsilon, gamma: (math.floor(t), math.floor(t) + gamma, math.floor(t) + 1),
-    ),
-    type(stats.dlaplace): (lambda k, rate: rate * k, lambda k, rate: ()),
-    DiscreteGaussian: (lambda k, sigma: k * k / (2 * sigma * sigma), lambda k, sigma: ()),
-}
 
 
 @dataclass(frozen=True)
@@ -101,11 +83,11 @@ class Lattice:
 
     step: float
     shift: int
-    law: Any
+    law: FrozenLaw
     cost: float
 
 
-def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattice:
+def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> Lattice:
     """Return the lattice on which `law` is released for a query of this sensitivity.
 
     Where `several` bounds state it, `sensitivity` is the smallest length among them (`Sensitivity.finest`), and rounding
@@ -131,7 +113,7 @@ def lattice_of(law: Any, sensitivity: float, *, several: bool = False) -> Lattic
     return Lattice(step, shift, dist(*shapes, scale=wider), wider / scale - 1)
 
 
-def noisy(x: Array, step: Any, draws: Any, parts: int = 1) -> Array:
+def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -> Array:
     r"""Return `x` rounded to steps, plus `draws` steps: any finite doubles, at the same work for all of them.
 
     With U a power of two of about 2⁴⁸ steps and M the whole number next to U/h, :math:`x = aU + b` exactly, |b| ≤ U/2, and
@@ -159,7 +141,7 @@ def noisy(x: Array, step: Any, draws: Any, parts: int = 1) -> Array:
     return total
 
 
-def noisy_parts(x: Any, step: Any) -> tuple[Any, Any]:
+def noisy_parts(x: Array, step: float | Array) -> tuple[Array, Indices]:
     """a and ⌊b/h + ½⌋ of `noisy`."""
     unit, _ = _units(step)
     limit = 2.0**1022 * np.minimum(unit, 1.0)
@@ -171,7 +153,7 @@ def noisy_parts(x: Any, step: Any) -> tuple[Any, Any]:
     return far, (whole + (scaled - whole >= 0.5)).astype(np.int64)
 
 
-def _units(step: Any) -> tuple[Any, Any]:
+def _units(step: float | Array) -> tuple[Array, Indices]:
     """U and M."""
     unit = np.ldexp(1.0, np.frexp(step)[1] + 48)
     return unit, np.rint(unit / step).astype(np.int64)
@@ -189,13 +171,13 @@ class ExactNoise:
     Raises
     ------
     DesignError
-        A law whose density is not known here to any number of digits.
+        A law that has no form in ball arithmetic (`mechdesign.accounting.profile.ball_form`).
     """
 
-    def __init__(self, law: Any, step: float | None = None) -> None:
+    def __init__(self, law: FrozenLaw, step: float | None = None) -> None:
         self.law = law
         self.dist, self.shapes, loc, self.scale = frozen_parts(law)
-        if type(self.dist) not in _LAWS or loc != 0:
+        if ball_form(self.dist, self.shapes) is None or loc != 0:
             raise DesignError.of(
                 "law",
                 self.dist.name,
@@ -224,7 +206,7 @@ class ExactNoise:
             return 1.0
         if self._wanted is not None:
             return self._wanted / 2
-        return math.ldexp(1.0, math.frexp(self._reach)[1] - 11 - _OFFSET)
+        return math.ldexp(1.0, math.frexp(self._reach)[1] - 45)
 
     @cached_property
     def _bits(self) -> int:
@@ -240,9 +222,9 @@ class ExactNoise:
             )
         return bits
 
-    def _log_ratio(self, t: Any, side: int = 0) -> Array:
+    def _log_ratio(self, t: Numbers, side: int = 0) -> Array:
         """log of the density over that at 0, at t or surely left (−1) or right (1) of it: steps lie where doubles do not tell."""
-        unit = t / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
+        unit = np.asarray(t) / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
         log = self.dist._logpmf if self.discrete else self.dist._logpdf
         found: Array = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
         return (
@@ -355,7 +337,7 @@ class ExactNoise:
             out[going] += 1
         return out
 
-    def _fallen(self, k: Indices, cell: Indices) -> Any:
+    def _fallen(self, k: Indices, cell: Indices) -> npt.NDArray[np.bool_]:
         """Coins for what is left after those that surely fell: of probability (p − q)/(1 − q)."""
         heights, ratio, log_heights = self._hat
         last = len(heights) - 1
@@ -375,40 +357,44 @@ class ExactNoise:
         return bernoulli(near, ((high - low) / 2 + _DOUBT) / (1 - sure), exact)
 
     def _exact(self, k: int, cell: int) -> Fraction:
-        """The mean density over half step k, over its hat, to 60 digits."""
+        """The mean density over half step k, over its hat, to 60 digits and more."""
         heights, ratio, _ = self._hat
         beyond = max(0, cell - (len(heights) - 1))
         return self._mean(k) / (Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond)
 
     def _mean_of(self, k: int) -> Fraction:
-        """The mean density over half step k, over that at 0, to 60 digits."""
-        minus_log, kinks = _LAWS[type(self.dist)]
-        with mp.workdps(60):
-            scale = mp.mpf(self.scale)
-
-            def density(t: Any) -> Any:
-                return mp.exp(
-                    -minus_log(t / scale, *map(mp.mpf, self.shapes))
-                    + minus_log(mp.mpf(0), *map(mp.mpf, self.shapes))
-                )
-
-            if self.discrete:
-                mean = density(mp.mpf(k))
+        """The mean density over half step k, over that at 0 as a double."""
+        with ctx.workprec(700):
+            shapes = [arb(shape) for shape in self.shapes]
+            if isinstance(self.dist, DiscreteGaussian):
+                mean = (-(arb(k) ** 2) / (2 * shapes[0] ** 2)).exp()
+            elif self.discrete:
+                mean = (-shapes[0] * k).exp()
             else:
-                a, b = (mp.mpf(n) * self.half_step for n in (k, k + 1))
-                inside = sorted(
-                    t for c in kinks(float(a / scale), *self.shapes) if a < (t := mp.mpf(c) * scale) < b
-                )
-                mean = mp.quad(density, [a, *inside, b]) / (b - a)
-            _, mantissa, exponent, _ = mp.mpf(mean)._mpf_
+                a, b = (n * Fraction(self.half_step) / Fraction(self.scale) for n in (k, k + 1))
+                peak = float(np.exp(self.dist._logpdf(np.zeros(1), *self.shapes))[0])
+                mean = (self._upper(a) - self._upper(b)) / _ball((b - a) * Fraction(peak))
+            mantissa, exponent = mean.mid().man_exp()
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
+    def _upper(self, t: Fraction) -> arb:
+        """P(T > t) at unit scale, t ≥ 0."""
+        form = ball_form(self.dist, self.shapes)
+        if isinstance(form, TailForm):
+            return form.upper(_ball(t) if form.end is None else _ball(t).min(form.end))
+        epsilon, gamma = map(arb, self.shapes)
+        fall, rest = (-epsilon).exp(), _ball(t % 1)
+        step = gamma + fall * (1 - gamma)
+        here = (gamma - rest).nonnegative_part() + fall * (1 - rest).min(1 - gamma)
+        return fall ** (t // 1) * (here * (1 - fall) / step + fall) / 2
 
-_FINE = 11  # bits of the scale that the lattice resolves
-_FIRST = 32  # bits drawn for each uniform number
-_MORE = 192  # and where they do not decide
-_UNIFORMS = 1 << 16  # uniform numbers at a time: they stay in the cache
-_ROUND = 2.0**-48  # above the rounding errors of a few operations on doubles
+
+def _ball(x: Fraction) -> arb:
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+_ROUND = 2.0**-48
+"""Above the rounding errors of a few operations on doubles."""
 
 
 @dataclass(frozen=True)
@@ -443,7 +429,7 @@ class RoundedSum:
     @property
     def step(self) -> float:
         """h, a power of two: rounding adds h²/12 to a variance of s² at least, less than 10⁻⁷ of it."""
-        return math.ldexp(1.0, math.frexp(self.scale)[1] - _FINE)
+        return math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
 
     @property
     def _radii(self) -> int:
@@ -473,15 +459,16 @@ class RoundedSum:
         """
         if not np.isfinite(near).all():
             raise DesignError("values: must be finite numbers of steps")
-        k, rows = self.dimension, max(1, _UNIFORMS // self._uniforms)
+        k, rows = self.dimension, max(1, _BLOCK // self._uniforms)
         centre, room = near.reshape(-1, k), error.reshape(-1, k)
-        blocks = [slice(a, a + rows) for a in range(0, len(centre), rows)]
-        steps = [self._steps(centre[b], room[b], partial(_from, exact, b.start * k)) for b in blocks]
-        released: Array = np.concatenate([np.zeros((0, k)), *steps]).ravel() * self.step
-        return released
+        steps = np.empty_like(centre)
+        for first in range(0, len(centre), rows):
+            block = slice(first, first + rows)
+            steps[block] = self._steps(centre[block], room[block], exact, first * k)
+        return np.asarray(steps.ravel() * self.step)
 
-    def _steps(self, centre: Array, room: Array, exact: Callable[[int], Fraction]) -> Array:
-        """The rounded sums of some vectors, in steps."""
+    def _steps(self, centre: Array, room: Array, exact: Callable[[int], Fraction], first: int) -> Array:
+        """The rounded sums of some vectors, in steps, the first of which has this index."""
         count, k = len(centre) * self._uniforms, self.dimension
         words = random_words(count // 2 + 1).view(np.uint32)[:count].reshape(len(centre), -1)
         with np.errstate(all="ignore"):
@@ -492,23 +479,24 @@ class RoundedSum:
             steps = np.floor(total)
             decided = np.abs(total - np.rint(total)) > room  # also where either is not a number: it is not
         for row in np.flatnonzero(~decided.all(axis=1)):
-            steps[row] = self._settled(words[row].tolist(), [exact(int(row) * k + j) for j in range(k)])
+            at = first + int(row) * k
+            steps[row] = self._settled(words[row].tolist(), [exact(at + j) for j in range(k)])
         return steps
 
-    def _doubles(self, words: Any) -> tuple[Array, Array]:
+    def _doubles(self, words: npt.NDArray[np.uint32]) -> tuple[Array, Array]:
         """The noise at unit scale in doubles, and how far it may be off."""
-        u = (words + 0.5) * 2.0**-_FIRST
+        u = (words + 0.5) * 2.0**-32
         cut, end = self._radii, self._radii + self._pairs
         logs = np.abs(np.log(u[:, :end]))
         # A double next to 1 is off by its rounding; a cell that begins at 0 has no bound.
-        off = np.where(words[:, :end] > 0, _ROUND + 2.0**-_FIRST / u[:, :end], np.inf)
+        off = np.where(words[:, :end] > 0, _ROUND + 2.0**-32 / u[:, :end], np.inf)
         radius, blur = logs[:, :cut].sum(axis=1)[:, None], off[:, :cut].sum(axis=1)[:, None]
         blur = blur + _ROUND * radius
         if not self._pairs:
-            return radius * (2 * u[:, cut:] - 1), blur + 2.0**-_FIRST * radius
+            return radius * (2 * u[:, cut:] - 1), blur + 2.0**-32 * radius
         size, turn = np.sqrt(2 * logs[:, cut:]), 2 * math.pi * u[:, end:]
         normal = np.hstack([size * np.cos(turn), size * np.sin(turn)])[:, : self.dimension]
-        blurred = np.tile(2 * off[:, cut:] / size + 8 * 2.0**-_FIRST * (1 + size), 2)[:, : self.dimension]
+        blurred = np.tile(2 * off[:, cut:] / size + 8 * 2.0**-32 * (1 + size), 2)[:, : self.dimension]
         if self.gaussian:
             return normal, blurred
         length = np.linalg.norm(normal, axis=1)[:, None]
@@ -516,44 +504,33 @@ class RoundedSum:
         return radius * normal / length, blur + radius * np.where(away < 0.1, 2 * away, np.inf)
 
     def _settled(self, words: list[int], centre: list[Fraction]) -> list[float]:
-        """The rounded sum, with further bits of the same uniform numbers."""
-        bits = _FIRST
+        """The rounded sum, with further bits of the same uniform numbers until it is decided."""
+        bits = 32
         while True:
-            further = random_words(len(words) * _MORE // 64).reshape(len(words), -1)
+            further = random_words(3 * len(words)).reshape(len(words), 3)
             words = [
-                (word << _MORE) | int.from_bytes(row.tobytes(), "little") for word, row in zip(words, further)
+                (word << 192) | int.from_bytes(row.tobytes(), "little") for word, row in zip(words, further)
             ]
-            bits += _MORE
-            with mp.workprec(2 * bits):
-                u = [(mp.mpf(word) + 0.5) / mp.mpf(2) ** bits for word in words]
-                (noise, thin), scale = self._digits(u), mp.mpf(self.scale) / mp.mpf(self.step)
-                total = [mp.mpf(c.numerator) / c.denominator + scale * z + 0.5 for c, z in zip(centre, noise)]
-                # An end of u's cell is 2^-bits away; roots and quotients leave a third of these digits and more.
-                nearest = min(min(v, 1 - v) for v in u)
-                room = (
-                    (mp.mpf(2) ** -bits / nearest) ** (mp.mpf(1) / 3)
-                    * (1 + max(map(abs, noise)))
-                    * scale
-                    / thin
-                )
-                if all(abs(t - mp.nint(t)) > room for t in total):
-                    return [float(int(mp.floor(t))) for t in total]
+            bits += 192
+            with ctx.workprec(2 * bits):
+                noise = self._balls([(word + arb(0).union(1)) / arb(2) ** bits for word in words])
+                unit = arb(self.scale) / arb(self.step)
+                floors = [(_ball(c + Fraction(1, 2)) + unit * z).floor() for c, z in zip(centre, noise)]
+                steps = [floor.unique_fmpz() for floor in floors]
+            decided = [float(int(step)) for step in steps if step is not None]
+            if len(decided) == len(steps):
+                return decided
 
-    def _digits(self, u: list[Any]) -> tuple[list[Any], Any]:
-        """As `_doubles`, in mpmath, and the smallest number that was divided by, at most 1."""
-        cut, k = self._radii, self.dimension
-        radius = -mp.fsum(mp.log(v) for v in u[:cut])
+    def _balls(self, u: list[arb]) -> list[arb]:
+        """As `_doubles`, in balls."""
+        cut, end = self._radii, self._radii + self._pairs
+        radius = -sum((v.log() for v in u[:cut]), arb(0))
         if not self._pairs:
-            return [radius * (2 * v - 1) for v in u[cut:]], 1
-        pairs = list(zip(u[cut : cut + self._pairs], u[cut + self._pairs :]))
-        normal = [
-            mp.sqrt(-2 * mp.log(a)) * turn(2 * mp.pi * b) for turn in (mp.cos, mp.sin) for a, b in pairs
-        ][:k]
+            return [radius * (2 * v - 1) for v in u[cut:]]
+        sizes, turns = [(-2 * v.log()).sqrt() for v in u[cut:end]], [2 * arb.pi() * v for v in u[end:]]
+        cosines = [size * turn.cos() for size, turn in zip(sizes, turns)]
+        normal = [*cosines, *(size * turn.sin() for size, turn in zip(sizes, turns))][: self.dimension]
         if self.gaussian:
-            return normal, 1
-        length = mp.sqrt(mp.fsum(v * v for v in normal))
-        return [radius * v / length for v in normal], min(length, 1)
-
-
-def _from(exact: Callable[[int], Fraction], first: int, i: int) -> Fraction:
-    return exact(first + i)
+            return normal
+        length = sum((v**2 for v in normal), arb(0)).sqrt()
+        return [radius * v / length for v in normal]

@@ -1,34 +1,86 @@
-"""Noise for vector queries, independent with a scale per coordinate."""
+"""Noise for vector queries, independent with a scale per coordinate: of one type, or Laplace here and Gaussian there."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special, stats
 
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise, noisy
-from mechdesign.problem.checks import answers, doubles, generator, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import (
+    answers,
+    array,
+    doubles,
+    generator,
+    instance,
+    one_of,
+    positive,
+    settle,
+    whole,
+)
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-__all__ = ["IndependentNoise", "absolute_moment", "accuracy_of", "shape_of"]
-
+__all__ = ["IndependentNoise", "MixedNoise", "absolute_moment", "accuracy_of", "shape_of"]
 
 _STEP = 2.0**-30
 """Lattice step of a release over the scale."""
 
 
+class _PerCoordinate:
+    """What follows from the scales and from which coordinates have Laplace noise, the others having Gaussian noise."""
+
+    scales: Array
+
+    @property
+    def _laplace(self) -> bool | npt.NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def _answers(self, x: Numbers) -> Array:
+        held = answers("x", x)
+        if held.shape[-1:] != self.scales.shape:
+            raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
+        return held
+
+    def variance(self) -> Array:
+        """Variance per coordinate."""
+        return np.asarray(self.scales**2 * np.where(self._laplace, 2.0, 1.0))
+
+    def mse(self) -> float:
+        """E‖T‖₂²."""
+        return float(self.variance().sum())
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the coordinates."""
+        return accuracy_of(self.scales, laplace=self._laplace)
+
+    def absolute_moment(self, order: float) -> Array:
+        r"""Return :math:`E|T_i|^p` per coordinate."""
+        order = positive("order", order)
+        laplace, gaussian = (absolute_moment(noise, order) for noise in ("laplace", "gaussian"))
+        return np.asarray(np.where(self._laplace, laplace, gaussian) * self.scales**order)
+
+    def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
+        """Draw noise vectors for simulation, shape ``size + (K,)``."""
+        rng, shape, laplace = generator(random_state), (*shape_of(size), len(self.scales)), self._laplace
+        peaked = rng.laplace(size=shape) if np.any(laplace) else 0.0
+        normal = 0.0 if np.all(laplace) else rng.standard_normal(shape)
+        return np.asarray(np.where(laplace, peaked, normal) * self.scales)
+
+
 @serializable("independent-noise")
 @dataclass(frozen=True, eq=False)
-class IndependentNoise:
+class IndependentNoise(_PerCoordinate):
     """Independent zero-mean noise, not identically distributed.
 
     Parameters
@@ -57,27 +109,23 @@ class IndependentNoise:
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
-        allowed = "must be a vector of non-negative finite numbers"
-        scales = doubles("scales", self.scales, allowed)  # not copied: it may be long
-        if scales.ndim != 1 or not scales.size or not scales.min() >= 0 or not scales.max() < math.inf:
-            raise DesignError.of("scales", self.scales, allowed)
-        settle(self, scales=scales)
+        settle(self, scales=_profile("scales", self.scales))
         if self.sensitivities is not None:
-            allowed = "must be non-negative and finite, one a scale"
-            lam = doubles("sensitivities", self.sensitivities, allowed)
-            if lam.shape != scales.shape or not lam.min() >= 0 or not lam.max() < math.inf:
-                raise DesignError.of("sensitivities", self.sensitivities, allowed)
-            settle(self, sensitivities=lam)
+            settle(self, sensitivities=_profile("sensitivities", self.sensitivities, self.scales.size))
         instance("bounds", self.bounds, Sensitivity, NoneType)
+
+    @property
+    def _laplace(self) -> bool:
+        return self.noise == "laplace"
 
     @cached_property
     def _exact(self) -> ExactNoise:
         """The sampler of one coordinate in units of its scale, widened for the lattice.
 
         Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding (`mechdesign.noise.release.noisy`) moves answers
-        λ apart to at most (1 + 2⁻⁴⁸)λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is spent. Under further
-        bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change spends rises by 2h n^(1/m)/s at
-        most; the largest spends at least what one coordinate alone does.
+        λ apart to at most (1 + 2⁻⁴⁸)λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is consumed. Under further
+        bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change consumes rises by 2h n^(1/m)/s at
+        most; the largest consumes at least what one coordinate alone does.
         """
         lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
         if lam is None or np.any((self.scales == 0) & (lam > 0)):
@@ -99,7 +147,7 @@ class IndependentNoise:
         """Relative increase of the scales in a release."""
         return self._exact.scale - 1.0
 
-    def release(self, x: Any) -> Array:
+    def release(self, x: Numbers) -> Array:
         """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
 
         The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); a coordinate without
@@ -109,37 +157,23 @@ class IndependentNoise:
         ----------
         x : array, shape (..., K)
         """
-        held = answers("x", x)
-        if held.shape[-1:] != self.scales.shape:
-            raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
+        held = self._answers(x)
         step = self.scales * _STEP
         draws = self._exact.draw(held.size).reshape(held.shape)
         return np.where(step > 0, noisy(held, np.where(step > 0, step, 1.0), draws), held)
 
-    def variance(self) -> Array:
-        """Variance per coordinate."""
-        return self.scales * self.scales * (1.0 if self.noise == "gaussian" else 2.0)
 
-    def mse(self) -> float:
-        """E‖T‖₂²."""
-        return float(self.variance().sum())
-
-    def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the coordinates."""
-        return accuracy_of(self.scales, laplace=self.noise == "laplace")
-
-    def absolute_moment(self, order: float) -> Array:
-        r"""Return :math:`E|T_i|^p` per coordinate."""
-        return absolute_moment(self.noise, positive("order", order)) * self.scales**order
-
-    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
-        """Draw noise vectors for simulation, shape ``size + (K,)``."""
-        rng, shape = generator(random_state), (*shape_of(size), len(self.scales))
-        unit = rng.standard_normal(shape) if self.noise == "gaussian" else rng.laplace(size=shape)
-        return unit * self.scales
+def _profile(name: str, value: Numbers, size: int | None = None) -> Array:
+    """Check a vector of one number a coordinate; it is not copied, as it may be long."""
+    allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
+    found = doubles(name, value, allowed)
+    fits = found.ndim == 1 and found.size and size in (None, found.size)
+    if not fits or not found.min() >= 0 or not found.max() < math.inf:
+        raise DesignError.of(name, value, allowed)
+    return found
 
 
-def shape_of(size: Any) -> tuple[int, ...]:
+def shape_of(size: object) -> tuple[int, ...]:
     """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
 
     Examples
@@ -167,7 +201,7 @@ def absolute_moment(noise: str, order: float) -> float:
     return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))
 
 
-def accuracy_of(scales: Array, *, laplace: Any = False) -> Accuracy:
+def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[np.bool_] = False) -> Accuracy:
     """How far off an answer is, on average over coordinates with Laplace noise where `laplace`, else Gaussian, of these scales.
 
     Examples
@@ -184,3 +218,133 @@ def accuracy_of(scales: Array, *, laplace: Any = False) -> Accuracy:
         float((absolute * scales).mean()),
         float((width * scales).mean()),
     )
+
+
+@serializable("mixed-noise")
+@dataclass(frozen=True, eq=False)
+class MixedNoise(_PerCoordinate):
+    """Independent zero-mean noise, Laplace on some coordinates and Gaussian on the others.
+
+    Parameters
+    ----------
+    scales : array_like, shape (K,)
+        β_i where the noise is Laplace, σ_i where it is Gaussian; 0 adds nothing to that coordinate.
+    laplace : array_like of bool, shape (K,)
+    sensitivities : array_like, shape (K,)
+        The profile λ that the scales were made for.
+
+    Examples
+    --------
+    >>> law = MixedNoise([1.0, 2.0, 0.0], [True, False, False], [1.0, 1.0, 0.0])
+    >>> law.kinds, law.variance()
+    (('laplace', 'gaussian', 'none'), array([2., 4., 0.]))
+    """
+
+    scales: Array
+    laplace: npt.NDArray[np.bool_]
+    sensitivities: Array
+
+    def __post_init__(self) -> None:
+        scales, lam = array("scales", self.scales), array("sensitivities", self.sensitivities)
+        kinds = np.asarray(self.laplace)
+        if scales.min() < 0 or lam.shape != scales.shape or lam.min() < 0:
+            raise DesignError.of("scales", self.scales, "must be non-negative, one a sensitivity")
+        if kinds.dtype != bool or kinds.shape != scales.shape:
+            raise DesignError.of("laplace", self.laplace, "must be True or False for each coordinate")
+        if ((scales == 0) & (lam > 0)).any():
+            raise DesignError.of("scales", self.scales, "must be positive where the query changes")
+        settle(self, scales=scales, laplace=kinds, sensitivities=lam)
+
+    @property
+    def noise(self) -> str:
+        """The name of the family."""
+        return "mixed"
+
+    @property
+    def _laplace(self) -> npt.NDArray[np.bool_]:
+        return self.laplace
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The type of each coordinate: laplace, gaussian or none."""
+        return tuple(
+            "none" if s == 0 else "laplace" if k else "gaussian" for s, k in zip(self.scales, self.laplace)
+        )
+
+    def terms(self) -> tuple[NoiseTerm, ...]:
+        r"""What is composed: normal coordinates as one of :math:`\mu = \sqrt{\sum \lambda_i^2/\sigma_i^2}`, rounded up, and
+        Laplace coordinates by their ratio λ/β, rounded up; not those of `small`.
+        """
+        ratio = self._ratio
+        normal = (ratio > 0) & ~self.laplace
+        found = []
+        if normal.any():
+            mu = math.sqrt(math.fsum(ratio[normal] ** 2)) * (1 + 1e-15)
+            found.append(NoiseTerm(stats.norm(), mu, 1))
+        sizes, counts = np.unique(ratio[self._alone], return_counts=True)
+        found += [NoiseTerm(stats.laplace(), float(v), int(c)) for v, c in zip(sizes, counts)]
+        return tuple(found)
+
+    @property
+    def small(self) -> float:
+        """Σ λ/β of the Laplace coordinates whose ratio is far below the largest, rounded up: they are this private, purely."""
+        return math.fsum(self._ratio[self._together]) * (1 + 1e-15)
+
+    @cached_property
+    def _ratio(self) -> Array:
+        """λ/s, rounded up."""
+        ratio = np.divide(
+            self.sensitivities, self.scales, out=np.zeros(len(self.scales)), where=self.scales > 0
+        )
+        return np.asarray(np.where(ratio > 0, np.nextafter(ratio, np.inf), ratio))
+
+    @cached_property
+    def _alone(self) -> npt.NDArray[np.bool_]:
+        ratio = np.where(self.laplace, self._ratio, 0.0)
+        return np.asarray((ratio > 0) & (ratio >= 2.0**-16 * ratio.max()))
+
+    @property
+    def _together(self) -> npt.NDArray[np.bool_]:
+        return self.laplace & (self._ratio > 0) & ~self._alone
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[Indices, IndependentNoise], ...]:
+        """Normal coordinates, the small Laplace ones, and the others by their ratio.
+
+        Widening for the lattice keeps the sum that a part consumes: all that counts of the first two, and of coordinates of
+        one ratio that each of them is no less private than before.
+        """
+        found = [(np.flatnonzero(~self.laplace | (self._ratio == 0)), "gaussian")]
+        found.append((np.flatnonzero(self._together), "laplace"))
+        found += [
+            (np.flatnonzero(self._alone & (self._ratio == r)), "laplace")
+            for r in np.unique(self._ratio[self._alone])
+        ]
+        return tuple(
+            (at, IndependentNoise(kind, self.scales[at], self.sensitivities[at]))
+            for at, kind in found
+            if at.size
+        )
+
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the root mean squared error in a release."""
+        wider = np.ones(len(self.scales))
+        for at, law in self._parts:
+            wider[at] += law.lattice_cost
+        return float(np.linalg.norm(wider * np.sqrt(self.variance())) / math.sqrt(self.mse())) - 1.0
+
+    def release(self, x: Numbers) -> Array:
+        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
+
+        Drawn exactly, from the operating system's randomness, as `IndependentNoise.release` does.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+        """
+        held = self._answers(x)
+        out = np.array(held)
+        for at, law in self._parts:
+            out[..., at] = law.release(held[..., at])
+        return out

@@ -34,6 +34,7 @@ from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_
 from mechdesign.accounting.profile import largest_loss, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity, Shifts
 from mechdesign.typing import Array
 
@@ -58,7 +59,7 @@ class WorstCases:
         Changes the sensitivity allows: δ is at least theirs.
     """
 
-    law: Any
+    law: FrozenLaw
     alternatives: tuple[Terms, ...]
     exact: bool
     attained: tuple[Terms, ...] = ()
@@ -89,14 +90,14 @@ class WorstCases:
         return min(_summed(self.law, terms) for terms in self.alternatives)
 
 
-def _summed(law: Any, terms: Terms) -> float:
+def _summed(law: FrozenLaw, terms: Terms) -> float:
     losses = [(t.count, profile_epsilon(law, t.sensitivity, 0.0)) for t in terms]
     if any(math.isinf(loss) for _, loss in losses):
         return math.inf
     return round_up(sum(count * Fraction(loss) for count, loss in losses))
 
 
-def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> WorstCases:
+def worst_cases(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int) -> WorstCases:
     """Return what `law`, independent on every coordinate, must be private for.
 
     Raises
@@ -138,7 +139,7 @@ def worst_cases(law: Any, sensitivity: float | Sensitivity, dimension: int) -> W
     return WorstCases(law, tuple(terms(vector) for vector, _ in found), False, attained)
 
 
-def _whole(law: Any, s: Sensitivity, dimension: int) -> WorstCases:
+def _whole(law: FrozenLaw, s: Sensitivity, dimension: int) -> WorstCases:
     """Integer noise: the answers are whole, and so are their changes."""
     for name, bounds in (("linf", (s.linf,)), ("each", s.each or ())):
         for bound in bounds:
@@ -179,7 +180,7 @@ _MARGIN = 1e-9
 """Relative margin above the evaluation error of the integrals and of the largest order found."""
 
 
-def concentrated_rho(law: Any, sensitivity: float, dimension: int = 1, xi: float = 0.0) -> float:
+def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi: float = 0.0) -> float:
     """Return the least ρ, rounded up, with which `dimension` coordinates of `law` are (ξ, ρ)-zCDP; inf if none.
 
     Raises
@@ -206,7 +207,7 @@ def concentrated_rho(law: Any, sensitivity: float, dimension: int = 1, xi: float
 
     def rho(log_theta: float) -> float:
         theta = math.exp(log_theta)
-        divergence = _log_sum(theta * values + log_mass) / theta
+        divergence = float(np.logaddexp.reduce(theta * values + log_mass)) / theta
         return (dimension * divergence - xi) / (1 + theta)
 
     grid = np.linspace(math.log(1e-3), math.log(last), 60)
@@ -219,7 +220,7 @@ def concentrated_rho(law: Any, sensitivity: float, dimension: int = 1, xi: float
     return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + _MARGIN)
 
 
-def worst_rho(law: Any, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
+def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
     """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
 
     Normal noise, also the discrete one, spends by the ℓ₂ norm; any other log-concave law at most what it does with the
@@ -243,13 +244,7 @@ def worst_rho(law: Any, sensitivity: float | Sensitivity, dimension: int = 1, xi
     return min(box, concentrated_rho(law, total, 1, xi))
 
 
-def _log_sum(logs: Array) -> float:
-    """log Σ e^v without SciPy's overhead, which is ten times the work."""
-    top = float(logs.max())
-    return top + math.log(float(np.sum(np.exp(logs - top))))
-
-
-def _tail(law: Any, sensitivity: float) -> tuple[float, float]:
+def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:
     """(s, c) with D_α ≤ sα + c for every order."""
     name = law.dist.name
     shapes, _, *scale = law.dist._parse_args(*law.args, **law.kwds)

@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.composition import many_interval
+from mechdesign.noise.optimal.cell_product import many_interval
 from mechdesign.solvers import deadline as deadline_module
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.composition import many_interval, pieces
+from mechdesign.noise.optimal.cell_product import many_interval, pieces
 
 halves = st.lists(st.tuples(st.integers(1, 30), st.sampled_from([1, 2, 4])), min_size=2, max_size=4)
 

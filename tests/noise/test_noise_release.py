@@ -30,6 +30,8 @@ CONTINUOUS = [
     stats.laplace(scale=0.2),
     stats.logistic(),
     stats.gennorm(1.3, scale=2.0),
+    stats.hypsecant(scale=0.5),
+    stats.truncnorm(-4.0, 4.0),
     flipped_huber(1.5, scale=2.0),
     osgt(0.7),
     truncated_laplace(3.0),
@@ -194,7 +196,7 @@ def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
 
 
 def test_a_law_without_exact_release_names_those_that_have_one() -> None:
-    noise = AdditiveNoise(stats.hypsecant(), 1.0)
+    noise = AdditiveNoise(stats.cosine(), 1.0)
     with pytest.raises(DesignError, match="laplace"):
         noise.release(0.0)
 

@@ -6,9 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
+from flint import arb, ctx
 from scipy import stats
 
 from mechdesign.channels.channel import Channel
@@ -114,12 +114,12 @@ def test_rounded_sums_in_doubles_are_within_their_error(dimension: int, norm: fl
     words[10:15] |= np.uint32(0xFFFFFFF0)
     with np.errstate(all="ignore"):
         about, error = (np.broadcast_to(v, (60, dimension)) for v in noise._doubles(words))
-    with mpmath.workdps(50):
+    with ctx.workdps(50):
         for row, near, room in zip(words.tolist(), about, error):
             for place in (0, 1, rng.random()):
-                u = [(mpmath.mpf(w) + place) / 2**32 for w in row]
+                u = [(w + arb(place)) / 2**32 for w in row]
                 if min(u) > 0 and max(u) < 1:
-                    exact = noise._digits(u)[0]
+                    exact = noise._balls(u)
                     assert all(abs(z - float(n)) <= e for z, n, e in zip(exact, near, room) if e < 1e300)
     assert (error < 1e-6).mean() > 0.5
     assert not np.isfinite(noise._doubles(np.zeros((1, noise._uniforms), np.uint32))[1]).any()

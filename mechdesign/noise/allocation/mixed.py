@@ -25,8 +25,7 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.question import AllocationQuestion
-from mechdesign.noise.mixed_noise import MixedNoise
-from mechdesign.noise.vector_noise import absolute_moment
+from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers import Deadline

@@ -29,7 +29,12 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.design import CovarianceDesign, least_claim, shown_covariance
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, budget_worth, gaussian_budget
+from mechdesign.noise.correlated.noise import (
+    CorrelatedGaussianNoise,
+    budget_worth,
+    gaussian_budget,
+    gaussian_privacy,
+)
 from mechdesign.problem.checks import UP, instance, one_of, positive, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
@@ -71,7 +76,7 @@ class CountsGaussian(CovarianceDesign):
 
     counts: int = field(check=whole, least=1, most=700)
     changed: int = field(check=whole, least=1)
-    privacy: ApproximateDP | ZeroConcentratedDP = field(ApproximateDP, ZeroConcentratedDP)
+    privacy: ApproximateDP | ZeroConcentratedDP = field(check=gaussian_privacy)
     most: float = field(check=positive, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 

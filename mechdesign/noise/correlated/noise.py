@@ -44,6 +44,7 @@ __all__ = [
     "budget_worth",
     "column_spent",
     "gaussian_budget",
+    "gaussian_privacy",
     "inverse_rows",
     "largest_spent",
     "released",
@@ -64,16 +65,21 @@ def gaussian_budget(privacy: Any) -> float:
     >>> gaussian_budget(ZeroConcentratedDP(0.5))
     1.0
     """
-    instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-    if isinstance(privacy, ZeroConcentratedDP):
-        return 2 * privacy.rho
-    if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
-        raise DesignError.of(
-            "privacy",
-            privacy,
-            "Gaussian noise needs delta > 0; for delta = 0 use NoiseAllocation(noise='laplace')",
-        )
-    return gaussian_square(privacy.epsilon, privacy.delta)
+    given = gaussian_privacy("privacy", privacy)
+    return (
+        2 * given.rho
+        if isinstance(given, ZeroConcentratedDP)
+        else gaussian_square(given.epsilon, given.delta)
+    )
+
+
+def gaussian_privacy(name: str, value: object) -> ApproximateDP | ZeroConcentratedDP:
+    """Return a requirement that Gaussian noise can meet, or raise the DesignError that says how to state one."""
+    given = instance(name, value, PureDP, ApproximateDP, ZeroConcentratedDP)
+    if isinstance(given, ZeroConcentratedDP) or (isinstance(given, ApproximateDP) and given.delta > 0):
+        return given
+    remedy = "Gaussian noise needs delta > 0: state ApproximateDP with one, or use NoiseAllocation(noise='laplace')"
+    raise DesignError.of(name, given, remedy)
 
 
 def budget_worth(privacy: ApproximateDP | ZeroConcentratedDP, budget: float) -> float:

@@ -1,31 +1,49 @@
-"""K independent coordinates of one cell law: sampled and released exactly, private as a whole."""
+r"""K independent coordinates of one cell law: sampled and released exactly, private as a whole.
+
+With :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
+:math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K
+shifted coordinates are therefore a mixture of products over whole cells, and whatever dominates every :math:`D_k`,
+k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
+the chords of its values on a grid, computed with their rounding errors added, lie above it.
+
+Tails are followed until they weigh nothing; what lies beyond counts as infinite loss. Where one weight stands for a span of
+cells, the pairs are the overlaps of spans, whose lengths are linear in the shift between the differences of the spans' ends:
+shifts by these differences decide.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import round_up, safe_root
+from mechdesign.evidence.exact import round_down, round_up, safe_root
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.composition import many_interval
+from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import answers, array, instance, non_negative, probability, settle, whole
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CellProduct"]
+__all__ = ["CellLawProof", "CellProduct", "law_notes", "many_interval", "pieces"]
 
 
 @serializable("cell-product")
@@ -101,16 +119,16 @@ class CellProduct:
         """Draw the law of one coordinate and its tail."""
         return draw_laws({"this noise": self.law}, **options)
 
-    def rvs(self, size: Any = None, *, random_state: Any = None) -> Any:
+    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Array:
         """Draw noise for simulation: shape (K,), or (size, K)."""
         return self.law.rvs((*shape_of(size), self.dimension), random_state=random_state)
 
-    def sample(self, x: Any, *, rng: Any = None) -> Any:
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
         """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
         held = self._answers(x)
         return held + self.law.rvs(held.shape, random_state=rng)
 
-    def release(self, x: Any) -> Any:
+    def release(self, x: Numbers) -> Array:
         """Return answers with noise, drawn exactly from the operating system's randomness: for deployment.
 
         What is composed for real shifts holds for the lattice that leaves the machine, coordinate by coordinate
@@ -122,7 +140,7 @@ class CellProduct:
         """
         return self.law.release(self._answers(x))
 
-    def _answers(self, x: Any) -> Array:
+    def _answers(self, x: Numbers) -> Array:
         held = answers("x", x)
         if held.shape[-1:] != (self.dimension,):
             raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
@@ -132,7 +150,7 @@ class CellProduct:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
         return many_interval(self.law, self.moved, min(non_negative("epsilon", epsilon), 1e6))
 
-    def privacy_profile(self, epsilon: Any) -> Any:
+    def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε), from above.
 
         Parameters
@@ -161,16 +179,12 @@ class CellProduct:
                 return math.inf
         return safe_root(over, 0.0, high, xtol=1e-9, rtol=1e-9)
 
-    @property
-    def reach(self) -> float:
-        """The largest change of one coordinate that the noise is made for, rounded up: n cells."""
-        return round_up(self.law.cells_per_shift * self.law.width)
-
     def summary(self) -> str:
         """The law and what it costs."""
+        reach = self.law.cells_per_shift * self.law.width
         some = "" if self.moved == self.dimension else f"of at most {self.changed} at once "
         return (
-            f"cell noise on {self.dimension} coordinates, for changes {some}up to {self.reach:.6g} each, "
+            f"cell noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
             f"variance {self.variance:.6g} per coordinate"
         )
 
@@ -180,3 +194,191 @@ class CellProduct:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
         write_whole(path, dumps(self))
+
+
+_TAIL = 1e-40
+"""Mass of geometric tails beyond which all loss counts as infinite."""
+_CELLS = 1_000_000
+_POINTS = 4096
+_PAIRS = 3 * 10**8  # pieces times shifts: beyond, the plain composition of exact sums must do
+_MOST = 2**20  # grid points of one coordinate
+
+
+@serializable("cell-law-proof")
+@dataclass(frozen=True, eq=False)
+class CellLawProof(Proof):
+    r"""A cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and costs so much.
+
+    On c coordinates that change at once, each of which keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
+    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; that of a callable loss is computed in doubles,
+    rounded up.
+    """
+
+    speaks_of = ("privacy", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        question = instance("question", stated.question, NoiseQuestion)
+        law, size, moved = stated.law, 1, 1
+        if isinstance(stated.law, CellProduct):
+            law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
+        instance("law", law, CellNoise)
+        if (size, moved) != (question.dimension, question.moved):
+            raise DesignError.of(
+                "dimension", (size, moved), "must be the question's: numbers, and how many change"
+            )
+        spare = Fraction(question.delta) - moved * law.exact_delta(Fraction(question.epsilon) / moved)
+        claim = f"delta at epsilon = {question.epsilon:g} is at most {question.delta:g}"
+        yield Claim(claim, PROVED, float(spare), spare >= 0)
+        reach = Fraction(law.width) * law.cells_per_shift - Fraction(question.sensitivity)
+        yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
+        room = Fraction(stated.value) - law_cost(law, question.given_loss)
+        how = PROVED if question.given_loss.polynomial else RECOMPUTED
+        yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+
+
+def law_notes(question: NoiseQuestion, law: CellNoise) -> tuple[str, ...]:
+    """What a reader should know of a law before trusting it."""
+    notes = []
+    if not question.given_loss.polynomial:
+        notes.append(
+            "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
+        )
+    if law.spike:
+        notes.append(
+            f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
+            "δ is large enough that almost exact answers pay"
+        )
+    return tuple(notes)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Mass per cell between edges (in cells), and the mass of the tails beyond them.
+
+    Parameters
+    ----------
+    heights : ndarray, shape (m,)
+    edges : ndarray of int, shape (m + 1,)
+    beyond : float
+        Rounded up.
+    shifts : ndarray of int
+        The whole shifts among which, for every level, the worst of all real ones up to n cells is.
+    """
+
+    heights: Array
+    edges: Indices
+    beyond: float
+    shifts: Indices
+
+    def moved(self, k: int) -> tuple[Array, Array, float]:
+        """Masses p and q of the pieces where both laws have some when the second is k cells to the left; the mass without partner."""
+        cuts = np.union1d(self.edges, self.edges - k)
+        a, b = (self._at(places) * np.diff(cuts) for places in (cuts[:-1], cuts[:-1] + k))
+        seen = (a > 0) & (b > 0)
+        return a[seen], b[seen], float(a[b == 0].sum()) + self.beyond
+
+    def _at(self, places: Indices) -> Array:
+        padded = np.concatenate([[0.0], self.heights, [0.0]])
+        return np.asarray(padded[np.searchsorted(self.edges, places, side="right")])
+
+
+@lru_cache(maxsize=32)
+def pieces(law: CellNoise) -> Pieces:
+    """The pieces of a law, its spike left out; equal neighbours of a law with spans are one."""
+    n = law.cells_per_shift
+    masses, edges, beyond = law.extended
+    heights = masses / np.diff(edges)
+    if not law.spans:
+        return Pieces(heights, edges, beyond, np.arange(1, n + 1))
+    first = np.flatnonzero(np.diff(heights, prepend=np.nan))
+    edges = np.append(edges[first], edges[-1])
+    near = edges[(edges >= -n) & (edges <= law.count + n)]
+    gaps = np.unique(np.subtract.outer(near, near))
+    return Pieces(heights[first], edges, beyond, np.append(gaps[(gaps > 0) & (gaps < n)], n))
+
+
+def _curve(held: Pieces, k: int, levels: Array) -> tuple[Array, float]:
+    """D_k at e^levels, rounded up, and its limit: the mass whose partner has none."""
+    a, b, infinite = held.moved(k)
+    ratio = np.log(a) - np.log(b)
+    order = np.argsort(ratio)
+    above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
+    i = np.searchsorted(ratio[order], levels, side="right")
+    # cells within rounding of the level are on either side of it: they add next to nothing, which the slack covers
+    slack = (2e-16 * len(a) + 1e-15) * (above[i] + np.exp(levels) * below[i])
+    value = np.maximum(above[i] - np.exp(levels) * below[i], 0.0) + slack + infinite
+    return value * (1 + 1e-15), infinite
+
+
+@lru_cache(maxsize=32)
+def dominating_loss(law: CellNoise) -> AtomicLoss:
+    """Return a privacy loss that dominates that of every shift of one coordinate up to n cells: the chords of max_k D_k.
+
+    Masses are rounded upwards: they may sum to slightly more than one.
+    """
+    held, ratios, top = pieces(law), np.zeros(1), 1e-3
+    for k in held.shifts:
+        a, b, _ = held.moved(k)
+        ratios = np.log(a) - np.log(b)
+        top = max(top, np.abs(ratios).max(initial=0.0))
+    top = top * (1 + 1e-12) + 1e-12
+    levels = np.union1d(np.linspace(-top, top, 4096), ratios)
+    # points closer than rounding allows slopes to be told apart are one, the upper
+    levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
+    curves = [_curve(held, k, levels) for k in held.shifts]
+    height = np.max([value for value, _ in curves], axis=0)
+    height[-1] = infinite = max(height[-1], *(lost for _, lost in curves))
+    hull = _lower_hull(np.exp(levels), height)
+    levels, kept = levels[hull], height[hull]
+    alpha = np.exp(levels)
+    slope = np.concatenate([[(1 - kept[0]) / alpha[0]], -np.diff(kept) / np.diff(alpha), [0.0]])
+    mass = alpha * np.maximum(-np.diff(slope), 0.0)
+    # What these atoms amount to must be no less than the curve: inflate by what rounding took away.
+    tail_p, tail_q = (np.append(np.cumsum(m[::-1])[::-1], 0.0)[1:] for m in (mass, mass / alpha))
+    reached = infinite + np.maximum(tail_p - alpha * tail_q, 0.0) * (1 - 1e-15 * len(alpha))
+    factor = max(1.0, float(np.max(kept / np.maximum(reached, 1e-300)))) * (1 + 1e-14)
+    return AtomicLoss(levels, mass * factor, min(infinite * factor + float(law.spike / law.total), 1.0))
+
+
+def _lower_hull(x: Array, y: Array) -> Indices:
+    """Indices of the lower convex hull of points with increasing x."""
+    hull: list[int] = []
+    for i in range(len(x)):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[b]) <= (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return np.array(hull)
+
+
+def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool) -> float:
+    """δ(ε) of `count` coordinates from above or below, on a grid of 20,000 steps and more that the largest loss is on."""
+    if loss.infinity >= 1:
+        return 1.0
+    spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())
+    step = top / math.ceil(20_000 * top / (spread or top)) if top else 1.0
+    grid = discretise_atoms(loss, step, pessimistic=pessimistic, theta=0.0 if pessimistic else 1.0)
+    return composed_delta([(grid, count)], epsilon)[0]
+
+
+def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:
+    """Enclose δ(ε) of `count` coordinates with noise of this law, over all shifts up to n cells in each.
+
+    The lower end is that of all coordinates shifted by n cells.
+    """
+    if count == 1:
+        sums = law.hockey_stick(epsilon)
+        return DeltaInterval(round_down(sums[law.cells_per_shift]), round_up(max(sums.values())), PROVED)
+    # Each coordinate of a pure law consumes nothing within its share of ε.
+    if law.decay and law.exact_delta(Fraction(epsilon) / count) == 0:
+        return DeltaInterval(0.0, 0.0, PROVED)
+    upper = _composed(dominating_loss(law), count, epsilon, pessimistic=True)
+    held = pieces(law)
+    a, b, lost = held.moved(law.cells_per_shift)
+    infinite = max(lost - held.beyond, 0.0) * (1 - 1e-12) if not law.decay else 0.0
+    if not a.size:
+        return DeltaInterval(min(-math.expm1(count * math.log1p(-min(infinite, 1 - 1e-16))), upper), upper)
+    lower = _composed(AtomicLoss(np.log(a) - np.log(b), a, infinite), count, epsilon, pessimistic=False)
+    return DeltaInterval(min(lower, upper), upper)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import NoneType
@@ -23,22 +24,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Certificate
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration.evaluation import consumed
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal import page
+from mechdesign.noise.optimal.cell_product import CellProduct
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import SMALLEST_DELTA, refined
-from mechdesign.noise.optimal.program import Line, lattice_model
+from mechdesign.noise.optimal.lattice import SMALLEST_DELTA, Line, lattice_model, refined
+from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.noise.optimal.several import ranked, several, started
+from mechdesign.noise.optimal.several import named_cost, ranked, several, started
 from mechdesign.noise.optimal.staircase import staircase
+from mechdesign.noise.pictures import draw_laws, relative_table
 from mechdesign.problem.checks import instance, one_of, positive, whole
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 from mechdesign.solvers import Model
 from mechdesign.typing import Status
 
@@ -104,7 +111,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         cells: int | None = None,
         grid: str = "centred",
         max_cells: int = 64,
-        starts: Mapping[str, Any] | None = None,
+        starts: Mapping[str, FrozenLaw] | None = None,
     ) -> Iterator[Law | Bound]:
         """Yield the staircase and its bound, then laws and bounds of ever finer lattices.
 
@@ -181,32 +188,124 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     # -- what a result says ------------------------------------------------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        return page.audit(self, result)
+        """δ at every shift of a law on cells, at ε/c each of c coordinates that move; else δ of all coordinates."""
+        law, moved, budget = _cells(result), self.moved, Fraction(self.delta)
+        rows: list[tuple[object, ...]] = []
+        if law is None:
+            lhs = consumed(result.mechanism, self.privacy).upper
+            limit = self.delta or self.epsilon  # under pure privacy what counts is the largest loss
+            rows.append(("privacy", 0, lhs, limit, limit - lhs, math.nan, limit - lhs <= 1e-2 * limit))
+            return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        duals = next((p for p in result.proofs if isinstance(p, LatticeDual)), None)
+        prices = {} if duals is None else dict(zip(duals.shifts.tolist(), duals.totals.tolist()))
+        for shift, value in law.hockey_stick(Fraction(self.epsilon) / moved).items():
+            slack, dual = budget - moved * value, prices.get(shift, math.nan)
+            active = slack <= Fraction(1, 10**9)
+            rows.append(("privacy", shift, float(moved * value), self.delta, float(slack), dual, active))
+        rows.append(("normalisation", 0, 1.0, 1.0, 0.0, math.nan, True))
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The density, a row per cell; of several numbers one row: which law, and what it costs."""
-        if isinstance(result.mechanism, CellNoise):
-            return page.density(result.mechanism)
-        row = {"law": page.kind(result), "dimension": self.dimension, "value": result.value}
-        row |= {"variance": float(result.mechanism.variance), "lower_bound": result.lower_bound}
-        return pd.DataFrame([row])
+        law = result.mechanism
+        if isinstance(law, CellNoise):
+            edges = law.start + law.width * np.append(0.0, law.ends)
+            heights = np.array([float(w / law.total) for w in law.weights]) / np.diff(edges)
+            return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "density": heights})
+        row = {"law": _kind(result), "dimension": self.dimension, "value": result.value}
+        return pd.DataFrame([row | {"variance": float(law.variance), "lower_bound": result.lower_bound}])
 
     def account(self, result: Result) -> Account:
-        return page.account(self, result)
+        """The question in words, and what the value is."""
+        numbers, of_one, together = "one number", "", ""
+        if self.dimension > 1:
+            numbers, of_one = f"{self.dimension} numbers", " of one number"
+            all_move = self.moved == self.dimension
+            together = ", all of them at once" if all_move else f", at most {self.moved} of them at once"
+        value, law = f"expected {loss_words(self.loss)}{of_one}", _cells(result)
+        what, exact = f"the {_kind(result).replace('_', ' ')} law", ""
+        if law is not None:
+            what = f"a density that is constant on {len(law.weights)} cells"
+            exact = f"exact δ at most {at_most(self._spent(law), 4)}" if self.delta else "pure, exactly"
+        bound = "every additive noise" if self.moved == 1 else "every independent noise of one law"
+        question = [
+            f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
+            f"most {shown(self.sensitivity)}{together}. Independent noise of one law is added to each.",
+            privacy_words(self.privacy, NEIGHBOURS),
+            unit_words("computed the sensitivity", "The guarantee is for one release."),
+            f"Wanted is the law of least {value}. The law found is {what}. The lower bound holds for {bound}.",
+        ]
+        return Account(
+            f"Optimal noise for {numbers} at {guarantee(self.privacy)}",
+            f"For {numbers}, sensitivity {shown(self.sensitivity)}: least {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), exact),
+            "Above: the density of the noise on one number. Below: how often it is larger than t.",
+            "The same requirement met by other laws, each at its least scale. For several numbers their costs are stated by the "
+            "search, not checked.",
+        )
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        return page.alternatives(self, result)
+        """What other laws cost at the same privacy."""
+        rows = [("this noise", result.value)]
+        if self.dimension > 1:
+            rows = [(str(n).replace("_", " "), float(v)) for n, v in result.tried().itertuples(index=False)]
+        elif self.given_loss.polynomial:
+            rows += [(f"{n} noise", named_cost(law, self.given_loss)) for n, law in self._usual().items()]
+        if result.lower_bound:
+            what = "of all laws" if self.moved == 1 else "of independent laws"
+            rows.append((f"proved least {what}", result.lower_bound))
+        return relative_table(rows if len(rows) > 1 else [])
 
     def lines(self, result: Result) -> list[str]:
-        return page.lines(self, result)
+        """The law and what its privacy is exactly."""
+        law = _cells(result)
+        if law is None:
+            return [result.mechanism.summary(), f"law: {_kind(result)}"]
+        return [
+            f"law: {len(law.weights)} cells of width {law.width:.6g}, {law.cells_per_shift} per sensitivity"
+            + (f", spike of mass {float(law.spike / law.total):.3g}" if law.spike else "")
+            + (", geometric tails" if law.decay else ""),
+            f"release: on the lattice of step {law.step:.6g}, at most {law.step / law.width:.1g} of a cell from the law",
+            f"exact delta: {self._spent(law):.9g} (asked: {self.delta:.9g})",
+        ]
 
     def remarks(self, result: Result) -> list[str]:
         if result.status is Status.GAP and self.dimension == 1:
             return ["the gap asked for was not reached: raise cells or max_cells"]
-        if result.status is Status.LIMIT:
-            return ["the time limit came before the search ended"]
-        return []
+        return ["the time limit came before the search ended"] if result.status is Status.LIMIT else []
 
     def plot(self, result: Result, **options: Any) -> Figure:
         """Draw the law and its tail; of one number with the usual laws at the same privacy."""
-        return page.draw(self, result, **options)
+        laws = {"this noise": _cells(result) or result.mechanism.law}
+        if self.dimension == 1:
+            laws |= {name: noise.law for name, noise in self._usual().items()}
+        return draw_laws(laws, **options)
+
+    def _spent(self, law: CellNoise) -> float:
+        """δ of all coordinates together."""
+        return float(self.moved * law.exact_delta(Fraction(self.epsilon) / self.moved))
+
+    def _usual(self) -> dict[str, AdditiveNoise]:
+        """Laplace and Gaussian noise at the same privacy, where they can meet it."""
+        found, judged = {}, "squared" if self.given_loss.squared else "absolute"
+        for name in ("laplace", "gaussian"):
+            with suppress(MechdesignError):
+                design = Calibration(name, self.privacy, self.sensitivity, loss=judged)
+                found[name] = design.solve().mechanism
+        return found
+
+
+def _cells(result: Result) -> CellNoise | None:
+    """The law on cells, if it is one."""
+    noise = result.mechanism.law if isinstance(result.mechanism, CellProduct) else result.mechanism
+    return noise if isinstance(noise, CellNoise) else None
+
+
+def _kind(result: Result) -> str:
+    """Which law it is: "one coordinate" for the optimum of one, or the name of a family."""
+    held = result.tried()
+    if not held.empty:
+        return str(held["law"].iloc[0])
+    return "one coordinate" if _cells(result) else str(result.mechanism.law.dist.name)

@@ -6,14 +6,14 @@ numbers :math:`0 \le \psi_s(j) \le \mu_s`,
 .. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
           - \delta \sum_s \mu_s .
 
-With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs` the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs`, which grow beyond the line of the multipliers, the right side bounds the cost of **every** (ε, δ)-DP noise from below.
 The multipliers come from a solver and are rounded to multiples of a power of two; whatever they are, the bound is true.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,81 +23,14 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.optimal.costs import ExactCosts, lower_costs
+from mechdesign.noise.optimal.costs import lower_costs
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import array, instance, whole
 from mechdesign.typing import Array, Indices
 
-__all__ = ["LatticeDual", "Multiplier", "OneNumberDual", "SampledLatticeDual", "lattice_dual", "weak_duality"]
+__all__ = ["LatticeDual", "OneNumberDual", "SampledLatticeDual"]
 
 _MOST_CELLS = 10**5  # per sensitivity, of a proof
-
-
-@dataclass(frozen=True, eq=False)
-class Multiplier:
-    """Dual weights of one signed shift: ``psi[i]`` for each cell (0 ≤ psi ≤ total), and their cap `total`."""
-
-    shift: int
-    psi: Array
-    total: float
-
-
-def weak_duality(
-    costs: ExactCosts,
-    multipliers: Sequence[Multiplier],
-    *,
-    shift: int,
-    epsilon: float,
-    delta: float,
-    mirrored: bool,
-) -> Fraction:
-    """Return the lower bound that the multipliers prove.
-
-    Parameters
-    ----------
-    costs : ExactCosts
-        Lattice costs on the line of the multipliers and `shift` + 1 more points on both sides; costs further
-        out must be at least those at the ends.
-    multipliers : list of Multiplier
-        Weights per cell of the line, for signed shifts.
-    shift : int
-        n.
-    epsilon, delta : float
-    mirrored : bool
-        Whether every multiplier stands for itself and its mirror image, half each.
-
-    Returns
-    -------
-    Fraction
-        Not below the least of the costs, which no multipliers at all prove.
-    """
-    count = len(costs.numerators)
-    length = count - 2 * (shift + 1)
-    pad = shift + 1
-    largest = max([m.psi.sum() for m in multipliers] + [m.total for m in multipliers] + [1.0])
-    # sums stay below 2⁶³: where costs are huge, the unit is more than 1
-    bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(multipliers))))
-    scale = 2.0**bits
-    plus = np.zeros(count, dtype=np.int64)
-    minus = np.zeros(count, dtype=np.int64)
-    budget = 0
-    for m in multipliers:
-        psi = np.maximum(np.floor(m.psi * scale), 0.0).astype(np.int64)
-        plus[pad : pad + length] += psi
-        minus[pad + m.shift : pad + m.shift + length] += psi
-        budget += max(math.ceil(m.total * scale), int(psi.max(initial=0)))
-    if mirrored:  # the average of a dual point and its mirror image
-        plus, minus, scale = plus + plus[::-1], minus + minus[::-1], 2 * scale
-        budget *= 2
-    growth, unit = exp_upper(epsilon), 1 / Fraction(scale)
-    up, down = growth.numerator, growth.denominator
-    whole, part = unit.denominator * down, unit.numerator * costs.denominator
-    level = min(
-        c * whole + (a * down - b * up) * part
-        for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
-    )
-    found = Fraction(level, whole * costs.denominator) - Fraction(delta) * budget * unit
-    return max(found, Fraction(min(costs.numerators), costs.denominator))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,21 +91,32 @@ class LatticeDual(OneNumberDual):
         loss, n = question.given_loss, self.cells
         if (loss.function is None) != (self.bound_how == PROVED):
             raise DesignError.of("loss", loss.name, "is of another kind than this proof's")
-        multipliers = [
-            Multiplier(int(s), row, float(t)) for s, row, t in zip(self.shifts, self.psi, self.totals)
-        ]
-        reach = (self.psi.shape[1] - 1) // 2 + n + 1
+        pad, length = n + 1, self.psi.shape[1]
+        reach = (length - 1) // 2 + pad
         costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
-        bound = weak_duality(
-            costs,
-            multipliers,
-            shift=n,
-            epsilon=question.epsilon,
-            delta=question.delta,
-            mirrored=self.mirrored,
+        # sums stay below 2⁶³: where costs are huge, the unit is more than 1
+        largest = max(self.psi.sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
+        scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
+        plus, minus = np.zeros((2, len(costs.numerators)), dtype=np.int64)
+        budget = 0
+        for s, row, total in zip(self.shifts.tolist(), self.psi, self.totals.tolist()):
+            psi = np.maximum(np.floor(row * scale), 0.0).astype(np.int64)
+            plus[pad : pad + length] += psi
+            minus[pad + s : pad + s + length] += psi
+            budget += max(math.ceil(total * scale), int(psi.max(initial=0)))
+        if self.mirrored:  # the average of a dual point and its mirror image
+            plus, minus, scale, budget = plus + plus[::-1], minus + minus[::-1], 2 * scale, 2 * budget
+        growth, unit = exp_upper(question.epsilon), 1 / Fraction(scale)
+        up, down = growth.numerator, growth.denominator
+        whole, part = unit.denominator * down, unit.numerator * costs.denominator
+        level = min(
+            c * whole + (a * down - b * up) * part
+            for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
         )
-        # lattice costs of t² may be negative, the loss is not
-        return bound if loss.function else max(bound, Fraction(0))
+        found = Fraction(level, whole * costs.denominator) - Fraction(question.delta) * budget * unit
+        # no multipliers at all prove the least cost; lattice costs of t² may be negative, the loss is not
+        found = max(found, Fraction(min(costs.numerators), costs.denominator))
+        return found if loss.function else max(found, Fraction(0))
 
 
 @serializable("sampled-lattice-dual")
@@ -181,18 +125,3 @@ class SampledLatticeDual(LatticeDual):
     """The same for a convex callable, whose values in floating point are taken as exact and its convexity as given."""
 
     bound_how = RECOMPUTED
-
-
-def lattice_dual(
-    question: NoiseQuestion, cells: int, multipliers: Sequence[Multiplier], mirrored: bool
-) -> LatticeDual:
-    """Make the proof of a question from multipliers."""
-    kind = LatticeDual if question.given_loss.polynomial else SampledLatticeDual
-    length = len(multipliers[0].psi) if multipliers else 2 * cells + 3
-    return kind(
-        cells=cells,
-        shifts=np.array([m.shift for m in multipliers], dtype=np.int64),
-        psi=np.array([m.psi for m in multipliers]).reshape(len(multipliers), length),
-        totals=np.array([m.total for m in multipliers]),
-        mirrored=mirrored,
-    )

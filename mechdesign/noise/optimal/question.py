@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +28,7 @@ class NoiseQuestion(Design):
 
     privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
     sensitivity: Any = 1.0
-    loss: Any = "absolute"
+    loss: object = "absolute"
     dimension: int = field(check=whole, least=1, most=10**6, default=1)
     changed: int | None = None
 
@@ -83,13 +82,6 @@ class NoiseQuestion(Design):
         """How many coordinates change at once, at most."""
         return self.changed or self.dimension
 
-    @property
-    def support(self) -> float:
-        """Sensitivities on each side that truncated Laplace noise reaches; infinite for δ = 0."""
-        if self.delta == 0:
-            return math.inf
-        return math.log1p(math.expm1(self.epsilon) / (2 * self.delta)) / self.epsilon
-
 
 def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
     """Return (a, c) where the changes are all those of at most c coordinates by at most a each; refuse other sets.
@@ -113,7 +105,7 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
     return bounds[0]
 
 
-def averaged(loss: Any, mean: int) -> Loss:
+def averaged(loss: object, mean: int) -> Loss:
     r"""The loss whose optimum for one coordinate bounds that of several from below.
 
     The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,16 +19,16 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.evaluation import consumed, evaluated
-from mechdesign.noise.optimal.cell_product import CellProduct
-from mechdesign.noise.optimal.law import CellLawProof, law_notes
+from mechdesign.noise.optimal.cell_product import CellLawProof, CellProduct, law_notes
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.problem.checks import instance
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -48,7 +47,6 @@ _NAMED = (
     "truncated_laplace",
 )
 """The families tried, those that win most often first."""
-_SECONDS = 0.2  # for a family, and again for every factor of ten in K: compositions are not interrupted
 
 
 @serializable("named-law-proof")
@@ -92,7 +90,7 @@ def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
     return value
 
 
-def _integrated(law: Any, loss: Loss) -> float:
+def _integrated(law: FrozenLaw, loss: Loss) -> float:
     """E ℓ(T) by Gauss–Legendre on pieces of a quarter of the spread; infinite where the loss outgrows doubles."""
     spread = float(law.std())
     top = min(float(law.support()[1]), float(law.isf(1e-15)) + 4 * spread)
@@ -105,7 +103,9 @@ def _integrated(law: Any, loss: Loss) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def several(question: NoiseQuestion, clock: Clock, starts: Mapping[str, Any] | None) -> Iterator[Law | Bound]:
+def several(
+    question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw] | None
+) -> Iterator[Law | Bound]:
     """Yield the laws tried, cheapest first, and lower bounds.
 
     Parameters
@@ -124,11 +124,11 @@ def several(question: NoiseQuestion, clock: Clock, starts: Mapping[str, Any] | N
         yield from lower_bounds(question, _solved, clock)
 
 
-def _solved(question: Any, gap: float, seconds: float | None) -> Any:
+def _solved(question: NoiseQuestion, gap: float, seconds: float | None) -> Result:
     return question.solve(gap=gap, time_limit=seconds)
 
 
-def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, Any]) -> Iterator[Law | Bound]:
+def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw]) -> Iterator[Law | Bound]:
     """The optimum of one coordinate at its share of ε, all of it where one coordinate changes."""
     below = above = question.privacy
     if question.moved > 1:
@@ -156,7 +156,7 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
         yield replace(law, table=table[i:].reset_index(drop=True) if len(found) > i + 1 else None)
 
 
-def _named(question: NoiseQuestion, law: Any) -> AdditiveNoise:
+def _named(question: NoiseQuestion, law: FrozenLaw) -> AdditiveNoise:
     """A law of `scipy.stats` on every coordinate."""
     if question.moved == question.dimension:
         return AdditiveNoise(law, question.sensitivity, question.dimension)
@@ -164,13 +164,13 @@ def _named(question: NoiseQuestion, law: Any) -> AdditiveNoise:
     return AdditiveNoise(law, several, question.dimension)
 
 
-def _law(question: NoiseQuestion, law: Any) -> Law:
+def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
     noise = _named(question, law)
     value = named_cost(noise, question.given_loss)
     return Law(noise, value, (NamedLawProof(),), SolveReport("family search"))
 
 
-def started(question: NoiseQuestion, starts: Mapping[str, Any]) -> list[tuple[str, Law]]:
+def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
     """Laws that were calibrated before."""
     return [(name, _law(question, law)) for name, law in starts.items()]
 
@@ -181,7 +181,8 @@ def _calibrated(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
     given = question.given_loss
     judged = "absolute" if given.absolute and not given.squared else "squared"
     for name in _NAMED:
-        needed = _SECONDS * (1 + math.log10(question.moved)) if found else 0.0
+        # compositions are not interrupted
+        needed = 0.2 * (1 + math.log10(question.moved)) if found else 0.0
         if clock.left <= needed:
             late = ("the time limit came before the search ended: some families were not tried",)
             return [(name, replace(law, notes=late)) for name, law in found]

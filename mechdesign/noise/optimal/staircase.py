@@ -32,10 +32,10 @@ from functools import cached_property
 from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
+from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, outward_decay, round_width
+from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
 from mechdesign.noise.optimal.costs import law_cost
 from mechdesign.noise.optimal.lattice_dual import OneNumberDual
-from mechdesign.noise.optimal.law import CellLawProof, law_notes, outward_decay, round_width
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, whole
 from mechdesign.problem.privacy import PureDP
@@ -44,10 +44,6 @@ from mechdesign.problem.spine import Bound, Clock, Law
 __all__ = ["StaircaseDual", "StaircaseMultipliers", "pure_staircase", "staircase"]
 
 _MOST_PERIODS = 50_000
-_HALVINGS = 46  # and what the level or ε is smaller than 1: the level and γ are known to 12 digits
-_SHARES = (1.0, 0.85, 1.2, 0.7, 1.5)
-"""Periods that are tried, in units of the reach of truncated Laplace noise."""
-_STEPS = 2**14  # cells of a staircase up to its step: its cost is off by their square
 
 
 def _powers(length: int) -> list[int]:
@@ -57,7 +53,8 @@ def _powers(length: int) -> list[int]:
 
 def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise:
     """Return the staircase that falls first at the share `step` of the sensitivity, on a lattice: ε-DP exactly."""
-    n = min(1 << max(0, math.ceil(math.log2(_STEPS / step))), MOST_CELLS // 4)
+    # 2¹⁴ cells up to the step: the cost is off by their square
+    n = min(1 << max(0, math.ceil(math.log2(2**14 / step))), MOST_CELLS // 4)
     g = max(1, round(step * n))
     decay = outward_decay(epsilon)
     spans: list[int] = []
@@ -210,7 +207,9 @@ class StaircaseMultipliers:
 
         far = 1 + math.ceil(3 / self.epsilon)  # Laplace noise costs less
         low, high = Fraction(0), self.absolute * far + self.squared * far**2
-        for _ in range(_HALVINGS + math.ceil(1.5 * self.epsilon + max(0.0, -math.log2(self.epsilon)))):
+        # the level and γ to 12 digits, whatever e^{-ε} and the level are
+        halvings = 46 + math.ceil(1.5 * self.epsilon + max(0.0, -math.log2(self.epsilon)))
+        for _ in range(halvings):
             middle = (low + high) / 2
             low, high = (middle, high) if self._balanced(at(middle))[0] else (low, middle)
         return low, self.root(at(low))[1]
@@ -268,7 +267,8 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     counts = [0]
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
-        counts = [math.ceil(s * reach) + 1 for s in _SHARES if s * reach < _MOST_PERIODS - 1]
+        shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
+        counts = [math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1]
     bounds = [bound for periods in counts if (bound := _bound(q, periods)) is not None]
     if bounds:
         yield max(bounds, key=lambda bound: bound.value)

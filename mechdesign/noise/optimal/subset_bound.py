@@ -15,18 +15,17 @@ thin out A: with (p, q) there is (sp, sq) for every s ≤ 1, so that :math:`q \g
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from flint import arb, ctx
 from scipy import special
 
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
+from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
@@ -51,18 +50,9 @@ __all__ = [
 ]
 
 _MOST = 128  # copies; the rest are left out
-_STEPS = 6000
-_PLANNED = 4000  # steps of a proof: a second, at most
+_STEPS = 6000  # of a proof: a second, at most
 _OVER = 1.003  # how much too large δ₁ may be: steps are in proportion to what is over
-_PARTS = (1.0, 0.3, 0.05)
-"""Of each step, one after the other: the shorter the steps the more ratios are met."""
 _LARGEST = 0.97  # of δ₁ that are tried
-_WHOLE_SECONDS, _SECONDS = 2.0, 3.0
-"""At most, for the mean of all coordinates, and for those of fewer."""
-_TRIED = 2
-_SHARES = np.geomspace(3e-3, 1.0, 40)  # ε₁/ε
-_FEWER = (2, 4, 8, 16, 32, 64, 128)
-_SHRUNK = (1e-12, 1e-9, 1e-6, 1e-3)  # how far below its floating-point guess a probability is proved
 
 
 @dataclass(frozen=True)
@@ -101,7 +91,8 @@ class Copies:
         """Whether one copy is proved to be (ε₁, δ₁)-DP: by a walk from 0 to 1 on whose steps p − e^{ε₁} q ≤ δ₁."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return True  # the requirement on one of them, the others left alone
-        return any(self._walked(epsilon, delta, part) for part in _PARTS)
+        # the shorter the steps the more ratios are met
+        return any(self._walked(epsilon, delta, part) for part in (1.0, 0.3, 0.05))
 
     def _walked(self, epsilon: float, delta: float, part: float) -> bool:
         walk = _Walk(self, epsilon)
@@ -145,7 +136,7 @@ class Copies:
         ends = _OVER * most[:, None] * p[:-1] / np.maximum(found[:, :-1], 1e-300)
         ends = np.maximum(ends, _OVER * most[:, None])
         steps = (np.diff(p) / (ends - p[:-1]) * (p[1:] > most[:, None])).sum(axis=1)
-        return np.where(steps < _PLANNED, most, 0.0)
+        return np.where(1.5 * steps < _STEPS, most, 0.0)
 
     @cached_property
     def _thresholds(self) -> Array:
@@ -173,40 +164,21 @@ class Copies:
     def _proved(self, p: float) -> float:
         """A probability that is proved to be at most max_j q_j(p)."""
         found, j = self._guess(np.array(p))
-        for part in _SHRUNK if found > 0 else ():
+        for part in (1e-12, 1e-9, 1e-6, 1e-3) if found > 0 else ():
             q = float(found) * (1 - part)
             if self._below(abs(int(j)), bool(j > 0), p, q):
                 return q
         return 0.0
 
-    @cached_property
-    def _bits(self) -> int:
-        small = 0 if self.delta <= 0 else -math.log2(self.delta)
-        return 96 + self.count + math.ceil(1.5 * self.epsilon + min(small, 256))  # binomials are up to 2ⁿ
-
-    @cached_property
-    def _growth(self) -> Fraction:
-        return exp_upper(self.epsilon)
-
     def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
-        """Whether any smaller probability than q breaks the j-th requirement, by whole numbers."""
-        at_p, at_q = self._tail(j, p, up=False), self._tail(j, q, up=True)
-        if direct:
-            return self._growth * at_q <= at_p - Fraction(self.delta)
-        return self._growth * (1 - at_p) + Fraction(self.delta) <= 1 - at_q
-
-    def _tail(self, j: int, p: float, *, up: bool) -> Fraction:
-        """P[Bin(n, p) ≥ j], rounded up or down."""
-        n, bits = self.count, self._bits
-        one, sign = 1 << bits, -1 if up else 1
-        exact = Fraction(p) * one  # sign and floor make a ceiling; the tail grows with p
-        x = sign * math.floor(sign * exact)
-        powers = [[one], [one]]
-        for held, factor in zip(powers, (x, one - x), strict=True):
-            for _ in range(n):
-                held.append(sign * ((sign * held[-1] * factor) >> bits))
-        total = sum(math.comb(n, i) * powers[0][i] * powers[1][n - i] for i in range(j, n + 1))
-        return Fraction(total, one << bits)
+        """Whether any smaller probability than q breaks the j-th requirement: by binomial tails in balls."""
+        with ctx.workprec(256):
+            growth, delta, rest = arb(self.epsilon).exp(), arb(self.delta), self.count - j + 1
+            if direct:
+                at_p, at_q = (arb(x).beta_lower(j, rest, regularized=True) for x in (p, q))
+                return bool(growth * at_q <= at_p - delta)
+            above_p, above_q = ((1 - arb(x)).beta_lower(rest, j, regularized=True) for x in (p, q))
+            return bool(growth * above_p + delta <= above_q)
 
 
 class _Walk:
@@ -345,18 +317,18 @@ def lower_bounds(question: NoiseQuestion, one: Callable[..., Result], clock: Dea
     best = closed.proved(question)
     yield Bound(best, closed)
 
-    def proved(privacy: Any, mean: int, gap: float, seconds: float | None) -> Bound | None:
+    def proved(privacy: PureDP | ApproximateDP, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
             found = one(one_number(question, privacy, mean), gap, seconds)
         except MechdesignError:
             return None
         return shared_bound(found, privacy, mean)
 
-    whole_mean = proved(question.privacy, question.moved, 0.1, clock.limit(most=_WHOLE_SECONDS, least=0.5))
+    whole_mean = proved(question.privacy, question.moved, 0.1, clock.limit(most=2.0, least=0.5))
     if whole_mean is not None:
         best = max(best, whole_mean.value)
         yield whole_mean
-    inner = Deadline(clock.limit(most=_SECONDS))
+    inner = Deadline(clock.limit(most=3.0))
     for promised, mean, copies, epsilon in _promising(question, inner):
         if inner.passed or best >= promised:
             break
@@ -380,8 +352,8 @@ def shared_bound(found: Result, privacy: PureDP | ApproximateDP, mean: int) -> B
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:
     """What truncated Laplace noise costs at the privacy that is implied: the means where it costs most."""
     moved, loss = question.moved, question.given_loss
-    means = {1, 2, *(moved // k for k in _FEWER)} if loss.polynomial and loss.squared else {1}
-    epsilons = question.epsilon * _SHARES
+    means = {1, 2, *(moved >> k for k in range(1, 8))} if loss.polynomial and loss.squared else {1}
+    epsilons = question.epsilon * np.geomspace(3e-3, 1.0, 40)
     best = []
     for mean in sorted(m for m in means if 1 <= m <= moved // 2):
         if deadline.passed:
@@ -391,10 +363,10 @@ def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[fl
         costs = _truncated(averaged(loss, mean), question.sensitivity, epsilons, deltas)
         i = int(costs.argmax())
         best.append((float(costs[i]), mean, copies, float(epsilons[i])))
-    yield from sorted(best, key=lambda b: -b[0])[:_TRIED]
+    yield from sorted(best, key=lambda b: -b[0])[:2]
 
 
-def _truncated(loss: Loss, size: float, epsilons: Any, deltas: Any) -> Any:
+def _truncated(loss: Loss, size: float, epsilons: Array, deltas: Array) -> Array:
     """Expected losses of truncated Laplace noise, 0 where there is none."""
     with np.errstate(all="ignore"):
         reach = np.log1p(np.expm1(epsilons) / (2 * deltas)) / epsilons

@@ -16,6 +16,7 @@ from fractions import Fraction
 from operator import index
 
 import numpy as np
+import numpy.typing as npt
 
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
@@ -68,11 +69,11 @@ def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, 
     return least, least
 
 
-def common_integers(values: Iterable[float]) -> tuple[tuple[int, ...], int]:
-    """Doubles as integers over one common power of two."""
-    pairs = [float(v).as_integer_ratio() for v in values]
+def common_integers(values: Array) -> tuple[npt.NDArray[np.object_], int]:
+    """Return doubles as an array of integers of any size over one common power of two."""
+    pairs = [v.as_integer_ratio() for v in values.ravel().tolist()]
     common = max((d for _, d in pairs), default=1)
-    return tuple(n * (common // d) for n, d in pairs), common
+    return np.array([n * (common // d) for n, d in pairs], dtype=object).reshape(values.shape), common
 
 
 def integer_rows(matrix: Array) -> Weights:
@@ -83,7 +84,7 @@ def integer_rows(matrix: Array) -> Weights:
     >>> integer_rows(np.array([[0.5, 0.25, 0.25]]))
     ((2, 1, 1),)
     """
-    return tuple(common_integers(row)[0] for row in matrix.tolist())
+    return tuple(tuple(common_integers(row)[0].tolist()) for row in matrix)
 
 
 def _quotients(matrix: Array, sums: Array, x: int, others: Indices) -> Array:

@@ -261,26 +261,18 @@ class MetricChannel(ModelledDesign):
 
     def exact_loss(self, weights: Weights) -> Fraction:
         """Expected loss of the channel with these weights, exactly; the prior is taken relative to its exact sum."""
-        counts, _ = common_integers(self.weights.tolist())
-        losses, scale = common_integers(self.losses.ravel().tolist())
-        k = self.losses.shape[1]
-        found = sum(
-            count * sum(w * loss for w, loss in zip(row, losses[x * k : (x + 1) * k]))
-            for x, (count, row) in enumerate(zip(counts, weights))
-        )
-        return Fraction(found, sum(counts) * scale * sum(weights[0]))
+        (counts, _), (losses, scale) = common_integers(self.weights), common_integers(self.losses)
+        found = counts @ (losses * np.array(weights, dtype=object)).sum(axis=1)
+        return Fraction(found, counts.sum() * scale * sum(weights[0]))
 
     def exact_bias(self, weights: Weights) -> Fraction:
         """Largest violation of the equalities, exactly; 0 where there are none."""
         if self.equalities is None:
             return Fraction(0)
-        query, values = self.equalities
-        total, columns = sum(weights[0]), [[Fraction(v) for v in column] for column in values.T.tolist()]
-        return max(
-            abs(sum((w * h for w, h in zip(row, column)), Fraction(0)) / total - Fraction(goal))
-            for row, target in zip(weights, query.tolist())
-            for column, goal in zip(columns, target)
-        )
+        (goals, unit), (values, scale) = map(common_integers, self.equalities)
+        total = scale * sum(weights[0])
+        off = (np.array(weights, dtype=object) @ values) * unit - goals * total
+        return Fraction(abs(off).max(initial=0), total * unit)
 
     @property
     def bias_allowed(self) -> float:
@@ -481,34 +473,23 @@ class ChannelDual(Checked, Proof):
             raise DesignError("multipliers: must be non-negative, of pairs of items and of reports")
         if (free is None) != (design.equalities is None):
             raise DesignError("free: must be the multipliers of the design's equalities")
-        counts, _ = common_integers(design.weights.tolist())
-        mass = sum(counts)
-        losses, scale = common_integers(design.losses.ravel().tolist())
+        (counts, _), (losses, scale) = common_integers(design.weights), common_integers(design.losses)
         unit = 1 << (_FIXED + max(0, -math.frexp(float(np.abs(design.losses).max()))[1]))
-        reduced = [
-            [(counts[x] * losses[x * k + y] * unit) // (mass * scale) for y in range(k)] for x in range(n)
-        ]
+        reduced = counts[:, None] * losses * unit // (counts.sum() * scale)
         rates = Growth(design.alpha)
         for (x, other, y), multiplier in zip(self.triples.tolist(), self.multipliers.tolist()):
             numerator, denominator = multiplier.as_integer_ratio()
             held = (numerator * unit) // denominator  # the multiplier that is used; any will do
-            reduced[x][y] += held
-            reduced[other][y] -= -((-rates.upper(distances[x][other]) * held) >> rates.shift)
+            reduced[x, y] += held
+            reduced[other, y] -= -((-rates.upper(distances[x][other]) * held) >> rates.shift)
         offset = 0
         if free is not None and design.equalities is not None:
-            query, values = design.equalities
-            if free.shape != query.shape:
-                raise DesignError.of("free", free.shape, f"must have shape {query.shape}")
-            (nus, fs), (goals, gs), (means, ms) = (
-                common_integers(v.ravel().tolist()) for v in (free, query, values)
-            )
-            width = query.shape[1]
-            for at, nu in enumerate(nus):
-                row, j = reduced[at // width], at % width
-                offset += (nu * goals[at] * unit) // (fs * gs)
-                for y in range(k):
-                    row[y] += (-nu * means[y * width + j] * unit) // (fs * ms)
-        return Fraction(offset + sum(map(min, reduced)), unit)
+            if free.shape != (shape := design.equalities[0].shape):
+                raise DesignError.of("free", free.shape, f"must have shape {shape}")
+            (nus, own), (goals, there), (values, here) = map(common_integers, (free, *design.equalities))
+            offset = (nus * goals).sum() * unit // (own * there)
+            reduced += -(nus @ values.T) * unit // (own * here)
+        return Fraction(offset + reduced.min(axis=1).sum(), unit)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)

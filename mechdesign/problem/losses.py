@@ -98,9 +98,9 @@ class Loss(Checked):
         if self.function is not None:
             try:
                 given = np.asarray(self.function(error), dtype=float)
+            except DesignError:
+                raise
             except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
-                if isinstance(reason, DesignError):
-                    raise
                 raise DesignError.of("loss", self.name, f"fails on an array of errors: {reason}") from reason
             if given.shape != error.shape:
                 wanted = f"must map an array of errors to one of its shape, not {given.shape}"

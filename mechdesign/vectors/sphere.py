@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -117,14 +118,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         def worth(k: int) -> float:
             return top_sum(m, k) / (k * gain + m)
 
-        low, high = 1, m - 1
-        while low < high:
-            middle = (low + high) // 2
-            if worth(middle) < worth(middle + 1):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return 1 + bisect_left(range(1, m - 1), True, key=lambda k: worth(k) >= worth(k + 1))
 
     @cached_property
     def closeness(self) -> float:

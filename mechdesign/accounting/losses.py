@@ -34,6 +34,7 @@ from scipy import stats
 from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, positive, settle, whole
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.typing import Array
 
 __all__ = [
@@ -410,22 +411,6 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
 
     reach = tail.reach if math.isinf(top) else math.inf
     return UnitLoss(loss, inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
-
-
-def frozen_parts(law: Any) -> tuple[Any, tuple[float, ...], float, float]:
-    """Return generator, shapes, loc and scale of a frozen `scipy.stats` law.
-
-    Raises
-    ------
-    DesignError
-        Something else, or a law with arrays for parameters.
-    """
-    try:
-        dist = law.dist
-        shapes, loc, scale = dist._parse_args(*law.args, **law.kwds)
-        return dist, tuple(float(s) for s in shapes), float(loc), float(scale)
-    except (AttributeError, TypeError, ValueError):
-        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
 
 
 def of_scipy(dist: Any) -> str:

@@ -20,11 +20,11 @@ from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
     "FrozenLaw",
+    "frozen_parts",
     "has_closed_form",
     "law_density",
     "law_integrals",
     "law_moments",
-    "law_parameters",
     "mirrored_law",
 ]
 
@@ -47,13 +47,19 @@ def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None
     within : (float, float), optional
         The part of the line that matters, for the mesh; by default from the first edge to the last.
     """
-    closed, loc, scale, shapes, support = _parts(law)
-    if closed is None:
+    dist, shapes, loc, scale = _parts(law)
+    if type(dist) not in _CLOSED:
         return law_integrals(law, powers, edges, within, smooth=True)
-    edges = np.minimum(np.maximum(np.asarray(edges, dtype=float), support[0]), support[1])
+    edges = np.clip(np.asarray(edges, dtype=float), *_support(law))
     if within is not None:
-        edges = np.minimum(np.maximum(edges, within[0]), within[1])
-    return closed(edges, loc, scale, *shapes)
+        edges = np.clip(edges, *within)
+    return _CLOSED[type(dist)](edges, loc, scale, *shapes)
+
+
+@lru_cache(maxsize=256)
+def _support(law: FrozenLaw) -> tuple[float, float]:
+    start, stop = law.support()
+    return float(start), float(stop)
 
 
 def powers(x: Array) -> Array:
@@ -69,39 +75,42 @@ def law_density(law: FrozenLaw, x: Array) -> Array:
 
 def has_closed_form(law: FrozenLaw) -> bool:
     """Whether `law_moments` needs no quadrature."""
-    return _parts(law)[0] is not None
+    return type(law.dist) in _CLOSED
 
 
-def law_parameters(law: FrozenLaw) -> tuple[tuple[float, ...], float, float]:
-    """Shape parameters, loc and scale of a frozen law."""
-    _, loc, scale, shapes, _ = _parts(law)
-    return shapes, loc, scale
+def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
+    """Return generator, shapes, loc and scale of a frozen `scipy.stats` law.
+
+    Raises
+    ------
+    DesignError
+        Something else, or a law with arrays for parameters.
+    """
+    try:
+        shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+        return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
+    except (AttributeError, TypeError, ValueError):
+        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
+
+
+_parts = lru_cache(maxsize=256)(frozen_parts)
 
 
 def mirrored_law(law: FrozenLaw, reach: float) -> bool:
     """Whether the law mirrors about zero on [−reach, reach]: by its parameters, or by its density on the whole mesh."""
-    closed, loc, _scale, shapes, (start, stop) = _parts(law)
-    if closed is _normal:
+    dist, shapes, loc, _ = _parts(law)
+    if type(dist) is type(stats.norm):
         return loc == 0.0
-    if closed is _truncated_normal:
+    if type(dist) is type(stats.truncnorm):
         return loc == 0.0 and shapes[0] == -shapes[1]
-    if closed is not None:
+    if has_closed_form(law):
+        start, stop = _support(law)
         return start == -stop and shapes[:1] == shapes[1:]
     mesh = _mesh(law, -reach, reach)[0]
     x = np.abs((mesh[:-1, None] + np.diff(mesh)[:, None] * (1 + _NODES) / 2).ravel())
     with np.errstate(all="ignore"):
         here, there = np.asarray(law.pdf(x)), np.asarray(law.pdf(-x))
     return bool(np.all(np.abs(here - there) <= 1e-11 * np.maximum(here, there)))
-
-
-@lru_cache(maxsize=256)
-def _parts(
-    law: FrozenLaw,
-) -> tuple[Callable[..., Array] | None, float, float, tuple[float, ...], tuple[float, float]]:
-    """Closed form or None, loc, scale, shape parameters and support of a frozen law."""
-    shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
-    start, stop = (float(v) for v in law.support())
-    return _CLOSED.get(type(law.dist)), float(loc), float(scale), tuple(map(float, shapes)), (start, stop)
 
 
 # -- closed forms -----------------------------------------------------------------------------------------------------
@@ -186,7 +195,7 @@ def _mesh(law: FrozenLaw, start: float, stop: float) -> tuple[Array, Array]:
 
     The scale makes the mass the distribution function's; it is 0 for a point of mass.
     """
-    _, loc, scale, _, _ = _parts(law)
+    _, _, loc, scale = _parts(law)
     with np.errstate(all="ignore"):
         breaks = loc + scale * np.asarray(getattr(law.dist, "_hbins", ()), dtype=float)
         breaks = np.concatenate([breaks, law.ppf(_LEVELS), law.isf(_LEVELS)])
@@ -244,7 +253,7 @@ def law_integrals(
     size over all cells (kinks of `function`), all cells at once. A polynomial (`smooth`) needs no halving.
     """
     edges = np.asarray(edges, dtype=float)
-    start, stop = _parts(law)[4]
+    start, stop = _support(law)
     within = (max(start, edges[0]), min(stop, edges[-1])) if within is None else within
     edges = np.minimum(np.maximum(edges, within[0]), within[1])
     mesh, factors = _mesh(law, *within)

@@ -28,11 +28,11 @@ from mechdesign.problem.checks import array, interval, number, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.law_moments import (
     FrozenLaw,
+    frozen_parts,
     has_closed_form,
     law_density,
     law_integrals,
     law_moments,
-    law_parameters,
     mirrored_law,
     powers,
 )
@@ -198,7 +198,7 @@ def _law(name: str, law: FrozenLaw) -> FrozenLaw:
 def _rescaled(law: FrozenLaw, centre: float, unit: float) -> FrozenLaw:
     if (centre, unit) == (0.0, 1.0):
         return law
-    shapes, loc, scale = law_parameters(law)
+    _, shapes, loc, scale = frozen_parts(law)
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
 
@@ -311,7 +311,7 @@ class TruncatedPrior(_CutPrior):
         """A normal law becomes SciPy's truncated one, which is accurate however far out the range is."""
         if type(self.law.dist) is not type(stats.norm):
             return self.law
-        _, loc, scale = law_parameters(self.law)
+        _, _, loc, scale = frozen_parts(self.law)
         ends = (self.lower - loc) / scale, (self.upper - loc) / scale
         return stats.truncnorm(*ends, loc=loc, scale=scale)
 

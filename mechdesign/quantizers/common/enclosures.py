@@ -24,7 +24,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import histogram_parts, serializable
 from mechdesign.problem.checks import settle
-from mechdesign.problem.law_moments import law_parameters
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
 
 __all__ = ["BITS", "Cell", "Enclosure", "Moments", "PriorMoments"]
@@ -256,7 +256,7 @@ def _uniform(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction,
 
 def _histogram(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
     """Constant density between the histogram's edges, with masses in the ratio of its counts."""
-    _, loc, scale = law_parameters(law)
+    _, _, loc, scale = frozen_parts(law)
     contents, cuts, density = histogram_parts(law)
     ends = [Fraction(loc) + Fraction(scale) * Fraction(x) for x in cuts]
     masses = [Fraction(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
@@ -282,7 +282,7 @@ def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Frac
     def moments(law: Any, edges: Sequence[Any], bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
         import mpmath
 
-        shapes, loc, scale = law_parameters(law)
+        _, shapes, loc, scale = frozen_parts(law)
         out = []
         with mpmath.workdps(_DIGITS):
 
@@ -385,6 +385,6 @@ _PRIMITIVES: dict[type, _Primitive] = {
 def _primitive(law: Any) -> _Primitive | None:
     """Moments of this law between proved bounds, None where there are none."""
     found = _PRIMITIVES.get(type(law.dist))
-    if found is not None and type(law.dist) is type(stats.beta) and max(law_parameters(law)[0]) > _STEEPEST:
+    if found is not None and type(law.dist) is type(stats.beta) and max(frozen_parts(law)[1]) > _STEEPEST:
         return None
     return found

@@ -195,7 +195,7 @@ def test_exact_losses(drawn: Any, loss: Any) -> None:
 
 
 def beta_density(x: Any) -> Any:
-    return ((x + 1) / 2) ** mpmath.mpf(1.5) * ((1 - x) / 2) ** mpmath.mpf(-0.3) / mpmath.beta(2.5, 0.7) / 2
+    return ((x + 1) / 2) ** mpmath.mpf(1.5) * ((1 - x) / 2) ** (mpmath.mpf(0.7) - 1) / mpmath.beta(2.5, 0.7) / 2
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,8 @@ def beta_density(x: Any) -> Any:
 def test_enclosed_moments(prior: Any, density: Any) -> None:
     """Against quadrature with mpmath; together with the point masses they are one.
 
-    Seen before: the last prior's tail, a fraction of 10⁸ digits, was carried through a solve of 80 s.
+    Seen before: the last prior's tail, a fraction of 10⁸ digits, was carried through a solve of 80 s; the second moment of normal
+    and beta laws was off by 1e-17, as the square of the scale was rounded to a double.
     """
     cells = [-0.9, -0.3, 0.2, 0.9]
     moments = Moments(md.Prior.of(prior))
@@ -221,15 +222,16 @@ def test_enclosed_moments(prior: Any, density: Any) -> None:
     assert sum(low for low, _ in masses) <= 2**BITS <= sum(high for _, high in masses)
     if density is None:
         return
-    with mpmath.workdps(30):
+    with mpmath.workdps(50):
         share = sum(mpmath.quad(density, pair) for pair in zip(cells, cells[1:]))
-        for (u, v), cell in zip(zip(cells, cells[1:]), found):
+        ends = [mpmath.mpf(x) for x in cells]
+        for (u, v), cell in zip(zip(ends, ends[1:]), found):
             for k, (low, high) in enumerate(cell):
                 true = (
                     mpmath.quad(lambda x, k=k, u=u, v=v: density(x) * ((x - u) / (v - u)) ** k, [u, v])
                     / share
                 )
-                assert low / 2**BITS == pytest.approx(float(true), rel=1e-9)
+                assert low <= true * 2**BITS <= high
                 assert 0 <= high - low <= 2 ** (BITS - 90)
 
 

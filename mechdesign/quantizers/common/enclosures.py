@@ -2,8 +2,9 @@ r"""Partial moments of a prior between proved bounds, apart from the floats that
 
 On a cell [u, v] with :math:`t = (x - u)/(v - u)` a certificate needs :math:`\int t^k\,dF`, k = 0, 1, 2, of the density, and the
 point masses. Uniform laws, histograms and samples have rational ones, which are exact. Normal and beta laws (also clipped
-and truncated) are computed with 60 digits by mpmath and widened by far more than that leaves open. For other laws
-the floats of `Prior.continuous_moments` are taken as they are, and `proved` says so.
+and truncated) are enclosed in ball arithmetic (python-flint), rounded outwards. For other laws the floats of
+`Prior.continuous_moments` are taken as they are, and `proved` says so. All bounds are widened by 2⁻¹⁰⁰, so that whoever computes
+them in another way, with as few as 35 digits, finds the same.
 
 What is not rational is also stored with a certificate (`PriorMoments`), so that a reader who cannot compute it sees what was
 used, and can check everything that follows from it.
@@ -16,9 +17,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from flint import arb, ctx, fmpq
 from scipy import stats
 
 from mechdesign.errors import DesignError
@@ -36,8 +39,12 @@ Cell = tuple[Enclosure, Enclosure, Enclosure]
 """∫ t^k dF over one cell, k = 0, 1, 2."""
 Pair = tuple[Fraction, Fraction]
 
-_DIGITS = 60
-_SERIES = 220  # bits of a power series
+Ball = fmpq | arb
+"""A number of a law: exact, or between bounds."""
+Raw = tuple[Ball, Ball, Ball]
+"""Moments of order 0, 1 and 2 about the start of a cell."""
+
+_PRECISION = 512  # bits of balls: moments about cells 2⁻¹⁰⁰ as wide as the law's scale keep 200 of them
 _STEEPEST = 1e6  # of the shapes of a beta law: its series have thousands of terms
 _WIDENED = 1 << (BITS - 100)
 
@@ -90,7 +97,8 @@ class Moments:
             return _fixed(Fraction(value))
         low, high = (Fraction(v) if math.isfinite(v) else v for v in map(float, self._law.support()))
         ends = [low, min(max(x, low), high)] if side == 0 else [max(min(x, high), low), high]
-        return _fixed(self._cell_masses(ends)[0])
+        with ctx.workprec(_PRECISION):
+            return _fixed(self._raw(ends)[0][0])
 
     def over(self, spans: Iterable[Pair], origin: Fraction) -> dict[Pair, Cell]:
         """∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
@@ -121,39 +129,35 @@ class Moments:
         if isinstance(self.prior, EmpiricalPrior):
             return [((0, 0),) * 3] * (len(edges) - 1)
         low, high = (Fraction(v) for v in self.prior.support)
-        share = Fraction(1)
-        if isinstance(self.prior, TruncatedPrior):
-            share = self._cell_masses([low, high])[0] if self.proved else share
-        out = []
         inner = [min(max(x, low), high) for x in edges]
-        raw = self._raw(inner)
-        for u, v, a, b, cell in zip(edges, edges[1:], inner, inner[1:], raw):
-            # Moments about a, the cell's start inside the support; t = (x − u)/(v − u).
-            shift, width = a - u, v - u
-            m0, m1, m2 = (m / share for m in cell)
-            n1 = (m1 + shift * m0) / width
-            n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
-            found = [_fixed(n) for n in (m0, n1, n2)]
-            # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support; what is only estimated may lie outside by rounding.
-            limit = max(found[0][1], 0) if b > a else 0
-            out.append(tuple((min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in found))
-        return out  # type: ignore[return-value]
+        out = []
+        with ctx.workprec(_PRECISION):
+            truncated = isinstance(self.prior, TruncatedPrior) and self.proved
+            share = self._raw([low, high])[0][0] if truncated else fmpq(1)
+            for u, v, a, b, cell in zip(edges, edges[1:], inner, inner[1:], self._raw(inner)):
+                # Moments about a, the cell's start inside the support; t = (x − u)/(v − u).
+                shift, width = _rational(a - u), _rational(v - u)
+                m0, m1, m2 = (m / share for m in cell)
+                n1 = (m1 + shift * m0) / width
+                n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
+                found = [_fixed(n) for n in (m0, n1, n2)]
+                # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support; what is only estimated may lie outside by rounding.
+                limit = max(found[0][1], 0) if b > a else 0
+                zero, one, two = ((min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in found)
+                out.append((zero, one, two))
+        return out
 
-    def _cell_masses(self, edges: Sequence[Any]) -> list[Fraction]:
-        return [m0 for m0, *_ in self._raw(edges)]
-
-    def _raw(self, edges: Sequence[Any]) -> list[tuple[Fraction, Fraction, Fraction]]:
-        """Moments of order 0, 1, 2 about each cell's start, of the law as it is."""
-        if not self.proved:
-            # About the middle of the range: far from zero, moments about zero have no digits left.
-            centre = float(edges[0] + edges[-1]) / 2
-            floats = np.array([float(x - Fraction(centre)) for x in edges])
-            m0, m1, m2 = self.prior.standardised(centre, 1.0).continuous_moments(floats).T
-            about = np.stack([m0, m1 - floats[:-1] * m0, m2 - 2 * floats[:-1] * m1 + floats[:-1] ** 2 * m0])
-            return [(Fraction(a), Fraction(b), Fraction(c)) for a, b, c in about.T.tolist()]
+    def _raw(self, edges: Sequence[Fraction | float]) -> list[Raw]:
+        """Moments of order 0, 1, 2 about each cell's start, of the law as it is; only masses of cells that end at infinity."""
         primitive = _primitive(self._law)
-        assert primitive is not None
-        return primitive(self._law, edges, 0 if isinstance(self.prior, TruncatedPrior) else BITS + 400)
+        if primitive is not None:
+            return primitive(self._law, [_rational(x) for x in edges])
+        # About the middle of the range: far from zero, moments about zero have no digits left.
+        centre = float(edges[0] + edges[-1]) / 2
+        floats = np.array([float(x - Fraction(centre)) for x in edges])
+        m0, m1, m2 = self.prior.standardised(centre, 1.0).continuous_moments(floats).T
+        about = np.stack([m0, m1 - floats[:-1] * m0, m2 - 2 * floats[:-1] * m1 + floats[:-1] ** 2 * m0])
+        return [(_rational(a), _rational(b), _rational(c)) for a, b, c in about.T.tolist()]
 
 
 @serializable("prior-moments")
@@ -240,30 +244,33 @@ def _cells(flat: tuple[int, ...]) -> list[Cell]:
     ]
 
 
-def _fixed(value: Fraction) -> Enclosure:
-    return math.floor(value * (1 << BITS)) - _WIDENED, math.ceil(value * (1 << BITS)) + _WIDENED
+def _rational(x: Fraction | float) -> Any:
+    """The exact value of a finite number; infinities as they are."""
+    return fmpq(*x.as_integer_ratio()) if isinstance(x, Fraction) or math.isfinite(x) else x
 
 
-def _uniform(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
-    low, high = (Fraction(float(v)) for v in law.support())
-    out = []
-    inner = [min(max(x, low), high) for x in edges]
-    for a, b in zip(inner, inner[1:]):
-        w = b - a
-        out.append((w / (high - low), w * w / 2 / (high - low), w**3 / 3 / (high - low)))
-    return out
+def _fixed(value: Ball | Fraction) -> Enclosure:
+    scaled = value * (1 << BITS)
+    if isinstance(scaled, arb):
+        low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().ceil().unique_fmpz()
+    else:
+        low, high = math.floor(scaled), math.ceil(scaled)
+    return int(low) - _WIDENED, int(high) + _WIDENED
 
 
-def _histogram(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
-    """Constant density between the histogram's edges, with masses in the ratio of its counts."""
-    _, _, loc, scale = frozen_parts(law)
-    contents, cuts, density = histogram_parts(law)
-    ends = [Fraction(loc) + Fraction(scale) * Fraction(x) for x in cuts]
-    masses = [Fraction(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
-    total = sum(masses, Fraction(0))
+def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
+    """Constant density between the edges of a histogram, with masses in the ratio of its counts; uniform laws have one step."""
+    if type(law.dist) is type(stats.uniform):
+        ends, masses = [_rational(float(v)) for v in law.support()], [fmpq(1)]
+    else:
+        _, _, loc, scale = frozen_parts(law)
+        contents, cuts, density = histogram_parts(law)
+        ends = [_rational(loc) + _rational(scale) * _rational(x) for x in cuts]
+        masses = [_rational(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
+    total = sum(masses, fmpq(0))
     out = []
     for a, b in zip(edges, edges[1:]):
-        m = [Fraction(0)] * 3
+        m = [fmpq(0)] * 3
         for mass, u, v in zip(masses, ends, ends[1:]):
             s, t = max(a, u), min(b, v)
             if mass and s < t:
@@ -273,118 +280,89 @@ def _histogram(law: Any, edges: Sequence[Any], _bits: int) -> list[tuple[Fractio
     return out
 
 
-def _with_mpmath(primitive: Callable[..., Any]) -> Callable[..., list[tuple[Fraction, Fraction, Fraction]]]:
-    """Moments from a function that gives, for each cell, those about zero of the standard law.
+def _in_balls(primitive: Callable[..., list[Raw]]) -> Callable[[Any, Sequence[Any]], list[Raw]]:
+    """Moments from a function that gives, for each cell, those about zero of the standard law."""
 
-    Masses below 2^-bits are nothing; without bits, where all may be divided by a small one, below 2^-400 of the largest.
-    """
-
-    def moments(law: Any, edges: Sequence[Any], bits: int) -> list[tuple[Fraction, Fraction, Fraction]]:
-        import mpmath
-
+    def moments(law: Any, edges: Sequence[Any]) -> list[Raw]:
         _, shapes, loc, scale = frozen_parts(law)
-        out = []
-        with mpmath.workdps(_DIGITS):
-
-            def real(x: Any) -> Any:
-                return mpmath.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else mpmath.mpf(x)
-
-            z = [(real(x) - real(loc)) / real(scale) for x in edges]
-            cells = primitive(mpmath, z, *map(real, shapes))
-            # Far tails have exponents of millions of digits: next to the largest cell they are nothing.
-            least = max((m0 for m0, *_ in cells), default=mpmath.mpf(0)) / mpmath.mpf(2) ** 400
-            least = max(least, mpmath.mpf(2) ** -bits) if bits else least
-            for (m0, m1, m2), a in zip(cells, z):
-                if m0 < least:
-                    out.append((Fraction(0), Fraction(0), Fraction(0)))
-                    continue
-                if not mpmath.isfinite(a):
-                    a = mpmath.mpf(0)  # only the mass of a tail is asked for
-                about = (m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2)
-                zero, one, two = (Fraction(*map(int, mpmath.libmp.to_rational(m._mpf_))) for m in about)
-                out.append((zero, one, two))
+        loc, scale = _rational(loc), _rational(scale)
+        z = [(x - loc) / scale if isinstance(x, fmpq) else x for x in edges]
+        out: list[Raw] = []
+        for (m0, m1, m2), x in zip(primitive(z, *map(_rational, shapes)), z):
+            a = x if isinstance(x, fmpq) else fmpq(0)
+            out.append((m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2))
         return out
 
     return moments
 
 
-def _normal(mp: Any, z: list[Any]) -> list[tuple[Any, Any, Any]]:
-    root = mp.sqrt(2)
-    density = [mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi) for x in z]
-    weighted = [x * d if mp.isfinite(x) else mp.mpf(0) for x, d in zip(z, density)]
-    tail = [mp.erfc(abs(x) / root) / 2 for x in z]
-    out = []
-    for k in range(len(z) - 1):
-        if z[k] >= 0:
-            mass = tail[k] - tail[k + 1]
-        elif z[k + 1] <= 0:
-            mass = tail[k + 1] - tail[k]
-        else:
-            mass = 1 - tail[k] - tail[k + 1]
+def _normal(z: list[Any]) -> list[Raw]:
+    finite = [isinstance(x, fmpq) for x in z]
+    density = [(-arb(x * x) / 2).exp() / (2 * arb.pi()).sqrt() if f else arb(0) for x, f in zip(z, finite)]
+    weighted = [x * d if f else arb(0) for x, d, f in zip(z, density, finite)]
+    tail = [(arb(abs(x)) / arb(2).sqrt()).erfc() / 2 if f else arb(0) for x, f in zip(z, finite)]
+    out: list[Raw] = []
+    for k, (x, following) in enumerate(pairwise(z)):
+        left, right = tail[k], tail[k + 1]
+        mass = left - right if x >= 0 else right - left if following <= 0 else 1 - left - right
         out.append((mass, density[k] - density[k + 1], mass + weighted[k] - weighted[k + 1]))
     return out
 
 
-def _truncated_normal(mp: Any, z: list[Any], a: Any, b: Any) -> list[tuple[Any, Any, Any]]:
-    total = _normal(mp, [a, b])[0][0]
-    inner = [min(max(x, a), b) for x in z]
-    return [tuple(m / total for m in cell) for cell in _normal(mp, inner)]  # type: ignore[misc]
+def _truncated_normal(z: list[Any], a: Any, b: Any) -> list[Raw]:
+    total = _normal([a, b])[0][0]
+    cells = _normal([min(max(x, a), b) for x in z])
+    return [(m0 / total, m1 / total, m2 / total) for m0, m1, m2 in cells]
 
 
-def _incomplete_beta(mp: Any, a: Any, b: Any, x: Any, complete: Any) -> Any:
-    r"""I_x(a, b) = x^a (1 − x)^b / (a B(a, b)) · Σ_n (a + b)_n / (a + 1)_n x^n: positive terms, summed in fixed point.
+def _incomplete_beta(a: fmpq, b: fmpq, x: fmpq, complete: arb) -> arb:
+    r"""I_x(a, b) = x^a (1 − x)^b / (a B(a, b)) · Σ_n (a + b)_n / (a + 1)_n x^n: positive terms, the rest below a geometric series.
 
-    From the end that needs fewer terms; `complete` is B(a, b).
+    From the end that needs fewer terms; `complete` is B(a, b). (`arb.beta_lower` takes seconds at steep shapes.)
     """
     if x <= 0 or x >= 1:
-        return mp.mpf(int(x >= 1))
+        return arb(int(x >= 1))
 
-    def terms(p: Any, q: Any, z: Any) -> Any:  # they grow up to some n, then fall by z
-        return max(0, ((p + q) * z - p - 1) / (1 - z)) - _SERIES / mp.log(z)
+    def terms(p: float, q: float, z: float) -> float:  # they grow up to some n, then fall by z
+        return max(0.0, ((p + q) * z - p - 1) / (1 - z)) - _PRECISION / math.log2(z)
 
-    mirrored = terms(b, a, 1 - x) < terms(a, b, x)
-    p, q, z = (b, a, 1 - x) if mirrored else (a, b, x)
-    ratios = [Fraction(*map(int, mp.libmp.to_rational(v._mpf_))) for v in (p + q, p + 1)]
-    unit = math.lcm(*(r.denominator for r in ratios))
-    top, bottom = (int(r * unit) for r in ratios)
-    power, term = int(z * mp.mpf(2) ** _SERIES), 1 << _SERIES
-    total = 0
-    while term:
+    mirrored = terms(float(b), float(a), float(1 - x)) < terms(float(a), float(b), float(x))
+    p, q, z = (arb(v) for v in ((b, a, 1 - x) if mirrored else (a, b, x)))
+    total, term, n, ratio = arb(0), arb(1), 0, arb(1)
+    while not (ratio < 1 and term < total * arb(2) ** -_PRECISION):
         total += term
-        term = term * top * power // (bottom << _SERIES)
-        top, bottom = top + unit, bottom + unit
-    below = z**p * (1 - z) ** q / (p * complete) * total / mp.mpf(2) ** _SERIES
+        ratio = (p + q + n) / (p + 1 + n) * z  # goes to z one way
+        term, n = term * ratio, n + 1
+    total += arb(0, (term / (1 - ratio.max(z))).upper())
+    below = z**p * (1 - z) ** q / (p * complete) * total
     return 1 - below if mirrored else below
 
 
-def _beta(mp: Any, z: list[Any], a: Any, b: Any) -> list[tuple[Any, Any, Any]]:
-    inner, complete = [min(max(x, mp.mpf(0)), mp.mpf(1)) for x in z], mp.beta(a, b)
-    first = [_incomplete_beta(mp, a, b, x, complete) for x in inner]
+def _beta(z: list[Any], a: fmpq, b: fmpq) -> list[Raw]:
+    inner = [min(max(x, fmpq(0)), fmpq(1)) for x in z]
+    complete = (arb(a).lgamma() + arb(b).lgamma() - arb(a + b).lgamma()).exp()
+    first = [_incomplete_beta(a, b, x, complete) for x in inner]
     second, third = [], []
     for x, f in zip(inner, first):  # I_x(a + 1, b) = I_x(a, b) − x^a (1 − x)^b / (a B(a, b))
-        edge = x**a * (1 - x) ** b / (a * complete) if 0 < x < 1 else mp.mpf(0)
+        edge = arb(x) ** arb(a) * arb(1 - x) ** arb(b) / (a * complete) if 0 < x < 1 else arb(0)
         second.append(f - edge)
         third.append(f - edge - edge * x * (a + b) / (a + 1))
     one, two = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
-    return [
-        (first[k + 1] - first[k], one * (second[k + 1] - second[k]), two * (third[k + 1] - third[k]))
-        for k in range(len(z) - 1)
-    ]
+    moments = zip(pairwise(first), pairwise(second), pairwise(third))
+    return [(v - u, one * (y - x), two * (t - s)) for (u, v), (x, y), (s, t) in moments]
 
 
-_Primitive = Callable[[Any, Sequence[Any], int], list[tuple[Fraction, Fraction, Fraction]]]
-_RATIONAL: dict[type, _Primitive] = {type(stats.uniform): _uniform, stats.rv_histogram: _histogram}
+_Primitive = Callable[[Any, Sequence[Any]], list[Raw]]
+_RATIONAL = {type(stats.uniform): _stepwise, stats.rv_histogram: _stepwise}
 _PRIMITIVES: dict[type, _Primitive] = {
     **_RATIONAL,
-    type(stats.norm): _with_mpmath(_normal),
-    type(stats.truncnorm): _with_mpmath(_truncated_normal),
-    type(stats.beta): _with_mpmath(_beta),
+    type(stats.norm): _in_balls(_normal),
+    type(stats.truncnorm): _in_balls(_truncated_normal),
+    type(stats.beta): _in_balls(_beta),
 }
 
 
 def _primitive(law: Any) -> _Primitive | None:
     """Moments of this law between proved bounds, None where there are none."""
-    found = _PRIMITIVES.get(type(law.dist))
-    if found is not None and type(law.dist) is type(stats.beta) and max(frozen_parts(law)[1]) > _STEEPEST:
-        return None
-    return found
+    steep = type(law.dist) is type(stats.beta) and max(frozen_parts(law)[1]) > _STEEPEST
+    return None if steep else _PRIMITIVES.get(type(law.dist))

@@ -95,10 +95,7 @@ def test_every_class_that_searches_takes_a_limit() -> None:
                 if method.startswith("_") or not call.__module__.startswith("mechdesign"):
                     continue
                 asked = words & set(inspect.signature(call).parameters)
-                fine = takes_limit(call) or method in (
-                    "ended",
-                    "roughly",
-                )  # how one ended, and a coarser question
+                fine = takes_limit(call) or method == "ended"  # how one ended
                 assert not asked or fine, f"{name}.{method}"
 
 

@@ -195,7 +195,9 @@ def test_exact_losses(drawn: Any, loss: Any) -> None:
 
 
 def beta_density(x: Any) -> Any:
-    return ((x + 1) / 2) ** mpmath.mpf(1.5) * ((1 - x) / 2) ** (mpmath.mpf(0.7) - 1) / mpmath.beta(2.5, 0.7) / 2
+    return (
+        ((x + 1) / 2) ** mpmath.mpf(1.5) * ((1 - x) / 2) ** (mpmath.mpf(0.7) - 1) / mpmath.beta(2.5, 0.7) / 2
+    )
 
 
 @pytest.mark.parametrize(

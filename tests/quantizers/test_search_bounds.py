@@ -17,12 +17,12 @@ from mechdesign_studies.quantizers.baselines import PiecewiseMechanism
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.exact import exp_upper, round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, bound_of
+from mechdesign.quantizers.optimal.any_outputs import any_outputs
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier import verify as alone
 
@@ -54,6 +54,17 @@ class Asked:
         return (
             md.OptimalQuantizer(bins, self.privacy, self.prior, **parts).solve(gap=1e-4, certify=False).value
         )
+
+
+def bound_of(asked: Asked, duals: DualPieces, outputs: Any) -> float:
+    """The bound that multipliers prove, rounded down."""
+    exact = tuple(map(Fraction, np.asarray(outputs).tolist()))
+    ends, places = tuple(map(Fraction, asked.input_range)), duals.places(exact)
+    bias = min(asked.max_bias, float(max(ends[1] - places[0], places[-1] - ends[0])))
+    moments = Moments(asked.prior)
+    return round_down(
+        duals.lower_bound(exact, ends, asked.privacy.epsilon, asked.loss, max_bias=bias, moments=moments)
+    )
 
 
 @cache

@@ -15,23 +15,23 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
 from mechdesign.quantizers.common.dual_pieces import OutputSpace, bound_words
 from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
-from mechdesign.typing import Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["QuantizerDesign"]
+__all__ = ["EXACT", "QuantizerDesign"]
 
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
-_EXACT = 4096  # entries of a law that are audited in fractions: more take seconds
+EXACT = 4096
+"""Entries of a law that are audited in fractions, and verified before they are certified: more take seconds."""
 _ACTIVE = 1e-9
-_LINES = 8  # outputs that are drawn as lines; more as shades
 
 
 class QuantizerDesign(Design):
@@ -53,8 +53,8 @@ class QuantizerDesign(Design):
     asks: ClassVar[str] = "report"
 
     privacy: Any
-    prior: Any
-    loss: Any
+    prior: Prior
+    loss: Loss
     input_range: Any
     objective: str = "mean"
     max_bias: float = 0.0
@@ -69,7 +69,7 @@ class QuantizerDesign(Design):
         """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
         return None
 
-    def takes(self, outputs: Numbers) -> bool:
+    def takes(self, outputs: Any) -> bool:
         """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"))  # noqa: B009
         return asked.shape == np.shape(outputs) and np.allclose(
@@ -89,7 +89,7 @@ class QuantizerDesign(Design):
         rho: Any = math.exp(epsilon)
         allowed: Any = self.max_bias
         labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
-        exact = law is not None and mechanism.starts.size <= _EXACT
+        exact = law is not None and mechanism.starts.size <= EXACT
         if exact:
             rows = np.array([law.row(*divmod(n, 2)) for n in range(len(rows))])
             x, bins = np.array(law.knots)[places], np.array(law.bins)
@@ -168,7 +168,7 @@ class QuantizerDesign(Design):
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         """The losses of Duchi's two outputs and of Laplace noise at the same ε, and the lower bound."""
-        loss, pure = Loss.of(self.loss), isinstance(self.privacy, PureDP)
+        loss, pure = self.loss, isinstance(self.privacy, PureDP)
         low, high = self.input_range
         rows: list[tuple[str, float]] = [("this quantizer", result.value)]
         if pure:
@@ -195,12 +195,12 @@ class QuantizerDesign(Design):
 
     def plot(self, result: Result, **options: Any) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""
-        mechanism, loss = result.mechanism, Loss.of(self.loss)
+        mechanism, loss = result.mechanism, self.loss
         low, high = mechanism.input_range
         x, bins = np.linspace(low, high, 241), mechanism.bins
         rows = mechanism.probabilities(x)
         fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 5.2))
-        if len(bins) <= _LINES:
+        if len(bins) <= len(COLOURS):
             for k, bin_ in enumerate(bins):
                 above.plot(x, rows[:, k], label=f"output {bin_:.4g}", linestyle=("-", "--")[k % 2])
             legend_above(above)
@@ -222,7 +222,7 @@ class QuantizerDesign(Design):
         below.set(xlabel="input", ylabel=plain(loss_words(loss)), ylim=(0, None))
         return fig
 
-    def errors(self, result: Result, question: Any = None) -> Accuracy:
+    def errors(self, result: Result, question: QuantizerDesign | None = None) -> Accuracy:
         """Errors averaged over the prior of `question`, or of this design."""
         found: Accuracy = result.mechanism.errors((self if question is None else question).prior)
         return found

@@ -36,7 +36,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -135,7 +134,7 @@ class DualPieces:
         """The outputs that the multipliers belong to, `bins` where they have none of their own."""
         return bins if self.outputs is None else tuple(map(Fraction, self.outputs.tolist()))
 
-    def cover(self, bins: Iterable[Any]) -> bool:
+    def cover(self, bins: Iterable[float | Fraction]) -> bool:
         """Whether a mechanism with these outputs is one that the bound speaks of; without outputs of their own, it is."""
         if self.outputs is None:
             return True
@@ -170,7 +169,7 @@ class DualPieces:
         return constant + problem.least(gradient, self.multipliers.tolist(), low, high) - price
 
 
-def _summed(keys: Any, values: Any) -> dict[float, Fraction]:
+def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fraction]:
     found: dict[float, Fraction] = {}
     for key, value in zip(keys, values):
         found[float(key)] = found.get(float(key), Fraction(0)) + Fraction(float(value))
@@ -382,7 +381,7 @@ class OutputSpace:
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
 
 
-def bound_words(duals: Any) -> str:
+def bound_words(duals: object) -> str:
     """Which mechanisms a lower bound speaks of."""
     if not isinstance(duals, DualPieces) or duals.outputs is None:
         return "with these outputs"

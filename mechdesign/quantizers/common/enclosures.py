@@ -251,10 +251,8 @@ def _rational(x: Fraction | float) -> Any:
 
 def _fixed(value: Ball | Fraction) -> Enclosure:
     scaled = value * (1 << BITS)
-    if isinstance(scaled, arb):
-        low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().ceil().unique_fmpz()
-    else:
-        low, high = math.floor(scaled), math.ceil(scaled)
+    low: Any = scaled.lower().floor().unique_fmpz() if isinstance(scaled, arb) else math.floor(scaled)
+    high: Any = scaled.upper().ceil().unique_fmpz() if isinstance(scaled, arb) else math.ceil(scaled)
     return int(low) - _WIDENED, int(high) + _WIDENED
 
 
@@ -268,7 +266,7 @@ def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
         ends = [_rational(loc) + _rational(scale) * _rational(x) for x in cuts]
         masses = [_rational(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
     total = sum(masses, fmpq(0))
-    out = []
+    out: list[Raw] = []
     for a, b in zip(edges, edges[1:]):
         m = [fmpq(0)] * 3
         for mass, u, v in zip(masses, ends, ends[1:]):

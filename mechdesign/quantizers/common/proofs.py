@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from operator import mul
-from typing import Any
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from mechdesign.quantizers.common.enclosures import BITS, Moments, PriorMoments,
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.typing import Numbers
 
 __all__ = [
     "DualBound",
@@ -343,14 +343,14 @@ def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
 
 
 def proved_bound(
-    design: QuantizerDesign, duals: DualPieces, outputs: Any, found: float | None = None
+    design: QuantizerDesign, duals: DualPieces, outputs: Numbers, found: float | None = None
 ) -> Bound:
     """Return the lower bound that multipliers prove for mechanisms with these outputs, rounded down.
 
     Where exact arithmetic takes longer than a design, and `found` is what floats say, it is that less what they may have lost.
     """
     proof = DualBound.of(design, duals)
-    if found is not None and duals.pieces.shape[0] * len(outputs) > _MANY:
+    if found is not None and duals.pieces.shape[0] * np.size(outputs) > _MANY:
         return Bound(found - _MARGIN * abs(found), proof)
     exact = tuple(map(Fraction, np.asarray(outputs, dtype=float).tolist()))
     return Bound(round_down(proof.proved(design, exact)), proof)

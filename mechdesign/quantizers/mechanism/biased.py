@@ -34,7 +34,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
 from mechdesign.quantizers.mechanism.table import accuracy, cell_edges, inside
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 __all__ = ["BiasedQuantizer"]
 
@@ -98,7 +98,7 @@ class BiasedQuantizer:
         for x, j in zip(points, np.minimum(first, len(self.bins) - 1).tolist()):
             yield self._on_interval(x, j)
 
-    def probabilities(self, x: Any, *, clip: bool = False) -> Array:
+    def probabilities(self, x: Numbers, *, clip: bool = False) -> Array:
         """Output probabilities; inputs of any shape, outputs in one more axis."""
         x = inside(x, self.input_range, clip=clip)
         flat, knots = x.ravel(), self._knots
@@ -159,9 +159,10 @@ class BiasedQuantizer:
             return math.inf
         return log_upper(max(Fraction(b, a) for a, b in pairs))
 
-    def bias(self, x: Any) -> Array:
+    def bias(self, x: Numbers) -> Array:
         """E M(x) − x."""
-        return self.probabilities(x) @ self.bins - np.asarray(x, dtype=float)
+        means: Array = self.probabilities(x) @ self.bins
+        return np.subtract(means, x)
 
     def max_bias(self, points: int = 2001) -> float:
         """Largest |bias| over a fine grid and both sides of every bin."""
@@ -169,28 +170,30 @@ class BiasedQuantizer:
         inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
         return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 
-    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
+    def expected_loss(self, prior: object, loss: object = "absolute") -> float:
         """E ℓ(M(X) − X), by adaptive quadrature to 1e-12 on every interval."""
         chosen = Loss.of(loss)
         law = Prior.of(prior, self.input_range)
 
         def integrand(x: Array) -> Array:
             x = np.clip(x, *self.input_range)
-            return np.sum(self.probabilities(x) * chosen(self.bins - x[:, None]), axis=1)[:, None]
+            losses: Array = np.sum(self.probabilities(x) * chosen(self.bins - x[:, None]), axis=1)
+            return losses[:, None]
 
         return float(law.integrals(integrand, self._knots).sum())
 
-    def errors(self, prior: Any) -> Accuracy:
+    def errors(self, prior: object) -> Accuracy:
         """Standard deviation, mean absolute error and 95% half-width under a prior."""
         return accuracy(self, prior)
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Array:
+    def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
         """Draw one output for every input, for simulation."""
         cumulative = np.cumsum(self.probabilities(x, clip=clip), axis=-1)
         u = generator(rng).random(np.shape(x))[..., None]
-        return self.bins[np.minimum(np.sum(u >= cumulative, axis=-1), len(self.bins) - 1)]
+        found: Indices = np.sum(u >= cumulative, axis=-1)
+        return self.bins.take(np.minimum(found, len(self.bins) - 1))
 
-    def release(self, x: Any, *, clip: bool = False) -> Array:
+    def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw with integers and the operating system's randomness, for deployment.
 
         The pair has the exact weights of the selection; the logistic function is rounded at 240 bits, within what

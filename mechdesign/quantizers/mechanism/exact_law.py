@@ -27,12 +27,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -435,7 +435,7 @@ def _row(
     return out
 
 
-def rational_table(bins: Any, knots: Any, rows: Array) -> RationalTable:
+def rational_table(bins: Iterable[float], knots: Iterable[float], rows: Array) -> RationalTable:
     """Return the exactly unbiased law next to `rows` (n, m) at `knots` (n,), interpolated between them."""
     b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
     units = _in_units(b)
@@ -520,7 +520,9 @@ def tightened(
     )
 
 
-def certified_law(bins: Any, knots: Any, solve: Callable[[float], Array], epsilon: float) -> RationalTable:
+def certified_law(
+    bins: Iterable[float], knots: Iterable[float], solve: Callable[[float], Array], epsilon: float
+) -> RationalTable:
     """Return the exact law of the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
     return tightened(
         lambda budget: rational_table(bins, knots, solve(budget)),

@@ -68,7 +68,7 @@ from mechdesign.quantizers.mechanism.table import (
     loss_from_floats,
     mean_loss,
 )
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,13 +136,13 @@ class Quantizer(PiecewiseTable):
     # -- constructors ---------------------------------------------------------------------------------
 
     @classmethod
-    def of_selection(cls, selection: Selection, input_range: Any) -> Quantizer:
+    def of_selection(cls, selection: Selection, input_range: object) -> Quantizer:
         """Build the quantizer of a `Selection` on an input range."""
         bins = instance("selection", selection, Selection).bins
         return cls(bins, *selection.segments(check_range(input_range, bins)), selection)
 
     @classmethod
-    def from_selection(cls, bins: Any, left: Any, right: Any, input_range: Any) -> Quantizer:
+    def from_selection(cls, bins: Any, left: Any, right: Any, input_range: object) -> Quantizer:
         """Build a quantizer from selection probabilities.
 
         Parameters
@@ -157,20 +157,20 @@ class Quantizer(PiecewiseTable):
         return cls.of_selection(Selection(bins, left, left if right is None else right), input_range)
 
     @classmethod
-    def rqm(cls, bins: Any, q: float, input_range: Any) -> Quantizer:
+    def rqm(cls, bins: Numbers, q: float, input_range: object) -> Quantizer:
         """Randomized quantization mechanism (Youn et al. 2023): each bin is kept with probability q."""
         values = check_bins(bins)
         return cls.from_selection(values, rqm_family(len(values), q), None, input_range)
 
     @classmethod
-    def erm(cls, bins: Any, gamma: float, input_range: Any) -> Quantizer:
+    def erm(cls, bins: Numbers, gamma: float, input_range: object) -> Quantizer:
         """Exponential randomized mechanism: bins are drawn by the exponential mechanism with parameter γ."""
         values = check_bins(bins)
         right = erm_family(-values[::-1], gamma)
         return cls.from_selection(values, erm_family(values, gamma), right, input_range)
 
     @classmethod
-    def interpolated(cls, bins: Any, knots: Any, rows: Any) -> Quantizer:
+    def interpolated(cls, bins: Any, knots: Any, rows: Numbers) -> Quantizer:
         """Build a continuous quantizer from its rows at the knots, shape (K + 1, m)."""
         table = array("rows", rows, ndim=2)
         return cls(bins, knots, table[:-1], table[1:])
@@ -197,7 +197,7 @@ class Quantizer(PiecewiseTable):
 
     # -- the law --------------------------------------------------------------------------------------
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+    def sample(self, x: Any, *, rng: object = None, clip: bool = False) -> Any:
         """Draw one output for every input, for simulation; deploy `release`.
 
         Fast: it uses floating-point numbers and a simulation generator.
@@ -219,7 +219,7 @@ class Quantizer(PiecewiseTable):
         values = doubles(x) if clip is False else inside(x, self.input_range, clip=clip)
         return sampling.sample_array(self, values, generator(rng))
 
-    def release(self, x: Any, *, clip: bool = False) -> Array:
+    def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact rational law, bit for bit, with the operating system's randomness.
 
         Raises
@@ -298,16 +298,17 @@ class Quantizer(PiecewiseTable):
 
     # -- error ----------------------------------------------------------------------------------------
 
-    def bias(self, x: Any, *, clip: bool = False) -> Array:
+    def bias(self, x: Numbers, *, clip: bool = False) -> Array:
         """E M(x) − x, element-wise."""
         x = inside(x, self.input_range, clip=clip)
-        return self.probabilities(x) @ self.bins - x
+        means: Array = self.probabilities(x) @ self.bins
+        return means - x
 
-    def loss_at(self, x: Any, loss: Any = "absolute") -> Array:
+    def loss_at(self, x: Numbers, loss: object = "absolute") -> Array:
         """E ℓ(M(x) − x), element-wise."""
         return loss_at(self, inside(x, self.input_range), Loss.of(loss))
 
-    def expected_loss(self, prior: Any, loss: Any = "absolute") -> float:
+    def expected_loss(self, prior: object, loss: object = "absolute") -> float:
         """E ℓ(M(X) − X) under a prior, exact: a sum over cells of partial moments of order 0–2.
 
         A callable loss is integrated adaptively to 1e-12.
@@ -321,11 +322,11 @@ class Quantizer(PiecewiseTable):
         law = Prior.of(prior, self.input_range)
         return mean_loss(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
-    def errors(self, prior: Any) -> Accuracy:
+    def errors(self, prior: object) -> Accuracy:
         """Standard deviation, mean absolute error and 95% half-width under a prior."""
         return accuracy(self, prior)
 
-    def worst_case_loss(self, loss: Any = "absolute") -> tuple[float, float]:
+    def worst_case_loss(self, loss: object = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
         table, centre = self._about_zero
         value, where = largest_loss(table, Loss.of(loss))
@@ -344,7 +345,7 @@ class Quantizer(PiecewiseTable):
 
     # -- pictures -------------------------------------------------------------------------------------
 
-    def describe(self, x: Any, *, width: int = 40) -> str:
+    def describe(self, x: Numbers, *, width: int = 40) -> str:
         """Draw the output distribution at the inputs `x` as text bars.
 
         Examples
@@ -364,7 +365,7 @@ class Quantizer(PiecewiseTable):
             lines += [f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(self.bins, row)]
         return "\n".join(lines)
 
-    def plot(self, x: Any = (0.0,), **options: Any) -> Figure:
+    def plot(self, x: Numbers = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""
         values = array("x", x, ndim=None).ravel()
         size = sized(options, min(3.2 * len(values), 100.0), 2.6)
@@ -455,14 +456,14 @@ class CoordinateQuantizer:
             raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
         return x / self.scale
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+    def sample(self, x: Any, *, rng: object = None, clip: bool = False) -> Any:
         """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
         return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
 
-    def release(self, x: Any, *, clip: bool = False) -> Array:
+    def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact law of every coordinate; see `Quantizer.release`."""
         return self.coordinate.release(self._scaled(x), clip=clip) * self.scale
 
-    def expected_squared_error(self, prior: Any) -> float:
+    def expected_squared_error(self, prior: object) -> float:
         """E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""
         return self.dimension * self.scale**2 * self.coordinate.expected_loss(prior, "squared")

@@ -1,7 +1,7 @@
 r"""Samplers for quantizers: a fast one for simulation and an exact one for deployment.
 
-**Fast.** One uniform number, 16 bits of it first, and one look-up in a guide table per value (`guide`); tensors take Walker's alias method,
-the input first rounded to one end of its segment at random, keeping its mean.
+**Fast.** One uniform number, 16 bits of it first, and one look-up in a guide table per value (`GuideTable`); tensors are rounded to
+one end of their segment at random, keeping the mean, and count the curves of that row by bisection.
 
 **Exact.** The same two steps with integers and the operating system's randomness only
 (`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
@@ -33,27 +33,6 @@ from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array, Indices
 
 __all__ = ["ExactSampler", "GuideTable", "is_tensor", "sample_array", "sample_tensor", "segment_finder"]
-
-
-def alias_table(rows: Array) -> tuple[Array, npt.NDArray[np.int32]]:
-    """Walker's alias tables of several laws: thresholds and aliases, each of the shape of `rows`.
-
-    Draw a column j uniformly and keep it with probability threshold[j], else take alias[j].
-    """
-    count, m = rows.shape
-    threshold = np.ones((count, m))
-    alias = np.tile(np.arange(m, dtype=np.int32), (count, 1))
-    for k in range(count):
-        scaled = rows[k] * (m / rows[k].sum())
-        small = [j for j in range(m) if scaled[j] < 1]
-        large = [j for j in range(m) if scaled[j] >= 1]
-        while small and large:
-            j, donor = small.pop(), large[-1]
-            threshold[k, j], alias[k, j] = scaled[j], donor
-            scaled[donor] -= 1 - scaled[j]
-            if scaled[donor] < 1:
-                small.append(large.pop())
-    return threshold, alias
 
 
 def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
@@ -105,15 +84,16 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
     last = len(table.knots) - 2
     k = (torch.searchsorted(knots, values.contiguous(), right=True) - 1).clamp(0, last)
     t = (values - knots[k]) / (knots[k + 1] - knots[k])
-    threshold, alias = alias_table(table.rows)
-    m = len(table.bins)
     row = 2 * k + (torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) < t)
-    v = torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) * m
-    column = v.long().clamp(max=m - 1)
-    index = row * m + column
-    keep = (v - column) < tensor(threshold.ravel())[index]
-    bins = tensor(table.bins)
-    return torch.where(keep, bins[column], bins[tensor(alias.ravel(), torch.long)[index]]).to(x.dtype)
+    u = torch.rand(values.shape, generator=generator, device=x.device, dtype=kind)
+    # The output is the number of curves at or below u, found by halves.
+    m, curves = len(table.bins), tensor(np.cumsum(table.rows, axis=1).ravel())
+    found = torch.zeros_like(row)
+    for bit in reversed(range((m - 1).bit_length())):
+        ahead = found + (1 << bit)
+        passed = (ahead < m) & (u >= curves[row * m + (ahead - 1).clamp(max=m - 1)])
+        found = torch.where(passed, ahead, found)
+    return tensor(table.bins)[found].to(x.dtype)
 
 
 class ExactSampler:
@@ -168,7 +148,8 @@ class ExactSampler:
         error = 16 * np.finfo(float).eps * (1 + (np.abs(a) + np.abs(x)) / (b - a))
 
         def exact(i: int) -> Fraction:
-            low, high = self.law.knots[segment[i]], self.law.knots[segment[i] + 1]
+            k = int(segment[i])
+            low, high = self.law.knots[k], self.law.knots[k + 1]
             return (Fraction(float(x[i])) - low) / (high - low)
 
         return bernoulli((x - a) / (b - a), error, exact)
@@ -176,11 +157,10 @@ class ExactSampler:
 
 _ROOM = 1e-12  # by which a curve may be misplaced
 _LARGEST = 1 << 14  # rectangles for each output: up to 85 outputs a byte each, which fit a core's cache
-_CELLS = 1 << 14
 _PIECE = 1 << 16
 _WAITING = (
     1 << 13
-)  # values that are climbed together: few enough for the cache, enough to drown what a call costs
+)  # values that are climbed together: few enough for the cache, enough to outweigh the cost of a call
 _SHORT = 16  # random bits that a value takes, where they settle it
 _BELOW_ONE = 1 - 2.0**-53
 
@@ -311,9 +291,9 @@ def _short_words(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint16]
     return words.view(np.uint16)[:count]
 
 
-def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
+def segment_finder(knots: Array) -> Callable[[Array], Indices]:
     """Return what finds the segments of inputs by a uniform grid: at once where no knot is near the grid cell."""
-    cells = min(256 * len(knots), _CELLS)
+    cells = min(256 * len(knots), _LARGEST)
     scale = cells / (knots[-1] - knots[0])
     edges = np.linspace(knots[0], knots[-1], cells + 1)
     first = np.clip(np.searchsorted(knots, edges, side="right") - 1, 0, len(knots) - 2)
@@ -321,8 +301,8 @@ def segment_finder(knots: Array) -> Callable[[Array], npt.NDArray[np.intp]]:
     before, after = (first[np.clip(np.arange(cells + 1) + d, 0, cells)] for d in (-1, 2))
     known = np.where(before == after, before, -1)
 
-    def segment(x: Array) -> npt.NDArray[np.intp]:
-        k = known.take(((x - knots[0]) * scale).astype(np.intp))
+    def segment(x: Array) -> Indices:
+        k: Indices = known.take(((x - knots[0]) * scale).astype(np.intp))
         near = np.flatnonzero(k < 0)
         k[near] = np.searchsorted(knots[1:-1], x[near], side="right")
         return k

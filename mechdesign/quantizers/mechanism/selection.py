@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, interval, positive, probability, settle
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
 from mechdesign.quantizers.mechanism.table import cell_edges
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
     "LARGEST",
@@ -50,7 +49,7 @@ LARGEST = 1e100
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 
-def check_bins(bins: Any) -> Array:
+def check_bins(bins: Numbers) -> Array:
     """Return bins as a read-only float array, or raise DesignError naming what is wrong with them."""
     found = increasing("bins", bins)
     if max(-found[0], found[-1]) > LARGEST:
@@ -58,7 +57,7 @@ def check_bins(bins: Any) -> Array:
     return found
 
 
-def check_range(input_range: Any, bins: Array | None = None) -> tuple[float, float]:
+def check_range(input_range: object, bins: Array | None = None) -> tuple[float, float]:
     """Return the input range as two floats, checked to be covered by the bins."""
     lower, upper = interval("input_range", input_range)
     if max(-lower, upper) > LARGEST:
@@ -215,7 +214,7 @@ class Selection:
         return SelectionLaw(bins, weights(self.left), weights(self.right), lower, upper)
 
 
-def _family(name: str, given: Any, m: int) -> Array:
+def _family(name: str, given: Numbers, m: int) -> Array:
     table = array(name, given, ndim=2)
     if table.shape != (m - 1, m - 1):
         raise DesignError(

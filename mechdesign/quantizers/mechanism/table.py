@@ -22,7 +22,7 @@ from mechdesign.problem.checks import check_preserved, increasing, one_of, settl
 from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "PiecewiseTable",
@@ -40,7 +40,7 @@ __all__ = [
 _LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
 
 
-def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> Array:
+def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
     """Return inputs as an array, or raise DesignError where one is outside the range (unless `clip`) or NaN."""
     lower, upper = input_range
     one_of("clip", clip, (True, False))
@@ -55,7 +55,7 @@ def inside(x: Any, input_range: tuple[float, float], *, clip: bool = False) -> A
     return values
 
 
-def doubles(x: Any) -> Array:
+def doubles(x: Numbers) -> Array:
     """Return inputs as an array of doubles, or raise DesignError where they are no numbers or would be rounded."""
     values = as_doubles("x", x)
     check_preserved("x", x, values)
@@ -112,7 +112,7 @@ class PiecewiseTable:
     def _rows(self, name: str) -> Array:
         shape = (len(self.knots) - 1, len(self.bins))
         try:
-            table = np.array(getattr(self, name), dtype=float)
+            table: Array = np.array(getattr(self, name), dtype=float)
         except (TypeError, ValueError, OverflowError):
             raise DesignError.of(name, getattr(self, name), "must be an array of probabilities") from None
         if table.shape != shape:
@@ -121,7 +121,7 @@ class PiecewiseTable:
             )
         if not (table >= -1e-12).all() or not (np.abs(table.sum(axis=1) - 1) <= 1e-9).all():
             raise DesignError(f"{name}: every row must be non-negative and sum to 1")
-        table = np.maximum(table, 0.0)
+        np.maximum(table, 0.0, out=table)
         table.setflags(write=False)
         return table
 
@@ -140,7 +140,7 @@ class PiecewiseTable:
         x = inside(x, self.input_range, clip=True)
         return np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, len(self.knots) - 2)
 
-    def probabilities(self, x: Any, *, clip: bool = False) -> Array:
+    def probabilities(self, x: Numbers, *, clip: bool = False) -> Array:
         """Output probabilities p(x, ·); inputs of any shape, the outputs in one more axis of length m.
 
         Raises
@@ -176,7 +176,7 @@ class PiecewiseTable:
 _STRETCHES = 2000
 
 
-def accuracy(mechanism: Any, prior: Any) -> Accuracy:
+def accuracy(mechanism: Any, prior: object) -> Accuracy:
     """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of equal stretches."""
     law = Prior.of(prior, mechanism.input_range)
     low, high = mechanism.input_range
@@ -192,7 +192,8 @@ def accuracy(mechanism: Any, prior: Any) -> Accuracy:
 
 def loss_at(table: PiecewiseTable, x: Array, loss: Loss) -> Array:
     """E ℓ(M(x) − x), element-wise."""
-    return np.sum(table.probabilities(x) * loss(table.bins - x[..., None]), axis=-1)
+    means: Array = np.sum(table.probabilities(x) * loss(table.bins - x[..., None]), axis=-1)
+    return means
 
 
 def _quadratics(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:

@@ -12,28 +12,26 @@ concave in κ. The grid is as fine as the error that is to be expected asks for:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.exact import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
+from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
-from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.common.proofs import proved_bound
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.lower_bound import dual_pieces, fill_proof
 from mechdesign.quantizers.optimal.methods import best_floors, check_feasible
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
-__all__ = ["any_outputs", "bound_of", "least_loss"]
+__all__ = ["any_outputs", "least_loss"]
 
 _GAP = 1e-4
 _COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
@@ -49,7 +47,7 @@ _SECONDS = 0.5  # for one grid
 _LEVELS = 16  # values of κ that are tried
 
 
-def any_outputs(design: Any, bins: Any, deadline: Deadline) -> DualPieces | None:
+def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> DualPieces | None:
     """Multipliers of a lower bound for all that a design of quantizers may choose from; None where none are found.
 
     Parameters
@@ -69,37 +67,22 @@ def any_outputs(design: Any, bins: Any, deadline: Deadline) -> DualPieces | None
         return None
 
 
-def least_loss(design: Any, bins: Any, deadline: Deadline) -> Iterator[Bound]:
+def least_loss(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
     """Yield the lower bound for all that a `QuantizerDesign` may choose from, if any above 0 is proved; `bins` as in `any_outputs`."""
     duals = any_outputs(design, bins, deadline)
     if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
         yield bound
 
 
-def bound_of(design: Any, duals: DualPieces, bins: Any) -> float:
-    """The bound that multipliers prove for a design, rounded down."""
-    ends = Fraction(design.input_range[0]), Fraction(design.input_range[1])
-    outputs, bias = tuple(map(Fraction, np.asarray(bins).tolist())), getattr(design, "max_bias", 0.0)
-    moments = Moments(design.prior)
-    return round_down(
-        duals.lower_bound(
-            outputs,
-            ends,
-            design.privacy.epsilon,
-            design.loss,
-            max_bias=_felt(design, duals.places(outputs), bias),
-            moments=moments,
-        )
-    )
-
-
-def _felt(design: Any, places: Any, bias: float) -> float:
+def _felt(design: QuantizerDesign, places: Sequence[float]) -> float:
     """The bias allowed, or the largest that outputs at these places can have."""
     low, high = design.input_range
-    return min(bias, float(max(high - places[0], places[-1] - low)))
+    return min(design.max_bias, float(max(high - places[0], places[-1] - low)))
 
 
-def _multipliers(design: Any, space: OutputSpace | None, bins: Any, deadline: Deadline) -> DualPieces | None:
+def _multipliers(
+    design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
+) -> DualPieces | None:
     if space is None or not space.between:
         found = _solved(design, bins if space is None else space.points)
         return found and (found[0] if space is None else replace(found[0], outputs=np.array(found[1].bins)))
@@ -107,16 +90,16 @@ def _multipliers(design: Any, space: OutputSpace | None, bins: Any, deadline: De
     found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)))
     if found is None:
         return None
-    finest = _BIASED if getattr(design, "max_bias", 0.0) else _FINE[design.privacy.epsilon > _LARGE[1]]
+    finest = _BIASED if design.max_bias else _FINE[design.privacy.epsilon > _LARGE[1]]
     cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(finest, most))
     if cell < (high - low) / _COARSE and not deadline.passed:
         found = _solved(design, _grid(design, space, cell)) or found
     return _lowered(found[1], replace(found[0], outputs=np.array(found[1].bins), between=True))
 
 
-def _solved(design: Any, bins: Any) -> tuple[DualPieces, OptimalQuantizer, float] | None:
+def _solved(design: QuantizerDesign, bins: Numbers) -> tuple[DualPieces, OptimalQuantizer, float] | None:
     """Multipliers for some outputs, the design that they are of, and its value."""
-    bias = _felt(design, bins, getattr(design, "max_bias", 0.0))
+    bias = _felt(design, np.asarray(bins).tolist())
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
@@ -136,7 +119,7 @@ def _error(loss: Loss, value: float) -> float:
     return 2 * value / (first + math.sqrt(first * first + 4 * second * value))
 
 
-def _grid(design: Any, space: OutputSpace, cell: float) -> Array:
+def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
     """Outputs: even on the input range; beyond, where a squared loss wants them, even and then wider and wider."""
     low, high = design.input_range
     half = (high - low) / 2
@@ -157,7 +140,7 @@ def _grid(design: Any, space: OutputSpace, cell: float) -> Array:
         beyond = np.array(steps)
         inner = np.concatenate([low - beyond[::-1], inner, high + beyond])
     found = space.with_ends(inner)
-    return found[np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]])]
+    return found.compress(np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]]))
 
 
 def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:

@@ -46,7 +46,7 @@ from mechdesign.quantizers.optimal.lower_bound import (
     Lines,
     Proof,
     lower_bound,
-    rounding_decides,
+    patience,
 )
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.growing import GrowingProgram
@@ -55,8 +55,6 @@ from mechdesign.typing import Array, Indices, Status
 __all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes", "worst_case", "worst_planes"]
 
 _ROUNDS = 400
-# Rounds that may bring nothing; and where rounding alone keeps value and bound apart.
-_STALLED, _SETTLED = 25, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,9 +259,8 @@ def minimise(
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1
         narrowest = min(narrowest, distance)
         # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
-        settled = rounding_decides(bundle.value, bundle.lower_bound, bundle.margin)
-        patience = _SETTLED if settled else _STALLED
-        if answer is None or distance <= gap * abs(bundle.value) or stalled > patience:
+        enough = stalled > patience(bundle.value, bundle.lower_bound, bundle.margin)
+        if answer is None or distance <= gap * abs(bundle.value) or enough:
             break
         floors, theta = answer
         before = bundle.value
@@ -280,7 +277,6 @@ def minimise(
         count,
         bundle.multipliers,
         bundle.slopes,
-        len(bundle.constants),
         (name,),
         bundle.proof,
         bundle.margin,
@@ -334,7 +330,7 @@ def worst_case(
     Returns
     -------
     FloorSolution
-        ``iterations`` counts programs, ``cuts`` the planes of the last one.
+        ``iterations`` counts programs.
 
     Examples
     --------

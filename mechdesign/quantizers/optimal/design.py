@@ -32,7 +32,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.common.proofs import LawProof, proved_bound, proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
@@ -48,7 +48,7 @@ from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, dual_pieces, without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, best_floors, check_feasible
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
     from mechdesign.solvers.base import Model
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["OptimalQuantizer"]
 
 _ANY_OUTPUTS = "any outputs (lower bound)"
-# Entries of an exact law whose rows are verified before it is certified; block fills of more are right by construction.
-_VERIFIED = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +159,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
                 else np.array_equal(outputs, self._outputs)
             )
         furthest = float(np.abs(np.asarray(outputs, dtype=float)).max())
-        return len(outputs) == self.bins.m and furthest <= self.bins.max_abs * (1 + 1e-12)
+        return np.size(outputs) == self.bins.m and furthest <= self.bins.max_abs * (1 + 1e-12)
 
     @cached_property
     def units(self) -> tuple[float, float]:
@@ -292,7 +290,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             )
         )
         stated = Certificate(self, exact, law.value)
-        small = exact.starts.size <= _VERIFIED
+        small = exact.starts.size <= EXACT  # block fills of more are right by construction
         if small and not all(claim.holds for claim in LawProof().check(stated)):
             raise InfeasibleError("the exact law next to the floors is outside the budget")
         return proved_law(self, law, exact)
@@ -368,17 +366,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
 
     # -- steps --------------------------------------------------------------------------------------------
 
-    def roughly(self, gap: float | None = None) -> Quantizer:
-        """Return floats near the optimum, unproved, for a search to start from.
-
-        Raises
-        ------
-        InfeasibleError
-            The outputs cannot be unbiased at this ε.
-        """
-        check_feasible(self.problem, self.privacy.epsilon, self.units)
-        return self._in_floats(best_floors(self.problem, self._wanted(1e-3 if gap is None else gap)).floors)
-
     def _widened(self) -> tuple[OptimalQuantizer, tuple[str, ...]]:
         """The design with outputs that are feasible in exact arithmetic where rounding alone put them outside."""
         if not isinstance(self.bins, tuple):
@@ -396,7 +383,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         return search_bins(self.problem, self.bins, gap, deadline).in_units(self.units[1])
 
     def _start(
-        self, solver: str | None, knots: Any, deadline: Deadline
+        self, solver: str | None, knots: Numbers, deadline: Deadline
     ) -> tuple[str | None, Array | None, tuple[str, ...]]:
         """The method to use, the floors that a backend found on a grid of knots, and which backends failed."""
         if solver is None or (isinstance(solver, str) and solver in METHODS):

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -95,7 +94,7 @@ def exact_block_fill(
     )
 
 
-def _required(bins: Any, lower: float, upper: float, bias: float) -> Fraction | None:
+def _required(bins: Array, lower: float, upper: float, bias: float) -> Fraction | None:
     """The exact ratio of probabilities that two outermost outputs need; None where no ratio suffices."""
     first, last = Fraction(float(bins[0])), Fraction(float(bins[-1]))
     low, high = Fraction(lower) + Fraction(bias), Fraction(upper) - Fraction(bias)

@@ -105,7 +105,7 @@ class Frontier(Handed):
         rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
         return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
 
-    def _fresh(self, result: Any) -> dict[str, Any]:
+    def _fresh(self, result: Result) -> dict[str, Any]:
         """A row computed from its result; one that is stated not to be certified may be."""
         return _row(result, _verified(result, True))
 
@@ -190,7 +190,7 @@ class Frontier(Handed):
         return f"frontier over {self.over}\n{self.table.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        return self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}")
+        return str(self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 
 
 def frontier(
@@ -259,7 +259,7 @@ def frontier(
 
 
 def _point(
-    design: Any, gap: float | None, verify: bool, share: Deadline
+    design: Design, gap: float | None, verify: bool, share: Deadline
 ) -> tuple[dict[str, Any], Result | None]:
     try:
         result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
@@ -308,7 +308,7 @@ def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str
     return {name: row[name] for name in COLUMNS}
 
 
-def _privacy(design: Any) -> Any:
+def _privacy(design: Design) -> Any:
     return getattr(design, "privacy", None)
 
 
@@ -333,16 +333,16 @@ def _with_bits(design: OptimalQuantizer, value: float) -> OptimalQuantizer:
     return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
 
 
-def _numbers(value: Any) -> tuple[str, ...]:
+def _numbers(value: object) -> tuple[str, ...]:
     """Fields that hold a number, or could."""
     return tuple(f.name for f in _fields(value) if _kind(value, f) is not None)
 
 
-def _whole(design: Any) -> tuple[str, ...]:
+def _whole(design: Design) -> tuple[str, ...]:
     return tuple(f.name for f in _fields(design) if _kind(design, f) is int)
 
 
-def _fields(value: Any) -> tuple[Any, ...]:
+def _fields(value: object) -> tuple[Any, ...]:
     return fields(value) if is_dataclass(value) else ()
 
 
@@ -364,4 +364,4 @@ def _default(design: OptimalQuantizer, over: str, gap: float | None, deadline: D
     free = design.at(max_mse=None).solve(gap=gap, time_limit=deadline.part(0.1).limit())
     least = design.at(max_mse=None, loss="squared").solve(gap=gap, time_limit=deadline.part(0.1).limit())
     top = free.mechanism.expected_loss(design.prior, "squared")
-    return np.linspace(least.value * (1 + 1e-6), top, 9).tolist()
+    return list(map(float, np.linspace(least.value * (1 + 1e-6), top, 9)))

@@ -33,7 +33,7 @@ __all__ = [
     "dual_pieces",
     "fill_proof",
     "lower_bound",
-    "rounding_decides",
+    "patience",
     "without_privacy",
 ]
 
@@ -57,8 +57,6 @@ class FloorSolution:
         Of the rows of `range_constraints`.
     atom_slopes : ndarray
         μ at the prior's point masses.
-    cuts : int
-        Cuts in the last linear program (cutting planes only).
     methods : tuple of str
         The methods tried, in order.
     proof : Proof, optional
@@ -73,7 +71,6 @@ class FloorSolution:
     iterations: int
     multipliers: Array
     atom_slopes: Array
-    cuts: int = 0
     methods: tuple[str, ...] = ()
     proof: Proof | None = None
     margin: float = 0.0
@@ -82,10 +79,6 @@ class FloorSolution:
     def gap(self) -> float:
         """Relative distance between value and bound."""
         return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
-
-    def proved(self, gap: float) -> bool:
-        """Whether the gap is at most this, or no method could make it much smaller."""
-        return self.gap <= gap or rounding_decides(self.value, self.lower_bound, self.margin)
 
     def merged(self, other: FloorSolution | None) -> FloorSolution:
         """Return the better floors with the better bound and what belongs to it, efforts added."""
@@ -97,14 +90,13 @@ class FloorSolution:
             floors=best.floors,
             value=best.value,
             iterations=self.iterations + other.iterations,
-            cuts=max(self.cuts, other.cuts),
             methods=self.methods + other.methods,
         )
 
 
-def rounding_decides(value: float, bound: float, margin: float) -> bool:
-    """Whether next to nothing but the bound's margin for rounding keeps value and bound apart."""
-    return value - bound <= 1.05 * margin
+def patience(value: float, bound: float, margin: float) -> int:
+    """How many steps may bring nothing: one where next to nothing but the margin for rounding keeps value and bound apart."""
+    return 1 if value - bound <= 1.05 * margin else 25
 
 
 def lower_bound(

@@ -23,7 +23,7 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
 from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution
+from mechdesign.quantizers.optimal.lower_bound import FloorSolution, patience
 from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -100,7 +100,7 @@ def uncapped(
         except SolverError as error:
             failure = error
             continue
-        if found.proved(gap) or deadline.passed:
+        if found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1 or deadline.passed:
             break
     if found is None:
         raise failure

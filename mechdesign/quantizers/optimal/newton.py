@@ -37,7 +37,7 @@ from mechdesign.quantizers.optimal.lower_bound import (
     at_point_masses,
     fill_proof,
     lower_bound,
-    rounding_decides,
+    patience,
 )
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.one_thread import one_thread
@@ -48,8 +48,6 @@ __all__ = ["newton"]
 # Fraction of the way to the boundary that a step may go.
 _REACH = 0.995
 _STEPS = 120
-# Steps that may bring nothing; and where rounding alone keeps value and bound apart.
-_STALLED, _SETTLED = 15, 1
 # Systems beyond this size are factorised as sparse ones.
 _DENSE = 700
 
@@ -167,7 +165,7 @@ def _cholesky(H: Array) -> Solver | None:
 
         def solve(rhs: Array, factor: Any = factor) -> Array:
             right = scale * rhs
-            d = linalg.cho_solve(factor, right, check_finite=False)
+            d: Array = linalg.cho_solve(factor, right, check_finite=False)
             d = d + linalg.cho_solve(factor, right - scaled @ d, check_finite=False)
             return scale * d
 
@@ -195,10 +193,10 @@ class _Path:
         # On the line from a to ρa where the row sums to one; means come with the first steps.
         share = (1.0 - start.sum()) / ((problem.rho - 1.0) * start.sum())
         row = start * (1 + min(max(share, 1e-3), 1 - 1e-3) * (problem.rho - 1.0))
-        self.v = np.concatenate([start, np.tile(row, count)])
+        self.v: Array = np.concatenate([start, np.tile(row, count)])
         self.s = self.rows.times(self.v) - self.rows.b
         # Eight times more or less costs one to three more steps, over designs of 3 to 1,024 outputs.
-        self.z = 0.16 * self.scale / math.sqrt(problem.rho) / m / self.s
+        self.z: Array = 0.16 * self.scale / math.sqrt(problem.rho) / m / self.s
         self.y = np.zeros(2 * count)
         self.n = m
         self._last: tuple[Array, Continuum] | None = None
@@ -366,8 +364,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
             if value - bound <= gap * abs(value) or deadline.left <= longest:
                 break
             stalled = 0 if value - bound < 0.999 * before else stalled + 1
-            patience = _SETTLED if rounding_decides(value, bound, margin) else _STALLED
-            if stalled > patience or not path.step(part):
+            if stalled > patience(value, bound, margin) or not path.step(part):
                 break
             longest = max(longest, time.monotonic() - began)
     proof = fill_proof(problem, proved[0], nu, proved[1])

@@ -222,7 +222,7 @@ class QuantizerDesign(Design):
         below.set(xlabel="input", ylabel=plain(loss_words(loss)), ylim=(0, None))
         return fig
 
-    def errors(self, result: Result, question: QuantizerDesign | None = None) -> Accuracy:
+    def errors(self, result: Result, question: Any = None) -> Accuracy:
         """Errors averaged over the prior of `question`, or of this design."""
         found: Accuracy = result.mechanism.errors((self if question is None else question).prior)
         return found

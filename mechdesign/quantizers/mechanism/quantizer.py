@@ -197,7 +197,7 @@ class Quantizer(PiecewiseTable):
 
     # -- the law --------------------------------------------------------------------------------------
 
-    def sample(self, x: Any, *, rng: object = None, clip: bool = False) -> Any:
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
         """Draw one output for every input, for simulation; deploy `release`.
 
         Fast: it uses floating-point numbers and a simulation generator.
@@ -456,7 +456,7 @@ class CoordinateQuantizer:
             raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
         return x / self.scale
 
-    def sample(self, x: Any, *, rng: object = None, clip: bool = False) -> Any:
+    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
         """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
         return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
 

@@ -141,9 +141,8 @@ class MetricChannel(ModelledDesign):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.alpha > 1e300 / max(1.0, self.space.diameter):
-            raise DesignError.of(
-                "alpha", self.alpha, "times the diameter must be at most 1e300: it is no privacy"
-            )
+            allowed = "times the diameter must be at most 1e300: it is no privacy"
+            raise DesignError.of("alpha", self.alpha, allowed)
         if self.prior is not None:
             settle(self, prior=self.weights)
         settle(self, loss=self.loss if isinstance(self.loss, str) else self.losses)

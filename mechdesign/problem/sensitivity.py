@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, groupby, product
 from typing import Any
 
 import numpy as np
@@ -339,17 +339,7 @@ def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
             take = min(max(flat, 1, start // 16), end - start)
             found.append((cap, take))
             start += take
-    return _merged(tuple(found))
-
-
-def _merged(groups: Shifts) -> Shifts:
-    """Neighbours of one size as one group."""
-    found: list[tuple[float, int]] = []
-    for size, count in groups:
-        if found and found[-1][0] == size:
-            count += found.pop()[1]
-        found.append((size, count))
-    return tuple(found)
+    return tuple((size, sum(c for _, c in alike)) for size, alike in groupby(found, lambda group: group[0]))
 
 
 def _grouped(vector: Shifts, *, up: bool = True) -> Shifts:
@@ -419,25 +409,23 @@ class Protection:
 
         More rounds, more people sampled and larger changes than asked for may be protected; never fewer.
         """
+
+        def error(what: str, value: object, allowed: str) -> DesignError:
+            return DesignError.of(f"{name}: {what}", value, allowed)
+
         if self.dimension != asked.dimension:
-            wanted = f"must be the question's {asked.dimension}"
-            raise DesignError.of(f"{name}: dimension", self.dimension, wanted)
+            raise error("dimension", self.dimension, f"must be the question's {asked.dimension}")
         if self.rounds < asked.rounds:
-            wanted = f"must be at least the question's {asked.rounds}"
-            raise DesignError.of(f"{name}: rounds", self.rounds, wanted)
-        rate = self.sampling_rate
-        if rate < asked.sampling_rate or (rate < 1 and asked.bounds.neighbours != "add-remove"):
-            wanted = (
-                f"must be at least the question's {asked.sampling_rate}, and 1 where a person is replaced"
-            )
-            raise DesignError.of(f"{name}: sampling_rate", rate, wanted)
+            raise error("rounds", self.rounds, f"must be at least the question's {asked.rounds}")
+        rate, least = self.sampling_rate, asked.sampling_rate
+        if rate < least or (rate < 1 and asked.bounds.neighbours != "add-remove"):
+            allowed = f"must be at least the question's {least}, and 1 where a person is replaced"
+            raise error("sampling_rate", rate, allowed)
         if self.whole and not asked.whole:
-            wanted = "is for whole numbers: NumericQuery(whole=True)"
-            raise DesignError.of(f"{name}: noise", "discrete", wanted)
+            raise error("noise", "discrete", "is for whole numbers: NumericQuery(whole=True)")
         if not self.covers(asked.bounds):
             words = str(self.changes) if isinstance(self.changes, Sensitivity) else "a list of changes"
-            wanted = f"does not cover the question's: {asked.bounds}"
-            raise DesignError.of(f"{name}: sensitivity", words, wanted)
+            raise error("sensitivity", words, f"does not cover the question's: {asked.bounds}")
 
     def covers(self, asked: Sensitivity) -> bool:
         """Whether every change that `asked` allows is protected."""

@@ -26,7 +26,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import one_of, positive
+from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.solvers.base import Model
@@ -211,10 +211,7 @@ class Design(Checked):
             raise DesignError.of("progress", progress, f"fails on an Incumbent ({error})") from error
 
     def _wanted(self, gap: float | None) -> float:
-        found = self.default_gap if gap is None else positive("gap", gap)
-        if found >= 1:
-            raise DesignError.of("gap", gap, "must be a number in (0, 1): a relative distance")
-        return found
+        return inside("gap", self.default_gap if gap is None else gap, 0, 1, ": a relative distance")
 
     def _check_options(self, options: dict[str, Any]) -> None:
         parameters = inspect.signature(self.improve).parameters

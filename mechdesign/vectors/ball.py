@@ -28,6 +28,7 @@ from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "LARGEST_EPSILON",
+    "PureMechanism",
     "VectorMechanism",
     "checked_dimension",
     "checked_radius",
@@ -117,7 +118,26 @@ def _lengths(x: Array) -> Array:
     return np.asarray(np.sqrt(((x / scale) ** 2).sum(axis=1, keepdims=True)) * scale)
 
 
-class VectorMechanism(Checked, ABC):
+class PureMechanism(Checked):
+    """What is private as all its probabilities are made of one rational E ≤ e^ε."""
+
+    privacy: PureDP
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.power
+
+    @cached_property
+    def power(self) -> Fraction:
+        """E, the rational lower bound of e^ε that every probability is made of."""
+        return power_of_e(self.privacy.epsilon)
+
+    def privacy_loss(self) -> float:
+        """ε between any two inputs: the probabilities differ by the factor E ≤ e^ε, exactly."""
+        return self.privacy.epsilon
+
+
+class VectorMechanism(PureMechanism, ABC):
     """A vector in a ball, answered under one budget; frozen dataclasses are.
 
     Attributes
@@ -133,23 +153,13 @@ class VectorMechanism(Checked, ABC):
     """
 
     dimension: int
-    privacy: PureDP
     inputs: str
     radius: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.power
 
     @property
     def working(self) -> int:
         """D, the dimension of the sphere: d + 1 where vectors are lifted."""
         return self.dimension + (self.inputs == "ball")
-
-    @cached_property
-    def power(self) -> Fraction:
-        """E, the rational lower bound of e^ε that every probability is made of."""
-        return power_of_e(self.privacy.epsilon)
 
     @property
     @abstractmethod
@@ -196,10 +206,6 @@ class VectorMechanism(Checked, ABC):
         """Expected squared error of the worst input."""
         worst = self._unit_error(1.0) if self.inputs == "sphere" else max(map(self._unit_error, (0.0, 1.0)))
         return self.radius**2 * worst
-
-    def privacy_loss(self) -> float:
-        """ε between any two inputs: the probabilities differ by the factor E ≤ e^ε, exactly."""
-        return self.privacy.epsilon
 
     @property
     def _wanted(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 from mechdesign.errors import DesignError, MissingExtra
@@ -219,43 +219,22 @@ def _torch() -> Any:
     return torch
 
 
-def _mechanism(mechanism: Mechanism) -> Mechanism:
+def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
+    """Return what answers a tensor (..., d) privately, where it lies and in its type."""
     instance("mechanism", mechanism, SphereQuantizer, SampledSigns, SampledCoordinates)
-    return mechanism
-
-
-def _answer(mechanism: Mechanism, x: Tensor, clip: bool, rng: Randomness) -> Tensor:
-    """The private answer to a tensor (..., d), where it lies and in its type."""
+    one_of("clip", clip, (True, False))
     torch = _torch()
-    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
-        raise DesignError.of("x", x, "must be a tensor of floating-point numbers")
-    if x.device.type == "meta" or x.layout is not torch.strided:
-        raise DesignError.of("x", f"{x.layout} tensor on {x.device}", "must be a dense tensor with data")
-    plain = x.detach().to("cpu", torch.float64).numpy()
-    release = mechanism.release if rng is None else partial(mechanism.sample, rng=rng)
-    answer = release(plain, clip=clip)
-    return torch.from_numpy(answer).to(x.device, x.dtype)
+    draw = mechanism.release if rng is None else partial(mechanism.sample, rng=generator(rng))
 
+    def answer(x: Tensor) -> Tensor:
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+            raise DesignError.of("x", x, "must be a tensor of floating-point numbers")
+        if x.device.type == "meta" or x.layout is not torch.strided:
+            raise DesignError.of("x", f"{x.layout} tensor on {x.device}", "must be a dense tensor with data")
+        plain = x.detach().to("cpu", torch.float64).numpy()
+        return torch.from_numpy(draw(plain, clip=clip)).to(x.device, x.dtype)
 
-@lru_cache(maxsize=1)
-def _module_class() -> Any:
-    torch = _torch()
-
-    class VectorModule(torch.nn.Module):  # type: ignore[name-defined,misc]
-        """Answers vectors privately; the gradient passes as if they were unchanged."""
-
-        def __init__(self, mechanism: Mechanism, clip: bool, rng: Randomness) -> None:
-            super().__init__()
-            self.mechanism, self.clip, self.rng = mechanism, clip, rng
-
-        def forward(self, x: Tensor) -> Tensor:
-            answer = _answer(self.mechanism, x, self.clip, self.rng)
-            return x + (answer - x).detach()
-
-        def extra_repr(self) -> str:
-            return repr(self.mechanism)
-
-    return VectorModule
+    return answer
 
 
 def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None) -> Any:
@@ -274,23 +253,31 @@ def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = N
     MissingExtra
         PyTorch is not installed.
     """
-    made, kept = _mechanism(mechanism), one_of("clip", clip, (True, False))
-    return _module_class()(made, kept, None if rng is None else generator(rng))
+    answer = _answering(mechanism, clip, rng)
+
+    class VectorModule(_torch().nn.Module):  # type: ignore[misc]
+        """Answers vectors privately; the gradient passes as if they were unchanged."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + (answer(x) - x).detach()
+
+        def extra_repr(self) -> str:
+            return repr(mechanism)
+
+    return VectorModule()
 
 
 def gradient_hook(
     mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None
 ) -> Callable[[Tensor], Tensor]:
     """Return a hook for ``tensor.register_hook``: the gradient, as one vector of d numbers, is replaced by its private answer."""
-    made, kept = _mechanism(mechanism), one_of("clip", clip, (True, False))
-    _torch()
-    source = None if rng is None else generator(rng)
+    answer = _answering(mechanism, clip, rng)
 
     def hook(gradient: Tensor) -> Tensor:
-        if gradient.numel() != made.dimension:
-            wanted = f"the mechanism's dimension is {made.dimension}"
+        if gradient.numel() != mechanism.dimension:
+            wanted = f"the mechanism's dimension is {mechanism.dimension}"
             raise DesignError(f"a gradient of {gradient.numel()} numbers: {wanted}")
-        return _answer(made, gradient.reshape(-1), kept, source).reshape(gradient.shape)
+        return answer(gradient.reshape(-1)).reshape(gradient.shape)
 
     return hook
 
@@ -308,13 +295,12 @@ def privatize_gradients(
     DesignError
         A parameter without a gradient, or another number of them than the mechanism's dimension; nothing is changed then.
     """
-    torch, made = _torch(), _mechanism(mechanism)
+    torch, hook = _torch(), gradient_hook(mechanism, clip=clip, rng=rng)
     if not isinstance(model, torch.nn.Module):
         raise DesignError.of("model", model, "must be a torch.nn.Module")
     kept = [p for p in model.parameters() if p.requires_grad]
     if not kept or any(p.grad is None for p in kept):
         raise DesignError("the model has a parameter without a gradient: call it after loss.backward()")
     whole = torch.cat([p.grad.detach().reshape(-1).to("cpu", torch.float64) for p in kept])
-    hook = gradient_hook(made, clip=clip, rng=rng)
     for p, part in zip(kept, hook(whole).split([p.numel() for p in kept])):
         p.grad = part.reshape(p.shape).to(p.device, p.dtype)

@@ -43,7 +43,13 @@ from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.typing import Array, Indices, Numbers
-from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e, scaled_vectors
+from mechdesign.vectors.ball import (
+    PureMechanism,
+    checked_dimension,
+    checked_radius,
+    power_of_e,
+    scaled_vectors,
+)
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, shared_subsets
 
 __all__ = ["LARGEST_BITS", "SampledCoordinates", "SampledSigns", "two_outputs"]
@@ -295,7 +301,7 @@ LARGEST_BITS = 16
 
 @serializable("sampled-signs")
 @dataclass(frozen=True)
-class SampledSigns(Checked, SampledSubset, SubsetSelection):
+class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     """The signs of a few coordinates, together under one budget.
 
     Parameters
@@ -327,7 +333,6 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
         super().__post_init__()
         if self.bits > self.dimension:
             raise DesignError.of("bits", self.bits, f"must be at most {self.dimension}, the coordinates")
-        _ = self.power
 
     # -- the law --------------------------------------------------------------------------------------
 
@@ -335,11 +340,6 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
     def inputs(self) -> str:
         """ "box": coordinates in [−R, R]."""
         return "box"
-
-    @cached_property
-    def power(self) -> Fraction:
-        """E, the rational lower bound of e^ε that every probability is made of."""
-        return power_of_e(self.privacy.epsilon)
 
     def _agreement(self, flips: int) -> Fraction:
         b, rows = self.bits, range(flips + 1)
@@ -377,10 +377,6 @@ class SampledSigns(Checked, SampledSubset, SubsetSelection):
     def error(self) -> float:
         """Expected squared error of the worst input, 0."""
         return self.bits * self.stretch**2
-
-    def privacy_loss(self) -> float:
-        """ε between any two vectors: the probabilities differ by the factor E ≤ e^ε, exactly."""
-        return self.privacy.epsilon
 
     # -- codes ----------------------------------------------------------------------------------------
 

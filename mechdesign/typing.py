@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Indices", "Numbers", "Randomness", "Status", "no_numbers"]
+__all__ = ["Array", "Flags", "Indices", "Numbers", "Randomness", "Status", "no_numbers"]
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.ArrayLike
 """What a caller gives where numbers are wanted: a number, nested lists, an array, a series; checked where it enters."""
 Randomness: TypeAlias = np.random.Generator | int | None

@@ -149,10 +149,10 @@ class NoiseAllocation(AllocationPage):
             raise DesignError.of("upper", float(self.upper.min()), allowed)
         if self.lower is not None and not self.lower.max() < math.inf:
             raise DesignError.of("lower", self.lower, "must be finite")
-        if self.lower is not None and not math.isfinite(self._forced()):
-            raise DesignError.of(
-                "lower", float(self.lower.max()), f"makes a loss of order {self.loss:g} overflow"
-            )
+        with np.errstate(over="ignore"):
+            if self.lower is not None and not math.isfinite(self.cost_of(self.lower)):
+                allowed = f"makes a loss of order {self.loss:g} overflow"
+                raise DesignError.of("lower", float(self.lower.max()), allowed)
         if self.upper is not None and self.lower is not None and np.any(self.lower > self.upper):
             i = int(np.argmax(self.lower > self.upper))
             raise DesignError.of(
@@ -216,11 +216,6 @@ class NoiseAllocation(AllocationPage):
             what = "positive" if name == "weights" else "non-negative"
             raise DesignError.of(name, value, f"must be a {what} number or a vector of shape ({size},)")
         return found
-
-    def _forced(self) -> float:
-        """The loss that the lower limits alone cost."""
-        with np.errstate(over="ignore"):
-            return self.cost_of(np.asarray(self.lower))
 
     def model(self) -> Model:
         """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".

@@ -17,7 +17,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.allocation.several import changes_of
 from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
     "LayerProfile",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def check_profile(profile: Any, name: str = "sensitivities") -> Array:
+def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""
     values = doubles(name, profile, "must be a vector of numbers")
     if values.ndim != 1 or values.size == 0:
@@ -52,7 +52,7 @@ def check_profile(profile: Any, name: str = "sensitivities") -> Array:
     return values
 
 
-def disparity(profile: Any) -> float:
+def disparity(profile: Numbers) -> float:
     r"""Return :math:`\nu = \|\lambda\|_1 / (K \Delta_\infty)`, in [1/K, 1]: 1 for equal sensitivities.
 
     Examples
@@ -64,7 +64,7 @@ def disparity(profile: Any) -> float:
     return float(values.sum() / (len(values) * values.max()))
 
 
-def gini(profile: Any) -> float:
+def gini(profile: Numbers) -> float:
     r"""Return the Gini coefficient :math:`\sum_{ij} |\lambda_i - \lambda_j| / (2K\|\lambda\|_1)`, in O(K log K).
 
     Examples
@@ -78,7 +78,7 @@ def gini(profile: Any) -> float:
     return float((ranks * values).sum() / (k * values.sum()))
 
 
-def majorizes(profile: Any, other: Any) -> bool:
+def majorizes(profile: Numbers, other: Numbers) -> bool:
     r"""Whether `profile` majorizes `other`: equal sums, and every sum of its k largest values is at least as large.
 
     Partial sums are exact (rational); the totals may differ, and a partial sum fall short, by 1e-12 of the total.
@@ -99,7 +99,7 @@ def majorizes(profile: Any, other: Any) -> bool:
     return abs(ahead[-1]) <= slack and min(ahead) >= -slack
 
 
-class LayerProfile(np.ndarray):  # type: ignore[type-arg]
+class LayerProfile(np.ndarray):
     """The profile of clipped layers, right for one scale in each of its groups only: an allocation keeps that."""
 
     groups: tuple[Indices, ...] | None = None
@@ -110,7 +110,7 @@ class LayerProfile(np.ndarray):  # type: ignore[type-arg]
 
 
 def layer_profile(
-    clips: Any, sizes: Any, *, norm: float = 2.0, noise: str = "gaussian"
+    clips: Numbers, sizes: Numbers, *, norm: float = 2.0, noise: str = "gaussian"
 ) -> tuple[Array, tuple[Indices, ...]]:
     r"""Return the profile and the groups of a query made of clipped layers.
 
@@ -182,7 +182,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
         if not plain and noise == "mixed":
             raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
         most = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=math.inf)
-        return np.minimum(np.array(s.each), most)
+        return np.asarray(np.minimum(np.array(s.each), most))
     if dimension is None:
         raise DesignError.of(
             "sensitivities",
@@ -202,7 +202,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     return profile
 
 
-def check_bounds(bounds: Any, profile: Array, noise: str) -> bool:
+def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
     """Whether several bounds say more than their profile, which must be this one."""
     each = instance("bounds", bounds, Sensitivity).each
     if each is None or len(each) != len(profile):

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from scipy import optimize, stats
@@ -24,12 +24,12 @@ from mechdesign.accounting.losses import NoiseTerm, is_gaussian
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.question import ROUNDING, AllocationQuestion
 from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers import Deadline
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Flags, Indices
 
 __all__ = [
     "FLOOR",
@@ -54,6 +54,10 @@ REACH = 0.02
 """Logarithm of the factor that a mix is scaled by until it is proved private, at most, either way."""
 FLOOR = 1e-12
 """Least Laplace ratio over the largest: less saves nothing, and a lattice could not keep it."""
+
+
+Mix: TypeAlias = tuple[float, Array, Flags]
+"""Cost, scales, and which of them are of Laplace noise."""
 
 
 def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
@@ -113,7 +117,7 @@ class MixedProblem:
         lam, p = self.sensitivities, self.order
         return np.asarray(lam / (lam / self._weight) ** (1 / (p + 1)))
 
-    def levels(self, laplace: Any) -> Array:
+    def levels(self, laplace: Flags) -> Array:
         """Ratios of these coordinates over the largest; many are put on a few levels."""
         found = self.ratios[laplace] / self.ratios[laplace].max()
         if len(np.unique(found)) > _LEVELS:
@@ -131,14 +135,14 @@ class MixedProblem:
         """Coordinates by λ/σ of the Gaussian allocation, largest first."""
         return np.argsort(-self.sensitivities / self.normal, kind="stable")
 
-    def cost(self, scales: Array, laplace: Any) -> float:
+    def cost(self, scales: Array, laplace: Flags) -> float:
         r"""Σ w E|T|^p."""
         unit = np.where(
             laplace, absolute_moment("laplace", self.order), absolute_moment("gaussian", self.order)
         )
         return float((self._weight * unit * scales**self.order).sum())
 
-    def scales(self, laplace: Any, mu: float, ratio: float) -> Array:
+    def scales(self, laplace: Flags, mu: float, ratio: float) -> Array:
         """Scales at which the Gaussian coordinates take μ and the largest Laplace ratio is `ratio`."""
         lam, out = self.sensitivities, np.empty(len(self.sensitivities))
         if laplace.any():
@@ -149,7 +153,7 @@ class MixedProblem:
             out[rest] = unit * (math.sqrt(float(((lam[rest] / unit) ** 2).sum())) / mu)
         return out
 
-    def best_of(self, count: int, deadline: Deadline) -> tuple[float, Array, Any]:
+    def best_of(self, count: int, deadline: Deadline) -> Mix:
         """Cost, scales and types where `count` coordinates get Laplace noise."""
         laplace = np.zeros(len(self.sensitivities), dtype=bool)
         laplace[self.order_of_laplace[:count]] = True
@@ -174,7 +178,7 @@ class MixedProblem:
             value, mu = min((at(m), m) for m in seen) if seen else (math.inf, self.mu * float(found.x))
         return value, self.scales(laplace, max(mu, 1e-300), max(seen.get(mu, 0.0), 1e-300)), laplace
 
-    def _ratio(self, mu: float, sizes: Array, counts: Any, reach: float) -> float:
+    def _ratio(self, mu: float, sizes: Array, counts: Indices, reach: float) -> float:
         """The largest Laplace ratio beside a Gaussian of μ; 0 where δ leaves no room."""
         epsilon, target = self.privacy.epsilon, self.privacy.delta
 
@@ -197,10 +201,10 @@ class MixedProblem:
         return 0.0
 
 
-def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[tuple[float, Array, Any]]:
+def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
     """Candidates, cheapest first: numbers of Laplace coordinates by doubling, then between the neighbours of the best."""
     size = problem.most
-    found: dict[int, tuple[float, Array, Any]] = {}
+    found: dict[int, Mix] = {}
 
     def tried(count: int) -> float:
         if count not in found and not (deadline.passed and found):
@@ -228,7 +232,7 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[tuple[float,
 
 
 def within_budget(
-    scales: Array, laplace: Any, sensitivities: Array, privacy: ApproximateDP, deadline: Deadline
+    scales: Array, laplace: Flags, sensitivities: Array, privacy: ApproximateDP, deadline: Deadline
 ) -> MixedNoise | None:
     """The law scaled by the least common factor at which the composition is proved to keep δ; None beyond `REACH`.
 
@@ -263,9 +267,6 @@ class _LateError(Exception):
     """Ends a search for a factor; never leaves this module."""
 
 
-_ROUNDING = 1e-12
-
-
 def mixed_cost(question: AllocationQuestion, law: MixedNoise) -> float:
     r"""Return :math:`\sum_i w_i E|T_i|^p`."""
     moments = law.absolute_moment(float(question.loss))
@@ -298,5 +299,5 @@ class MixedProof(Proof):
         delta, basic = composed(law, privacy)
         claim = f"δ at ε = {privacy.epsilon:g} is at most {privacy.delta:g} when all coordinates change by all they may"
         yield Claim(claim, PROVED if basic else RECOMPUTED, privacy.delta - delta, delta <= privacy.delta)
-        room = stated.value * (1 + _ROUNDING) - mixed_cost(asked, law)
+        room = stated.value * (1 + ROUNDING) - mixed_cost(asked, law)
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)

@@ -26,13 +26,13 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["AllocationProof", "AllocationQuestion"]
+__all__ = ["ROUNDING", "AllocationProof", "AllocationQuestion"]
 
 _DOWN = 1 - 8 * 2.0**-53
 """Rounds a budget down past the few roundings it took to compute it."""
 
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Relative tolerance for the roundings of a loss and of a dual bound."""
 
 
@@ -286,7 +286,7 @@ class AllocationProof(Proof):
         if asked.groups is not None:
             widest = max(float(np.ptp(scales[g])) for g in asked.groups)
             yield Claim("groups share a scale", PROVED, -widest, widest == 0)
-        room = stated.value * (1 + _ROUNDING) - asked.cost_of(scales)
+        room = stated.value * (1 + ROUNDING) - asked.cost_of(scales)
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
@@ -299,7 +299,7 @@ class AllocationProof(Proof):
             problem = asked.against(self.mix)
         dual, error = problem.dual(self.multiplier)
         bound = asked.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
-        room = bound + _ROUNDING * abs(bound) - stated.lower_bound
+        room = bound + ROUNDING * abs(bound) - stated.lower_bound
         yield Claim(f"no scales do better than {stated.lower_bound:.9g}", RECOMPUTED, room, room >= 0)
 
     def _is_mix(self, asked: Changes, mix: Array) -> bool:
@@ -309,4 +309,4 @@ class AllocationProof(Proof):
         found = mixed(asked, Among(self.changes, self.weights))
         if found is None or mix.shape != found.shape or not (np.isfinite(mix).all() and mix.any()):
             return False
-        return bool(np.all((mix >= 0) & (mix <= found * (1 + _ROUNDING))))
+        return bool(np.all((mix >= 0) & (mix <= found * (1 + ROUNDING))))

@@ -49,39 +49,30 @@ def overflowing(order: float) -> DesignError:
     )
 
 
+_STEPS: dict[float, tuple[np.ufunc, ...]] = {
+    0.25: (np.sqrt, np.sqrt),
+    1 / 3: (np.cbrt,),
+    0.5: (np.sqrt,),
+    2 / 3: (np.cbrt, np.square),
+    1: (np.positive,),
+    2: (np.square,),
+    4: (np.square, np.square),
+}
+"""Powers by vector instructions, which a general power is not."""
+
+
 def power(x: Array, exponent: float, out: Array | None = None) -> Array:
     """Return ``x ** exponent``, into `out` if given (which may be `x`).
 
-    By the fastest accurate route: a root or a product is a vector instruction, a general power is not, and on a
-    million coordinates fresh memory costs more than arithmetic.
+    On a million coordinates a general power, and fresh memory, cost more than all other arithmetic.
     """
-    if out is None:
-        out = np.empty_like(x)
-    if exponent == 0.5:
-        return np.sqrt(x, out=out)
-    if exponent == 0.25:
-        return np.sqrt(np.sqrt(x, out=out), out=out)
-    if exponent == 1 / 3:
-        return np.cbrt(x, out=out)
-    if exponent == 2 / 3:
-        np.cbrt(x, out=out)
-        return np.multiply(out, out, out=out)
-    if exponent == 1:
-        np.copyto(out, x)
-        return out
-    if exponent == 2:
-        return np.multiply(x, x, out=out)
-    if exponent == 3 and out is not x:
-        np.multiply(x, x, out=out)
-        return np.multiply(out, x, out=out)
-    if exponent == 4:
-        np.multiply(x, x, out=out)
-        return np.multiply(out, out, out=out)
-    return np.power(x, exponent, out=out)
+    out = np.empty_like(x) if out is None else out
+    if exponent not in _STEPS:
+        return np.asarray(np.power(x, exponent, out=out))
+    for step in _STEPS[exponent]:
+        x = step(x, out=out)
+    return x
 
-
-_QUICK = (0.5, 1 / 3, 1, 2)  # powers cheaper than a division
-_SUMMED = (*_QUICK, 3, 4)  # powers cheap enough to sum a second time
 
 _BLOCK = 1 << 15
 """Coordinates per block: two blocks fit the second-level cache, and fresh pages cost more than arithmetic."""
@@ -157,7 +148,7 @@ class Separable:
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
-        if self.weight is None and p in _QUICK:
+        if self.weight is None and p in _STEPS:
             total = blocked_sum(len(scales), lambda k, work: power(scales[k], p, out=work))
         else:
             total = self._spent(scales)
@@ -222,7 +213,7 @@ class Separable:
             coarse = _SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
-            loss = None if safe is not scales or self.order in _SUMMED else total * (1 + 2e-14) ** self.order
+            loss = None if safe is not scales or self.order in _STEPS else total * (1 + 2e-14) ** self.order
             return Allocated(safe, bound, self.order * total / (self.spend * self.budget), loss)
         y = self.multiplier()
         return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)

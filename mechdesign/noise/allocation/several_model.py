@@ -32,7 +32,7 @@ from mechdesign.noise.allocation.mixes import Among, best_drawn, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import MOST_FILLED, Changes, Prices, most_filled, most_spent
 from mechdesign.solvers import Deadline, Model
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Flags, Indices
 
 __all__ = [
     "Listing",
@@ -133,7 +133,7 @@ def allocate_several(
     if len(changes.rows()) == 1 and solver in (None, "closed-form"):
         if options:
             raise DesignError.of("options", sorted(options), "are none: a formula has none")
-        mix = changes.mix(order, weight)
+        (mix,) = changes.fills(order, weight)
         scales = _scales(question, mix)
         found.offer(scales, changes.prices(scales))
         seconds = time.perf_counter() - started
@@ -273,7 +273,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
     return float(changes.spent(scales, prices)), prices
 
 
-def _parts(question: AllocationQuestion) -> tuple[Changes, Any, Array, Array]:
+def _parts(question: AllocationQuestion) -> tuple[Changes, Flags, Array, Array]:
     """The changes, which coordinates need noise, their reference scales and shares."""
     changes = question.changes
     assert changes is not None
@@ -308,7 +308,7 @@ def _within(
                 "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
             )
         scales, margin = scales * factor, 2 * margin
-        prices = tuple(price / factor**m for price in prices)  # type: ignore[assignment]
+        prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = most_spent(changes, scales, prices, held)
     return scales, prices
 
@@ -342,7 +342,7 @@ def whole_changes(asked: Changes, orders: Indices, sizes: Array | None = None) -
             v = np.minimum(a * (found > 0), middle * found)
             fits = (v.sum(axis=1) <= most[1]) & (np.sqrt((v * v).sum(axis=1)) <= most[2])
             low, high = np.where(fits[:, None], middle, low), np.where(fits[:, None], high, middle)
-        return np.minimum(a * (found > 0), low * found) * (1 - 1e-15) * top
+        return np.asarray(np.minimum(a * (found > 0), low * found) * (1 - 1e-15) * top)
     number, one, two = np.zeros(n), np.zeros(n), np.zeros(n)
     for at in orders.T:
         room = np.minimum(

@@ -44,6 +44,7 @@ __all__ = [
     "SampledSubsetBound",
     "SubsetBound",
     "SymmetricBound",
+    "binomial_tail",
     "lower_bounds",
     "one_number",
     "shared_bound",
@@ -173,12 +174,17 @@ class Copies:
     def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
         """Whether any smaller probability than q breaks the j-th requirement: by binomial tails in balls."""
         with ctx.workprec(256):
-            growth, delta, rest = arb(self.epsilon).exp(), arb(self.delta), self.count - j + 1
+            growth, delta, n, other = arb(self.epsilon).exp(), arb(self.delta), self.count, self.count - j + 1
             if direct:
-                at_p, at_q = (arb(x).beta_lower(j, rest, regularized=True) for x in (p, q))
-                return bool(growth * at_q <= at_p - delta)
-            above_p, above_q = ((1 - arb(x)).beta_lower(rest, j, regularized=True) for x in (p, q))
-            return bool(growth * above_p + delta <= above_q)
+                return bool(growth * binomial_tail(n, j, arb(q)) <= binomial_tail(n, j, arb(p)) - delta)
+            return bool(
+                growth * binomial_tail(n, other, 1 - arb(p)) + delta <= binomial_tail(n, other, 1 - arb(q))
+            )
+
+
+def binomial_tail(n: int, j: int, p: arb) -> arb:
+    """P[Bin(n, p) ≥ j] in balls."""
+    return p.beta_lower(j, n - j + 1, regularized=True)
 
 
 class _Walk:

@@ -224,12 +224,7 @@ class KNormNoise:
         """E|z_i|: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞)."""
         k = self.dimension
         if self.norm == 2:
-            # Γ(k/2)/Γ((k + 1)/2): the logarithms' difference loses digits where k is large, their series does not
-            x = 1 / k
-            series = 1 + x / 4 + x**2 / 32 - 5 * x**3 / 128 - 21 * x**4 / 2048 + 399 * x**5 / 8192
-            logs = special.gammaln(k / 2) - special.gammaln((k + 1) / 2)
-            ratio = math.exp(logs) if k < 300 else series * math.sqrt(2 / k)
-            return float(k * self.scale * ratio / math.sqrt(math.pi))
+            return float(k * self.scale / special.poch(k / 2, 0.5) / math.sqrt(math.pi))
         return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
 
     def errors(self) -> Accuracy:

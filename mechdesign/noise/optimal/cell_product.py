@@ -97,16 +97,6 @@ class CellProduct:
         return self.law.var()
 
     @property
-    def standard_deviation(self) -> float:
-        """Standard deviation of one coordinate."""
-        return self.law.std()
-
-    @property
-    def mse(self) -> float:
-        """Mean squared error of the whole answer, K times the variance."""
-        return self.dimension * self.variance
-
-    @property
     def absolute_error(self) -> float:
         """E|T| of one coordinate."""
         return self.law.expected_loss("absolute")
@@ -194,14 +184,6 @@ class CellProduct:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
         write_whole(path, dumps(self))
-
-
-_TAIL = 1e-40
-"""Mass of geometric tails beyond which all loss counts as infinite."""
-_CELLS = 1_000_000
-_POINTS = 4096
-_PAIRS = 3 * 10**8  # pieces times shifts: beyond, the plain composition of exact sums must do
-_MOST = 2**20  # grid points of one coordinate
 
 
 @serializable("cell-law-proof")

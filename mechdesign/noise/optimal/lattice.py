@@ -56,6 +56,7 @@ __all__ = ["SMALLEST_DELTA", "Line", "lattice_model", "refined"]
 SMALLEST_DELTA = 1e-7
 """Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 _MOST_CELLS = 50_000
+_ATTEMPTS = 14  # lattices: an ablation stops after the first
 _HIDDEN = 1e-7
 """Mass in the tails of the lower program from which a wider window is tried."""
 
@@ -265,7 +266,7 @@ def refined(
         Whether a law is known already: a lattice that is too large is then no error.
     """
     n, window = cells or 1, _window(question)
-    for attempt in range(14):
+    for attempt in range(_ATTEMPTS):
         side = max(math.ceil(window * n), n + 1)
         if 2 * side > _MOST_CELLS:
             if known or attempt:

@@ -30,8 +30,6 @@ from mechdesign.typing import Array, Indices
 
 __all__ = ["LatticeDual", "OneNumberDual", "SampledLatticeDual"]
 
-_MOST_CELLS = 10**5  # per sensitivity, of a proof
-
 
 @dataclass(frozen=True, eq=False)
 class OneNumberDual(Proof):
@@ -80,7 +78,7 @@ class LatticeDual(OneNumberDual):
     mirrored: bool
 
     def __post_init__(self) -> None:
-        whole("cells", self.cells, 1, _MOST_CELLS)
+        whole("cells", self.cells, 1, 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e250:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e250")

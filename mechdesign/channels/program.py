@@ -37,9 +37,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from mechdesign import solvers
-from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.results import SolveReport
-from mechdesign.solvers import Deadline, GrowingProgram, Status
+from mechdesign.solvers import Deadline, LinearProgram, Status
 from mechdesign.solvers.deadline import too_late
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
@@ -297,25 +297,32 @@ class ChannelProgram:
         power = math.frexp(scale)[1]
         return 1.0 if abs(power) <= 12 else math.ldexp(1.0, power)
 
-    def model(self, kept: Indices | None = None) -> solvers.Model:
-        """The linear program, with all privacy rows or some, and its objective in units of `unit`."""
-        (n, k), rows = self.cost.shape, self.rows if kept is None else self.rows.only(kept)
-        channel = cp.Variable(rows.variables, nonneg=True, name="channel")
-        cost = np.bincount(rows.orbits.ravel(), self.cost.ravel(), rows.variables)
-
+    def _costs_and_equalities(self) -> tuple[Array, dict[str, tuple[Any, Array]]]:
+        """Costs in units of `unit`, and matrix and right-hand side of each family of equalities."""
+        (n, k), rows = self.cost.shape, self.rows
+        cost = np.bincount(rows.orbits.ravel(), self.cost.ravel(), rows.variables) / self.unit
         # Rows of items in one orbit read the same: one of each is kept.
         row_sums = sparse.csr_matrix(
             (np.ones(n * k), (np.repeat(np.arange(n), k), rows.orbits.ravel())), shape=(n, rows.variables)
         )
         leaders = np.unique(np.diag(rows.pair_orbits), return_index=True)[1]
-        constraints: dict[str, cp.Constraint] = {"normalisation": row_sums[leaders] @ channel == 1}
+        families: dict[str, tuple[Any, Array]] = {"normalisation": (row_sums[leaders], np.ones(len(leaders)))}
         if self.equalities is not None:
             query, values = self.equalities
             moments = sparse.kron(sparse.eye(n), sparse.csr_matrix(values.T), format="csr")
-            constraints["unbiased"] = moments @ channel == query.ravel()
-        if len(rows.high):
-            constraints["privacy"] = rows.matrix(self.alpha) @ channel <= 0
-        problem = cp.Problem(cp.Minimize(cost / self.unit @ channel), list(constraints.values()))
+            families["unbiased"] = moments, query.ravel()
+        return cost, families
+
+    def model(self) -> solvers.Model:
+        """The linear program with all privacy rows, and its objective in units of `unit`."""
+        cost, families = self._costs_and_equalities()
+        channel = cp.Variable(self.rows.variables, nonneg=True, name="channel")
+        constraints: dict[str, cp.Constraint] = {
+            name: matrix @ channel == rhs for name, (matrix, rhs) in families.items()
+        }
+        if len(self.rows.high):
+            constraints["privacy"] = self.rows.matrix(self.alpha) @ channel <= 0
+        problem = cp.Problem(cp.Minimize(cost @ channel), list(constraints.values()))
         return solvers.Model(problem, {"channel": channel}, constraints)
 
     def solve(self, solver: str | None, deadline: Deadline) -> Answer:
@@ -338,22 +345,22 @@ class ChannelProgram:
     def _grown(self, deadline: Deadline) -> Answer:
         started, count = time.perf_counter(), len(self.rows.high)
         kept = np.arange(count) if count <= _MANY else self.rows.thin()
-        program = GrowingProgram(self.model(kept), what="metric channel", deadline=deadline, solver="simplex")
-        try:
-            while (status := program.solve()) is Status.OPTIMAL:
-                broken = np.setdiff1d(self.rows.broken(program.x, self.alpha, _TOLERANCE), kept)
-                if not broken.size:
-                    break
-                program.add_rows(self.rows.only(broken).matrix(self.alpha), upper=0.0)
-                kept = np.concatenate([kept, broken])
-        except SolverError as error:
-            if error.status == "Infeasible":
-                raise InfeasibleError("highs: Infeasible") from None
-            raise
+        program = LinearProgram("metric channel", deadline=deadline)
+        cost, families = self._costs_and_equalities()
+        program.add_columns("channel", cost)
+        for name, (matrix, rhs) in families.items():
+            program.add_rows(name, {"channel": matrix}, lower=rhs, upper=rhs)
+        equal = program.shape[0]
+        program.add_rows("privacy", {"channel": self.rows.only(kept).matrix(self.alpha)}, upper=0.0)
+        while (status := program.solve()) is Status.OPTIMAL:
+            broken = np.setdiff1d(self.rows.broken(program.x, self.alpha, _TOLERANCE), kept)
+            if not broken.size:
+                break
+            program.add_rows("privacy", {"channel": self.rows.only(broken).matrix(self.alpha)}, upper=0.0)
+            kept = np.concatenate([kept, broken])
         if not program.x.size:
             raise too_late("metric channel")
-        assert program.compiled is not None
-        equal, dual = program.compiled.equalities, program.row_dual
+        dual = program.row_dual
         duals = np.zeros(count)
         duals[kept[: len(dual) - equal]] = -dual[equal:]  # rows that came after the last solve have none
         constraints, variables = program.shape

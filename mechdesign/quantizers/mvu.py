@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import optimize, sparse, stats
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, non_negative, positive, settle, whole
@@ -41,16 +42,18 @@ from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.exact_law import certified_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
-from mechdesign.quantizers.mvu_alphabets import FEW, AlphabetSearch
 from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.bin_search import BinSearch
+from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.quantizers.parameter_search import searched_among
+from mechdesign.solvers import LinearProgram
 from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import get, solve
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Status
 
-__all__ = ["MVU"]
+__all__ = ["FEW", "MVU", "AlphabetSearch"]
 
 _TOLD_APART = 16.0
 """Budgets up to which a linear program's tolerance is far below e^-epsilon."""
@@ -153,28 +156,25 @@ class MVU(QuantizerDesign, ModelledDesign):
         return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
 
     def model(self, bins: Any = None, *, epsilon: float | None = None) -> Model:
-        """Return the linear program for a fixed alphabet, which is a CVXPY parameter; by default an evenly spread one."""
+        """Return the linear program for a fixed alphabet, by default an evenly spread one."""
         x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
         rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
         alphabet = self._spread if bins is None else array("bins", bins)
         if len(alphabet) != self.m:
             raise DesignError.of("bins", bins, f"must be m = {self.m} values")
-        value = cp.Parameter(self.m, name="alphabet", value=alphabet)
-        cost = cp.Parameter((len(x), self.m), name="cost", nonneg=True, value=self._cost(alphabet))
         P = cp.Variable((len(x), self.m), name="P", nonneg=True)
         floor = cp.Variable(self.m, name="floor", nonneg=True)
         floors = np.ones((len(x), 1)) @ floor[None, :]
         families = {
             "normalisation": cp.sum(P, axis=1) == 1,
-            "unbiased": P @ value == x,
+            "unbiased": P @ alphabet == x,
             "floors": floors <= P,
             "privacy": rho * floors >= P,
         }
-        problem = cp.Problem(cp.Minimize(cp.sum(cp.multiply(cost, P))), list(families.values()))
-        return Model(problem, {"P": P, "floor": floor}, families, {"alphabet": value, "cost": cost})
-
-    def _cost(self, alphabet: Array) -> Array:
-        return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
+        problem = cp.Problem(
+            cp.Minimize(cp.sum(cp.multiply(self.search.costs(alphabet), P))), list(families.values())
+        )
+        return Model(problem, {"P": P, "floor": floor}, families)
 
     def takes(self, outputs: Any) -> bool:
         return super().takes(outputs) if self.bins is not None else searched_among(self, outputs, None)
@@ -248,10 +248,10 @@ class MVU(QuantizerDesign, ModelledDesign):
             return np.array(self.bins), 1
         if self.m > FEW:
             return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
-        # A hair inside the budget, so that the alphabet is feasible for it and not only next to one that is.
+        # Slightly inside the budget, so that the alphabet is feasible for it and not only next to one that is.
         # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
-        model = self.model(epsilon=min(self.privacy.epsilon, _TOLD_APART) * (1 - 1e-10))
-        return self.search.simplex(model, starts, deadline)
+        epsilon = min(self.privacy.epsilon, _TOLD_APART) * (1 - 1e-10)
+        return self.search.simplex(epsilon, starts, deadline)
 
     def _table(
         self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
@@ -269,3 +269,194 @@ class MVU(QuantizerDesign, ModelledDesign):
         optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
         rows = optimum.mechanism.probabilities(self.inputs)
         return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
+
+
+FEW = 4
+"""Outputs up to which they are searched by the simplex method."""
+_FARTHER = 3.0  # than outputs ever want: all starts are within
+
+# How closely, in the logarithm of a gap between outputs, a start is followed at first.
+_ROUGH = 1e-2
+_FOLLOWED = 3
+
+# First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
+_SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
+_SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
+
+
+@dataclass(frozen=True)
+class AlphabetSearch:
+    """Where m outputs are looked for; each search returns them with the number of programs it solved.
+
+    Parameters
+    ----------
+    m : int
+    epsilon : float
+    input_range : (float, float)
+    input_bits : int
+    max_abs : float, optional
+        Largest distance of an output from the centre.
+    """
+
+    m: int
+    epsilon: float
+    input_range: tuple[float, float]
+    input_bits: int
+    max_abs: float | None
+
+    @cached_property
+    def inputs(self) -> Array:
+        """The input grid."""
+        return np.linspace(*self.input_range, 2**self.input_bits, dtype=float)
+
+    @property
+    def centre(self) -> float:
+        """Of the input range."""
+        return self.input_range[0] / 2 + self.input_range[1] / 2
+
+    @property
+    def half(self) -> float:
+        """Half the width of the input range."""
+        return self.input_range[1] / 2 - self.input_range[0] / 2
+
+    @property
+    def least(self) -> float:
+        """No outputs within a smaller distance of the centre can be unbiased at the ends."""
+        return self.half / math.tanh(self.epsilon / 2)
+
+    @property
+    def reach(self) -> float:
+        """Largest distance of an output from the centre; free means half as far again as many outputs ever want."""
+        free = 1.5 * self.half / math.tanh(self.epsilon / 4)
+        return free if self.max_abs is None else min(free, self.max_abs)
+
+    @property
+    def farthest(self) -> float:
+        """Largest distance of an output from the centre that a search may come to."""
+        if self.max_abs is not None:
+            return self.max_abs
+        return self.reach if self.m > FEW else _FARTHER * self.reach
+
+    def spread(self, reach: float) -> Array:
+        """Evenly spread outputs."""
+        return self.centre + reach * np.linspace(-1.0, 1.0, self.m, dtype=float)
+
+    def as_optimum(self, bins: Any, epsilon: float) -> OptimalQuantizer:
+        """MVU's program as another design: the least squared error over the input grid among unbiased mechanisms."""
+        return OptimalQuantizer(bins, PureDP(epsilon), self.inputs, "squared", input_range=self.input_range)
+
+    def placed(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
+        """Every output searched, with the derivatives of `OptimalQuantizer`."""
+        about_zero = replace(self, input_range=(-self.half, self.half))
+        search = BinSearch(self.m, self.reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
+        design = about_zero.as_optimum(search, self.epsilon)
+        found = design.solve(gap=1e-6, time_limit=deadline.limit())
+        return self.centre + found.mechanism.bins, max(1, found.solver_report.iterations or 1)
+
+    def best_spread(self, deadline: Deadline) -> tuple[Array, int]:
+        """Evenly spread outputs on the best range, found at 64 outputs."""
+        few = replace(self, m=min(self.m, 64), input_bits=min(self.input_bits, 6))
+        found = [(math.inf, self.reach)]
+
+        def value(reach: float) -> float:
+            if deadline.passed:
+                return math.inf
+            design = few.as_optimum(few.spread(reach), self.epsilon)
+            found.append((design.solve(gap=1e-5, time_limit=deadline.limit()).value, reach))
+            return found[-1][0]
+
+        bounds, options = (self.least * (1 + 1e-9), self.reach), {"xatol": 1e-3 * self.half}
+        optimize.minimize_scalar(value, bounds=bounds, method="bounded", options=options)
+        return self.spread(min(found)[1]), len(found) - 1
+
+    def costs(self, alphabet: Array) -> Array:
+        """What P is multiplied with in the variance on the input grid."""
+        return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
+
+    def in_numbers(self, alphabet: Array, epsilon: float) -> LinearProgram:
+        """The program of `MVU.model` for an alphabet; others are changes of its costs and of the rows "unbiased"."""
+        n, m, program = len(self.inputs), self.m, LinearProgram("MVU program")
+        program.add_columns("P", self.costs(alphabet))
+        program.add_columns("floor", np.zeros(m))
+        places = np.repeat(np.arange(n), m), np.arange(n * m)
+        for name, values, sums in (
+            ("normalisation", np.ones(m), 1.0),
+            ("unbiased", alphabet, self.inputs),
+        ):
+            rows = sparse.csr_array((np.tile(values, n), places))
+            program.add_rows(name, {"P": rows}, lower=sums, upper=sums)
+        each, own = sparse.eye_array(n * m), sparse.vstack([sparse.eye_array(m)] * n)
+        program.add_rows("floors", {"P": -each, "floor": own}, upper=0.0)
+        program.add_rows("privacy", {"P": each, "floor": -math.exp(epsilon) * own}, upper=0.0)
+        return program
+
+    def simplex(self, epsilon: float, starts: int, deadline: Deadline) -> tuple[Array, int]:
+        """Minimise the value of the program for a budget, which may be smaller than that of the search.
+
+        Raises
+        ------
+        InfeasibleError
+            No alphabet was found on which the program is feasible.
+        SolverError
+            None was found in time.
+        """
+        program, n = self.in_numbers(self.spread(self.reach), epsilon), len(self.inputs)
+        count = 0
+
+        def alphabet(logs: Array) -> Array:
+            right = np.cumsum(np.exp(logs))
+            middle = [] if self.m % 2 == 0 else [0.0]
+            return self.centre + self.half * np.concatenate([-right[::-1], middle, right])
+
+        def value(logs: Array) -> float:
+            nonlocal count
+            count += 1
+            a = alphabet(np.minimum(logs, 12.0))
+            if np.any(np.abs(logs) > 12) or a[-1] - self.centre > self.farthest:
+                return 1e12
+            # The solver's tolerance would let in alphabets that are short of the least by less than that.
+            if a[-1] - self.centre >= self.least * (1 + 1e-11):
+                program.change_costs("P", self.costs(a))
+                program.change_rows("unbiased", np.tile(a, n))
+                if program.run() is Status.OPTIMAL:
+                    return program.value / self.half**2
+            # An infeasible alphabet is answered by how short it reaches, to lead the search back.
+            return 1e6 * (1 + float(np.exp(-logs).sum()))
+
+        def on_time(_: Array) -> None:
+            if deadline.passed:
+                raise StopIteration
+
+        def descend(first: Array, width: float, **stop: float) -> Any:
+            corners = np.vstack([first, first + width * np.eye(len(first))])
+            options: Any = {"maxfev": 400 * len(first), "initial_simplex": corners, **stop}
+            return optimize.minimize(value, first, method="Nelder-Mead", callback=on_time, options=options)
+
+        rough: list[Any] = []
+        for steps in self._starts(starts):
+            # A small first simplex: the first search stays in the basin of the published optimum.
+            rough.append(descend(np.log(steps), 0.1, xatol=_ROUGH, fatol=math.inf))
+            if deadline.passed:
+                break
+        # Most starts end at the same few alphabets: the best of them are followed to their ends, each once.
+        best, seen = min(rough, key=lambda found: float(found.fun)), list[Array]()
+        for near in sorted(rough, key=lambda found: float(found.fun)):
+            if deadline.passed or len(seen) == _FOLLOWED or near.fun > (1 + 10 * _ROUGH) * best.fun:
+                break
+            if any(np.abs(near.x - other).max() <= 10 * _ROUGH for other in seen):
+                continue
+            seen.append(near.x)
+            found = descend(near.x, 10 * _ROUGH, xatol=1e-7, fatol=1e-10)
+            best = found if found.fun < best.fun else best
+        if best.fun < 1e6:
+            return alphabet(best.x), count
+        if deadline.passed:
+            raise SolverError("no alphabet was found in time", solver="Nelder-Mead", status="limit")
+        raise InfeasibleError("no alphabet was found on which an unbiased mechanism meets the budget")
+
+    def _starts(self, count: int) -> list[Array]:
+        """Gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""
+        reach = 1 / math.tanh(self.epsilon / 2)
+        pairs = self.m // 2
+        right = [np.linspace(a, b, pairs) if pairs > 1 else np.array([b]) for a, b in _SPANS[:count]]
+        return [np.diff(np.concatenate([[0.0], reach * r])) for r in right]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report, Study
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console

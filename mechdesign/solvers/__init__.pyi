@@ -3,14 +3,11 @@ from .base import Model as Model
 from .base import Solution as Solution
 from .base import Solver as Solver
 from .base import Status as Status
-from .compiled import CompiledLP as CompiledLP
 from .deadline import Deadline as Deadline
-from .growing import GrowingProgram as GrowingProgram
-from .highs import HighsSession as HighsSession
-from .proof import proved_bound as proved_bound
+from .linear_program import LinearProgram as LinearProgram
+from .linear_program import proved_bound as proved_bound
 from .registry import available as available
 from .registry import get as get
 from .registry import register as register
 from .registry import solve as solve
 from .registry import unregister as unregister
-from .sequence import SolveSequence as SolveSequence

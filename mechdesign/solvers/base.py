@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Status
@@ -75,6 +76,29 @@ class Model:
                 found[name] = np.asarray(family.dual_value, dtype=float)
         return found
 
+    def row_duals(self) -> Array | None:
+        """The dual values CVXPY holds, a row of its standard form each: equalities first; None where one is missing.
+
+        Each is the change of the optimal value per unit of its right-hand side.
+        """
+        rows = sorted(self.problem.constraints, key=lambda c: not isinstance(c, Equality))
+        if any(c.dual_value is None for c in rows):
+            return None
+        parts = [-np.ravel(np.asarray(c.dual_value, dtype=float), order="F") for c in rows]
+        return np.concatenate([np.zeros(0), *parts])
+
+    @property
+    def constant(self) -> float:
+        """The objective where all variables are 0: what CVXPY's standard form of an affine one leaves out."""
+        variables = self.problem.variables()
+        held = [v.value for v in variables]
+        for v in variables:
+            v.save_value(np.zeros(v.shape))
+        found = float(self.problem.objective.expr.value)
+        for v, value in zip(variables, held):
+            v.save_value(value)
+        return found
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -84,15 +108,14 @@ class Capabilities:
     ----------
     kinds : frozenset of str
         Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP", "closed-form".
-    duals, warm_start, time_limit : bool
-        Whether it gives duals, starts from the last basis, can be told to stop.
+    duals, time_limit : bool
+        Whether it gives duals, and can be told to stop.
     accuracy : float
         Feasibility tolerance it is run with.
     """
 
     kinds: frozenset[str]
     duals: bool = True
-    warm_start: bool = False
     accuracy: float = 1e-9
     time_limit: bool = True
 
@@ -114,7 +137,7 @@ class Solution:
     fallbacks : tuple of str
         Solvers that were tried before and failed, with their status.
     row_dual : array, optional
-        Duals of the compiled form's rows, of the backends that work on it.
+        Duals of the rows of CVXPY's standard form (`Model.row_duals`).
     """
 
     status: Status
@@ -131,10 +154,6 @@ class Solution:
     requested: str | None = None
     fallbacks: tuple[str, ...] = ()
     row_dual: Array | None = None
-
-    def tagged(self, **changes: Any) -> Solution:
-        """Return a copy with some fields replaced."""
-        return replace(self, **changes)
 
 
 class Solver(ABC):

@@ -1,14 +1,17 @@
-"""A time limit that is handed from step to step."""
+"""What a step may take: a time limit that is handed from step to step, and one thread for its linear algebra."""
 
 from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any
 
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.typing import no_numbers
 
-__all__ = ["Deadline", "too_late"]
+__all__ = ["Deadline", "one_thread", "too_late"]
 
 
 class Deadline:
@@ -77,3 +80,22 @@ class Deadline:
 def too_late(what: str) -> SolverError:
     """Return the error of a search that met nothing feasible by its deadline."""
     return SolverError("nothing feasible was found within the time limit", solver=what, status="limit")
+
+
+@lru_cache(maxsize=1)
+def _controller() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which BLAS uses one thread (without threadpoolctl: one that changes nothing).
+
+    OpenBLAS spreads even 100 × 100 products over all cores and waits for its threads by spinning: when the cores have other
+    work that makes an iteration thirty times slower, and when they do not it gains little at these sizes.
+    """
+    controller = _controller()
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")

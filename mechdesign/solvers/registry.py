@@ -1,4 +1,4 @@
-"""The solver registry: named backends, their capabilities, and what happens when one fails.
+"""The solver registry: named backends, reached through CVXPY, their capabilities, and what happens when one fails.
 
 Third parties add backends with `register`, or declare an entry point in the group ``mechdesign.solvers``
 that names a `Solver` instance, class or factory.
@@ -6,25 +6,177 @@ that names a `Solver` instance, class or factory.
 
 from __future__ import annotations
 
+import re
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import Any
 
 import cvxpy as cp
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.solvers.base import Model, Solution, Solver, Status
-from mechdesign.solvers.closed_form import ClosedFormSolver
+from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.highs import HighsSolver
-from mechdesign.solvers.through_cvxpy import CvxpySolver
 
-__all__ = ["available", "get", "register", "solve", "unregister"]
+__all__ = ["ClosedFormSolver", "CvxpySolver", "available", "get", "register", "solve", "unregister"]
 
 GROUP = "mechdesign.solvers"
 _CONIC = frozenset({"LP", "QP", "SOCP", "SDP", "EXP"})
 _REGISTRY: dict[str, Solver] = {}
+
+
+class ClosedFormSolver(Solver):
+    """Evaluates ``model.closed_form`` and assigns the variables; refuses models without one."""
+
+    name = "closed-form"
+    capabilities = Capabilities(frozenset({"closed-form"}), duals=False, accuracy=1e-15)
+
+    def available(self) -> bool:
+        return True
+
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+        if options:
+            raise DesignError.of("options", sorted(options), "a closed form takes none")
+        if model.closed_form is None:
+            raise DesignError.of(
+                "solver", self.name, 'this model has no closed form; use "clarabel", "scs" or "highs"'
+            )
+        started = time.perf_counter()
+        primal = {name: np.asarray(v, dtype=float) for name, v in model.closed_form().items()}
+        for name, value in primal.items():
+            model.variables[name].value = value
+        variables, constraints = model.size
+        return Solution(
+            status=Status.OPTIMAL,
+            value=float(model.problem.objective.value),
+            primal=primal,
+            dual={},
+            solver=self.name,
+            seconds=time.perf_counter() - started,
+            variables=variables,
+            constraints=constraints,
+            native_status="closed form",
+        )
+
+
+HIGHS_TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+"""The tightest that HiGHS accepts for its simplex method: privacy is at stake, and these models are small."""
+
+_STATUS = {
+    "optimal": Status.OPTIMAL,
+    "optimal_inaccurate": Status.INACCURATE,
+    "infeasible": Status.INFEASIBLE,
+    "infeasible_inaccurate": Status.INFEASIBLE,
+    "unbounded": Status.UNBOUNDED,
+    "unbounded_inaccurate": Status.UNBOUNDED,
+    "user_limit": Status.LIMIT,
+}
+
+# How each library is told to stop after so many seconds.
+_LIMITS: dict[str, Callable[[float], dict[str, Any]]] = {
+    "CLARABEL": lambda t: {"time_limit": t},
+    "COPT": lambda t: {"TimeLimit": t},
+    "CPLEX": lambda t: {"cplex_params": {"timelimit": t}},
+    "GUROBI": lambda t: {"TimeLimit": t},
+    "HIGHS": lambda t: {"time_limit": t},
+    "MOSEK": lambda t: {"mosek_params": {"MSK_DPAR_OPTIMIZER_MAX_TIME": t}},
+    "OSQP": lambda t: {"time_limit": t},
+    "SCIPY": lambda t: {"scipy_options": {"time_limit": t}},
+    "SCS": lambda t: {"time_limit_secs": t},
+    "XPRESS": lambda t: {"maxtime": t},
+}
+_OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
+
+
+@cache
+def _installed() -> frozenset[str]:
+    """CVXPY's solvers; it imports every one of them again at each question, some 9 ms."""
+    return frozenset(cp.installed_solvers())
+
+
+class CvxpySolver(Solver):
+    """A backend reached through ``problem.solve(solver=NAME)``.
+
+    Parameters
+    ----------
+    name : str
+        Name in this registry.
+    cvxpy_name : str
+        CVXPY's name of it.
+    kinds : frozenset of str
+        Model classes it takes.
+    options : dict
+        Passed to CVXPY at every solve, before the caller's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cvxpy_name: str,
+        kinds: frozenset[str],
+        *,
+        accuracy: float = 1e-8,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._cvxpy_name = cvxpy_name
+        self._options = dict(options or {})
+        self.capabilities = Capabilities(kinds, accuracy=accuracy, time_limit=cvxpy_name in _LIMITS)
+
+    def available(self) -> bool:
+        return self._cvxpy_name in _installed()
+
+    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+        problem = model.problem
+        started, deadline = time.perf_counter(), Deadline(time_limit)
+        native, status = "", Status.FAILED
+        settings = {**self._options, **options}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # CVXPY's accuracy warning; the status says the same.
+                if deadline.finite:
+                    problem.get_problem_data(self._cvxpy_name)  # compiled once, kept by CVXPY
+                    settings |= _LIMITS[self._cvxpy_name](max(deadline.left, 1e-9))
+                if not deadline.passed:  # some look at their clock between blocks of iterations only
+                    problem.solve(solver=self._cvxpy_name, **settings)
+                    if problem.status == "infeasible_or_unbounded":  # what HiGHS's presolve finds
+                        problem.solve(solver=self._cvxpy_name, **settings, presolve="off")
+                    native = str(problem.status)
+            status = _STATUS.get(native, Status.FAILED)
+        except (cp.error.SolverError, TypeError, ValueError, AttributeError, KeyError) as error:
+            native = " ".join(str(error).split())
+            if options and (not isinstance(error, cp.error.SolverError) or _OPTION.search(native)):
+                raise DesignError.of("options", options, f"{self.name} refuses them: {native}") from None
+            if not isinstance(error, cp.error.SolverError):
+                raise
+        if status in (Status.FAILED, Status.INACCURATE) and deadline.passed:
+            status = Status.LIMIT
+        elapsed = time.perf_counter() - started
+        stats = problem.solver_stats
+        seconds = float(stats.solve_time) if stats is not None and stats.solve_time is not None else elapsed
+        solved = status in (Status.OPTIMAL, Status.INACCURATE)
+        variables, constraints = model.size
+        return Solution(
+            status=status,
+            value=float(problem.value) if solved else float("nan"),
+            primal={n: np.asarray(v.value, dtype=float) for n, v in model.variables.items()}
+            if solved
+            else {},
+            dual=model.duals() if solved else {},
+            solver=self.name,
+            seconds=seconds,
+            build_seconds=max(0.0, elapsed - seconds),
+            iterations=int(stats.num_iters) if stats is not None and stats.num_iters is not None else None,
+            variables=variables,
+            constraints=constraints,
+            native_status=native,
+            row_dual=model.row_duals() if solved else None,
+        )
 
 
 def register(solver: Solver, *, replace: bool = False) -> None:
@@ -62,17 +214,17 @@ def get(name: str) -> Solver:
 
     Examples
     --------
-    >>> get("highs").capabilities.warm_start
+    >>> get("highs").capabilities.time_limit
     True
     """
     _load_entry_points()
     if isinstance(name, str) and name in _REGISTRY:
         return _REGISTRY[name]
-    if isinstance(name, str) and name.upper() in cp.installed_solvers():
+    if isinstance(name, str) and name.upper() in _installed():
         return CvxpySolver(name, name.upper(), _CONIC)
     known = sorted(_REGISTRY)
     raise DesignError.of(
-        "solver", name, f"must be one of {known} or a solver CVXPY knows, {cp.installed_solvers()}"
+        "solver", name, f"must be one of {known} or a solver CVXPY knows, {sorted(_installed())}"
     )
 
 
@@ -93,7 +245,6 @@ def available() -> pd.DataFrame:
                 k for k in ("closed-form", "LP", "QP", "SOCP", "EXP", "SDP") if solver.accepts(k)
             ),
             "duals": solver.capabilities.duals,
-            "warm start": solver.capabilities.warm_start,
             "time limit": solver.capabilities.time_limit,
             "tolerance": solver.capabilities.accuracy,
         }
@@ -173,7 +324,7 @@ def solve(
             given = {**given, "time_limit": deadline.limit()}
         answer = backend.solve(model, **given)
         if answer.status is Status.OPTIMAL:
-            return answer.tagged(requested=solver, fallbacks=tuple(failures))
+            return replace(answer, requested=solver, fallbacks=tuple(failures))
         if answer.status is Status.INFEASIBLE:
             raise InfeasibleError(f"no feasible point ({backend.name}: {answer.native_status})")
         if answer.status is Status.UNBOUNDED:
@@ -190,7 +341,7 @@ def solve(
     if unbounded is not None:
         raise unbounded
     if last is not None:
-        return last.tagged(requested=solver, fallbacks=tuple(failures))
+        return replace(last, requested=solver, fallbacks=tuple(failures))
     if deadline.passed:
         raise SolverError(
             f"no solution within the time limit of {deadline.seconds:g} s",
@@ -203,10 +354,16 @@ def solve(
     )
 
 
+def _highs(name: str, method: str, *, accuracy: float = 1e-10, **options: float) -> CvxpySolver:
+    settings = {"solver": method, "threads": 1, **HIGHS_TOLERANCES, **options}
+    fresh = {"highs_options": settings, "warm_start": False}  # answers do not depend on the last one
+    return CvxpySolver(name, "HIGHS", frozenset({"LP"}), accuracy=accuracy, options=fresh)
+
+
 for _solver in (
     ClosedFormSolver(),
-    HighsSolver("highs", "simplex", warm_start=True, accuracy=1e-10),
-    HighsSolver("highs-ipm", "ipm", warm_start=False, accuracy=1e-10),
+    _highs("highs", "simplex"),
+    _highs("highs-ipm", "ipm"),
     CvxpySolver(
         "clarabel",
         "CLARABEL",
@@ -217,6 +374,6 @@ for _solver in (
     CvxpySolver(
         "scs", "SCS", _CONIC, accuracy=1e-7, options={"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 100_000}
     ),
-    HighsSolver("highs-pdlp", "pdlp", warm_start=False, accuracy=1e-7),
+    _highs("highs-pdlp", "pdlp", accuracy=1e-7, kkt_tolerance=1e-7),
 ):
     register(_solver)

@@ -46,7 +46,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, one_of, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
 from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normals, shared_words

@@ -1,9 +1,8 @@
 """OPTM: the authors' search against HiGHS alone and against a rebuilt CVXPY model; larger programs' build and solve times.
 
 Run with ``python -m studies.benchmarks.bench_optm``. Bars: the whole search, what it builds, reads and certifies included,
-at most 1.5 × what HiGHS itself takes for all its programs, each re-solved from the last basis and none left out (the search
-leaves out those that an earlier one's multipliers prove infeasible); at least 100 × faster than a CVXPY model rebuilt at
-each point; from m = 16 on building a program costs at most as much as solving it.
+at most 1.5 × what HiGHS itself takes for all its programs, each re-solved from the last basis; at least 100 × faster than a
+CVXPY model rebuilt at each point; from m = 16 on building a program costs at most as much as solving it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
 from mechdesign.quantizers.optm.search import authors_bins
-from mechdesign.solvers import CompiledLP, HighsSession
-from mechdesign.typing import Array
+from mechdesign.solvers import LinearProgram
+from mechdesign.typing import Status
 from studies.benchmarks.turns import Ratio
 
 UNIFORM = stats.uniform(-1, 2)
@@ -28,26 +27,23 @@ UNIFORM = stats.uniform(-1, 2)
 def authors_search() -> list[Ratio]:
     """10,890 linear programs at m = 4, ε = 1, on one core."""
     search = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=authors_bins(), levels=authors_levels())
-    run, sweep = HighsSession.run, HighsSession.sweep
+    run = LinearProgram.run
     own, runs = [], []
 
-    def timed(self: HighsSession) -> object:
+    def timed(self: LinearProgram) -> Status:
         started = time.process_time()
         status = run(self)
         runs[-1].append(time.process_time() - started)
         return status
-
-    def every(self: HighsSession, matrix: Array, rhs: Array, cost: Array, _: object) -> object:
-        return sweep(self, matrix, rhs, cost)
 
     for _ in range(7):  # in turn, as the machine may be busy
         started = time.process_time()
         found = search.solve(bar=False)
         own.append(time.process_time() - started)
         runs.append([])
-        HighsSession.run, HighsSession.sweep = timed, every  # type: ignore[method-assign]
+        LinearProgram.run = timed  # type: ignore[method-assign]
         search.solve(bar=False)
-        HighsSession.run, HighsSession.sweep = run, sweep  # type: ignore[method-assign]
+        LinearProgram.run = run  # type: ignore[method-assign]
     seconds, inside = statistics.median(own), statistics.median(map(sum, runs))
     programs = int(found.table["programs"].sum())
     per_point = seconds / programs
@@ -75,9 +71,7 @@ def authors_search() -> list[Ratio]:
 
 def larger_programs() -> None:
     """Theorem 5 at m = 8, 16 and Theorem 6 at m = 16, 64: size, build, solve (medians of 7)."""
-    print(
-        "program          variables  constraints  nonzeros   build ms   compile ms   solve ms   build/solve"
-    )
+    print("program          variables  constraints   model ms   numbers ms   solve ms   model/solve")
     for theorem, m, epsilon in (
         ("theorem5", 8, 2.0),
         ("theorem5", 16, 5.0),
@@ -91,35 +85,35 @@ def larger_programs() -> None:
             design = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, constraints=theorem)
             program = design.program
             low, high = np.full(program.width, 1e-3), np.ones(program.width)
-            model = program.model(epsilon, low, high)
+            program.model(epsilon, low, high)
             built = time.perf_counter()
-            compiled = CompiledLP(model)
-            session = HighsSession(compiled, compiled.point())
+            numbers = program.in_numbers(epsilon, low, high)
             ready = time.perf_counter()
-            session.run()
+            numbers.run()
             rows.append((built - started, ready - built, time.perf_counter() - ready))
         build, prepare, solve = (1e3 * statistics.median(v) for v in zip(*rows))
-        size = f"{compiled.width:>9}  {compiled.height:>11}  {len(compiled.rows):>8}"
+        rows, columns = numbers.shape
+        size = f"{columns:>9}  {rows:>11}"
         print(
             f"{theorem} m={m:<4}  {size}  {build:>9.1f}  {prepare:>11.1f}  {solve:>9.1f}  {build / solve:>12.2f}"
         )
 
 
-def compiled_against_registry() -> None:
-    """The level search of one design against the same programs through the registry."""
+def levels() -> None:
+    """The level search of one design."""
     design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
     boxes = grid_boxes(design.program, authors_levels())
-    sweep = Sweep(design.program)
+    sweep = Sweep()
     started = time.perf_counter()
     sweep(design.program, 1.0, boxes)
-    print(f"99 levels, compiled once: {1e3 * (time.perf_counter() - started):.1f} ms")
+    print(f"99 levels of one program: {1e3 * (time.perf_counter() - started):.1f} ms")
 
 
 def main() -> list[Ratio]:
     """Print all three."""
     ratios = authors_search()
     larger_programs()
-    compiled_against_registry()
+    levels()
     return ratios
 
 

@@ -19,7 +19,7 @@ import mechdesign as md
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.optm.descent import SelectionBlocks
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import one_thread
 
 UNIFORM = stats.uniform(-1, 2)
 

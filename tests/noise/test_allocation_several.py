@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.noise.allocation.several import changes_of
 from mechdesign.noise.allocation.several_model import largest_spent
-from mechdesign.solvers.through_cvxpy import CvxpySolver
+from mechdesign.solvers.registry import CvxpySolver
 
 S = md.Sensitivity
 PURE, NEAR = md.PureDP(0.8), md.ApproximateDP(1.0, 1e-6)

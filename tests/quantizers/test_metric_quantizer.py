@@ -19,8 +19,8 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.metric.cells import cell_model
 from mechdesign.quantizers.metric.design import MetricQuantizer
+from mechdesign.quantizers.metric.program import cell_model
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)

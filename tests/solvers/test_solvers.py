@@ -7,11 +7,12 @@ import time
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy import sparse
 
 import mechdesign as md
 import mechdesign.solvers.registry as registry
 from mechdesign import solvers
-from mechdesign.solvers import Capabilities, CompiledLP, HighsSession, Model, Solution, Solver, Status
+from mechdesign.solvers import Capabilities, LinearProgram, Model, Solution, Solver, Status
 
 LP_SOLVERS = [
     name for name in solvers.available().query("installed")["solver"] if solvers.get(name).accepts("LP")
@@ -191,41 +192,85 @@ def test_any_cvxpy_solver_by_name() -> None:
     assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)
 
 
-def test_compiled_form_equals_cvxpys_own() -> None:
-    """One sparse product gives the matrices CVXPY builds for each parameter point."""
+def random_program(rng: np.random.Generator) -> LinearProgram:
+    """Two families of columns and three of rows, feasible and bounded."""
+    program = LinearProgram("random program")
+    program.add_columns("x", rng.normal(size=(2, 2)), upper=2.0)
+    program.add_columns("y", rng.normal(size=3), lower=-1.0, upper=1.0)
+    program.add_rows("sum", {"x": np.ones((1, 4))}, lower=1.0, upper=1.0)
+    program.add_rows("mixed", {"y": rng.normal(size=(2, 3)), "x": rng.normal(size=(2, 4))}, upper=3.0)
+    program.add_rows("least", {"x": sparse.eye_array(4)}, lower=0.01)
+    return program
+
+
+def test_a_linear_program_is_what_cvxpy_declares_of_it() -> None:
+    """Values and duals by family against Clarabel on the declared model, in one sign; and the bound of each's duals."""
     rng = np.random.default_rng(7)
-    x = cp.Variable(4, nonneg=True)
-    u, c = cp.Parameter((2, 2), nonneg=True), cp.Parameter(4)
-    rows = [cp.sum(x) == 1, u @ x[:2] <= 3 * x[2:] + u[0, 1], x[3] >= u[1, 0] - 1]
-    model = Model(cp.Problem(cp.Minimize(c @ x + cp.sum(u)), rows), {"x": x}, {}, {"u": u, "c": c})
-    compiled = CompiledLP(model)
     for _ in range(5):
-        u.value, c.value = rng.random((2, 2)), rng.normal(size=4)
-        matrix, rhs, cost = compiled.coefficients(compiled.point())
-        data = model.problem.get_problem_data(cp.HIGHS)[0]
-        dense = np.zeros((compiled.height, compiled.width))
-        dense[compiled.rows, compiled.columns] = matrix
-        np.testing.assert_allclose(dense, data["A"].toarray(), atol=1e-15)
-        np.testing.assert_allclose(rhs, data["b"], atol=1e-15)
-        np.testing.assert_allclose(cost[:-1], data["c"], atol=1e-15)
+        program = random_program(rng)
+        answer, model = program.answer(), program.model()
+        other = solvers.solve(model, "clarabel")
+        assert answer.value == pytest.approx(other.value, abs=1e-7)
+        assert other.value - 1e-6 < solvers.proved_bound(model, other) <= answer.value
+        for name, value in answer.primal.items():
+            np.testing.assert_allclose(other.primal[name], value, atol=1e-6)
+        for name in ("sum", "mixed"):
+            np.testing.assert_allclose(other.dual[name], answer.dual[name], atol=1e-6)
 
 
-def test_session_resolves_like_a_fresh_solve() -> None:
+def test_changed_numbers_are_solved_like_a_fresh_program() -> None:
     rng = np.random.default_rng(3)
-    x = cp.Variable(3, nonneg=True)
-    u, c = cp.Parameter(2, nonneg=True), cp.Parameter(3)
-    model = Model(
-        cp.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1, u[0] * x[0] <= u[1] * x[1], x <= 0.8]),
-        {"x": x},
-        {},
-        {"u": u, "c": c},
-    )
-    u.value, c.value = np.ones(2), np.ones(3)
-    compiled = CompiledLP(model)
-    session = HighsSession(compiled, compiled.point())
+    held = random_program(rng)
     for _ in range(20):
-        u.value, c.value = rng.random(2), rng.normal(size=3)
-        matrix, rhs, cost = compiled.coefficients(compiled.point())
-        session.move(matrix[compiled.varying], rhs, cost)
-        assert session.run() is Status.OPTIMAL
-        assert session.value() == pytest.approx(solvers.solve(model, "clarabel").value, abs=1e-7)
+        new, cost, coefficients = rng.normal(size=4), rng.normal(size=3), rng.normal(size=14)
+        held.change_costs("x", new)
+        held.change_costs("y", cost)
+        held.change_rows("mixed", coefficients, upper=2.0)
+        fresh = LinearProgram()
+        fresh.add_columns("x", new, upper=2.0)
+        fresh.add_columns("y", cost, lower=-1.0, upper=1.0)
+        fresh.add_rows("sum", {"x": np.ones((1, 4))}, lower=1.0, upper=1.0)
+        y, x = coefficients[:6].reshape(2, 3), coefficients[6:].reshape(2, 4)
+        fresh.add_rows("mixed", {"y": y, "x": x}, upper=2.0)
+        fresh.add_rows("least", {"x": np.eye(4)}, lower=0.01)
+        assert held.solve() is fresh.solve() is Status.OPTIMAL
+        assert held.value == pytest.approx(fresh.value, abs=1e-9)
+        again = LinearProgram(solver="clarabel")
+        assert again.solver == "clarabel"
+
+
+def test_a_linear_programs_ends() -> None:
+    """No point, no bound, no time, no such option."""
+    program = random_program(np.random.default_rng(0))
+    program.add_rows("none", {"x": np.ones((1, 4))}, lower=5.0)
+    with pytest.raises(md.InfeasibleError):
+        program.solve()
+    free = LinearProgram("free program")
+    free.add_columns("x", [-1.0])
+    with pytest.raises(md.SolverError, match="free program ended with 'Unbounded'"):
+        free.solve()
+    late = LinearProgram(deadline=solvers.Deadline(1e-9))
+    late.add_columns("x", [1.0])
+    assert late.solve() is Status.LIMIT
+    with pytest.raises(md.SolverError, match="in time"):
+        late.answer()
+    with pytest.raises(md.DesignError, match="nonsense"):
+        LinearProgram(nonsense=1)
+    with pytest.raises(md.DesignError, match="solver = 'gurbi'"):
+        LinearProgram(solver="gurbi")
+
+
+def test_a_proved_bound_counts_the_constant_and_refuses_what_it_cannot_prove() -> None:
+    x = cp.Variable(2, bounds=[0, 10], name="x")
+    rows = [cp.sum(x) == 3, x[0] >= 1]
+    model = Model(cp.Problem(cp.Minimize(x[0] + 2 * x[1] + 5), rows), {"x": x})
+    for name in ("highs", "clarabel", "highs-ipm"):
+        assert 8 - 1e-6 < solvers.proved_bound(model, solvers.solve(model, name)) <= 8
+    x.value = [2.0, 1.0]
+    assert model.constant == 5 and x.value.tolist() == [2.0, 1.0]
+    with pytest.raises(md.DesignError, match="affine"):
+        bent = Model(cp.Problem(cp.Minimize(cp.abs(x[0] - 1)), rows), {"x": x})
+        solvers.proved_bound(bent, solvers.solve(bent, "highs"))
+    with pytest.raises(md.SolverError, match="no duals"):
+        unsolved = Model(cp.Problem(cp.Minimize(x[0]), [x[1] >= 1]), {"x": x})
+        solvers.proved_bound(unsolved, Solution(Status.OPTIMAL, 0.0, {}, {}, "none", 0.0))

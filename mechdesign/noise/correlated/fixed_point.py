@@ -27,8 +27,7 @@ from typing import Protocol
 import numpy as np
 
 from mechdesign.errors import SolverError
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
 __all__ = ["Balance", "Found", "Weighing", "balance", "fixed_point", "iterate", "logs_of", "weights_of"]

@@ -31,7 +31,7 @@ from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, positive, settle, whole
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.span import Lift, Span
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:

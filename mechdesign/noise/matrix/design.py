@@ -48,7 +48,7 @@ from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Model
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import one_thread
 
 __all__ = ["MatrixMechanism", "MatrixProof"]
 

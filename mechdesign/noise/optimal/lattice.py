@@ -47,7 +47,7 @@ from mechdesign.noise.optimal.costs import (
 from mechdesign.noise.optimal.lattice_dual import LatticeDual, SampledLatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.solvers import GrowingProgram, Model
+from mechdesign.solvers import LinearProgram, Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Status
 
@@ -438,21 +438,45 @@ class LatticeProgram:
         # A solver's numbers end before e^ε does; a smaller factor is only more private, and any multipliers are valid.
         epsilon = min(epsilon, _LARGEST_EPSILON)
         self.line, self.delta, self.growth = line, delta, math.exp(epsilon)
-        self._model = lattice_model(line, cost, epsilon=epsilon, delta=delta, shifts=[line.shift])
-        tight = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
-        self.program = GrowingProgram(self._model, what="lattice program", deadline=deadline, **tight)
-        self._columns = self.program.columns("masses")
+        self.program = LinearProgram(
+            "lattice program",
+            deadline=deadline,
+            primal_feasibility_tolerance=1e-9,
+            dual_feasibility_tolerance=1e-9,
+        )
         self._shifts = line.signed(range(1, line.shift + 1))
         self._rows = {s: line.rows(s, self.growth) for s in self._shifts}
         self._cuts: list[tuple[int, int, _Terms]] = []  # row, shift, terms of its set
         self._listed: dict[int, npt.NDArray[np.bool_]] = {}  # with δ = 0: the terms that have a row
         self.x: Array | None = None
+        self._first(cost)
+
+    def _first(self, cost: Array) -> None:
+        """The rows of `lattice_model` for the longest shift, in numbers."""
+        line, program, spike = self.line, self.program, np.zeros((1, len(cost)))
+        spike[0, -1] = 1.0
+        program.add_columns("masses", cost)
+        program.add_rows("normalisation", {"masses": line.masses[None]}, lower=1.0, upper=1.0)
+        terms = {s: self._rows[s] for s in line.signed([line.shift])}
+        for s, rows in terms.items():
+            if self.delta > 0:
+                program.add_columns(f"excess {s}", np.zeros(rows.shape[0]))
+                blocks = {"masses": rows, f"excess {s}": -sparse.eye_array(rows.shape[0])}
+                program.add_rows(f"terms {s}", blocks, upper=0.0)
+            else:
+                program.add_rows(f"terms {s}", {"masses": rows if line.tailed else rows[:-1]}, upper=0.0)
+        for s, rows in terms.items() if self.delta > 0 else ():
+            blocks = {"masses": spike, f"excess {s}": np.ones((1, rows.shape[0]))}
+            program.add_rows(f"sum {s}", blocks, upper=self.delta)
+        if not self.delta > 0:
+            program.add_rows("spike", {"masses": spike}, upper=0.0)
 
     def reprice(self, cost: Array) -> None:
         """Continue with other costs and closed tails: rows that held hold."""
-        self.program.set_cost(self._columns, cost)
-        tails = self._columns[len(self.line.mass) : -1]
-        self.program.add_rows(np.ones((1, len(tails))), tails, upper=0.0)
+        self.program.change_costs("masses", cost)
+        tails = np.zeros((1, len(cost)))
+        tails[0, len(self.line.mass) : -1] = 1.0
+        self.program.add_rows("closed tails", {"masses": tails}, upper=0.0)
 
     def solve(self, tolerance: float) -> Status:
         """Add cuts until no shift is violated by more than `tolerance`; `x` is the last solution, if any."""
@@ -480,7 +504,7 @@ class LatticeProgram:
             sets: list[tuple[int, _Terms]] = list(violated)
             rows = np.array([self._rows[s].T @ inside for s, inside in sets])
             rows[:, -1] += 1
-            added = self.program.add_rows(rows, self._columns, upper=self.delta)
+            added = self.program.add_rows("cuts", {"masses": rows}, upper=self.delta)
         else:
             sets, blocks = [], []
             for s, inside in violated:
@@ -492,10 +516,7 @@ class LatticeProgram:
             if not sets:
                 return 0
             terms = sparse.vstack(blocks, format="csr")
-            where = (terms.data, self._columns[terms.indices], terms.indptr)
-            added = self.program.add_rows(
-                sparse.csr_array(where, shape=(len(sets), self.program.shape[1])), upper=0.0
-            )
+            added = self.program.add_rows("cuts", {"masses": terms}, upper=0.0)
         self._cuts += [(int(row), s, cells) for row, (s, cells) in zip(added, sets)]
         return len(sets)
 
@@ -515,14 +536,11 @@ class LatticeProgram:
         for row, s, cells in self._cuts:
             psi[s][cells] += duals[row]
             total[s] += float(duals[row])
-        start = 1
-        height = length + 1 if self.delta > 0 or self.line.tailed else length
-        blocks = self.line.signed([self.line.shift])
-        for k, s in enumerate(blocks):
-            psi[s][:height] += duals[start : start + height]
-            start += height
+        for s in self.line.signed([self.line.shift]):
+            rows = self.program.rows[f"terms {s}"]
+            psi[s][: len(rows)] += duals[rows]
             if self.delta > 0:
-                total[s] += float(duals[1 + len(blocks) * height + k])
+                total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
         for s, weights in psi.items():  # the tail's term stands for every cell that is sent there
             weights[:length][self.line.lost(s)] += weights[-1]
         used = [s for s in sorted(psi) if psi[s].any()]

@@ -52,7 +52,7 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
 from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
-from mechdesign.solvers import CompiledLP, Model, Solution, proved_bound
+from mechdesign.solvers import Model, Solution, proved_bound
 from mechdesign.typing import Array, Status
 
 __all__ = ["MetricBound", "MetricProof", "MetricQuantizer"]
@@ -297,10 +297,10 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
                 answer = solvers.solve(program, "clarabel" if self.continuum else "highs", deadline=clock)
             except (InfeasibleError, SolverError):
                 return
-        duals = CompiledLP(program).row_duals() if answer.row_dual is None else answer.row_dual
-        bound = proved_bound(program, answer.tagged(row_dual=duals))
+        duals = program.row_duals() if answer.row_dual is None else answer.row_dual
+        bound = proved_bound(program, replace(answer, row_dual=duals))
         if math.isfinite(bound):
-            yield Bound(bound, replace(proof, multipliers=np.asarray(duals)))
+            yield Bound(bound, replace(proof, multipliers=duals))
 
     def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
         """Pure-DP level of a mechanism of this design applied to every coordinate of a vector.

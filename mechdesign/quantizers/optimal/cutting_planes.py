@@ -48,8 +48,8 @@ from mechdesign.quantizers.optimal.lower_bound import (
     lower_bound,
     patience,
 )
+from mechdesign.solvers import LinearProgram
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.growing import GrowingProgram
 from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes", "worst_case", "worst_planes"]
@@ -149,12 +149,14 @@ class Bundle:
     def __init__(self, problem: FloorProblem, groups: int, unit: float, deadline: Deadline) -> None:
         self.problem, self.unit = problem, unit
         (C, self.reach), n = problem.constraints, len(problem.bins)
-        self.program = GrowingProgram(None, what="cutting-plane program", deadline=deadline)
-        self.floors = self.program.add_columns(np.zeros(n), upper=1.0)
+        self.program = LinearProgram("cutting-plane program", deadline=deadline)
+        self.floors = self.program.add_columns("floors", np.zeros(n), upper=1.0)
         # Only a callable loss can be negative.
         self.bounded = problem.loss.polynomial
-        self.heights = self.program.add_columns(np.ones(groups), lower=0.0 if self.bounded else -1e6)
-        self.program.add_rows(C, self.floors, lower=self.reach)
+        self.heights = self.program.add_columns(
+            "heights", np.ones(groups), lower=0.0 if self.bounded else -1e6
+        )
+        self.program.add_rows("reach", {"floors": C}, lower=self.reach)
         self.group = np.zeros(0, dtype=int)
         self.constants, self.gradients = np.zeros(0), np.zeros((0, len(problem.bins)))
         self.source: Indices = np.zeros(0, dtype=int)
@@ -174,11 +176,10 @@ class Bundle:
             height = found.constants + found.gradients @ floors
             new = np.flatnonzero(height > theta[found.group] + 1e-13 * self.problem.scale)
         group = found.group[new]
-        table = np.zeros((len(new), len(self.floors) + len(self.heights)))
-        table[:, : len(self.floors)] = -found.gradients[new] / self.unit
-        table[np.arange(len(new)), len(self.floors) + group] = 1.0
-        columns = np.concatenate([self.floors, self.heights])
-        self.program.add_rows(table, columns, lower=found.constants[new] / self.unit)
+        above = np.zeros((len(new), len(self.heights)))
+        above[np.arange(len(new)), group] = 1.0
+        blocks = {"floors": -found.gradients[new] / self.unit, "heights": above}
+        self.program.add_rows("planes", blocks, lower=found.constants[new] / self.unit)
         self.group = np.append(self.group, group)
         self.constants = np.append(self.constants, found.constants[new])
         self.gradients = np.concatenate([self.gradients, found.gradients[new]])

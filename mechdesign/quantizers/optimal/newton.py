@@ -39,8 +39,7 @@ from mechdesign.quantizers.optimal.lower_bound import (
     lower_bound,
     patience,
 )
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.one_thread import one_thread
+from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
 __all__ = ["newton"]

@@ -15,17 +15,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optm.program import OPTMProgram
 from mechdesign.runs.grid import Grid
-from mechdesign.solvers import CompiledLP, HighsSession, Solution
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.farkas import FarkasRays
-from mechdesign.typing import Array
+from mechdesign.solvers import Deadline, LinearProgram, Solution
+from mechdesign.typing import Array, Status
 
 __all__ = ["BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
 
@@ -135,42 +132,36 @@ def theorem6_boxes(program: OPTMProgram, around: BoxPoint | None = None) -> Boxe
 
 
 class Sweep:
-    """A program compiled once: every ε, box, and choice of bins of the same structure is a point of it.
+    """One program whose numbers change: every ε, box, and choice of bins of the same structure is a point of it.
 
     Parameters
     ----------
-    program : OPTMProgram
     deadline : Deadline, optional
         Points after it have no answer.
     """
 
-    def __init__(self, program: OPTMProgram, deadline: Deadline | None = None) -> None:
-        low, high = np.zeros(program.width), np.ones(program.width)
-        self.model = program.model(1.0, low, high, parametrised=True)
-        self._deadline = deadline or Deadline(None)
-        self._compiled: CompiledLP | None = None
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline
+        self._held: LinearProgram | None = None
 
     def __call__(self, program: OPTMProgram, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
         """Objective values (N,) and solutions (N, width) for all boxes, from a cold start; NaN where infeasible."""
-        if self._compiled is None:
-            self._compiled = CompiledLP(self.model)
-            self._session = HighsSession(
-                self._compiled, self._compiled.point(), time_limit=self._deadline.left
-            )
-            reach = np.full(self._compiled.width, np.inf)
-            reach[self._compiled.columns_of("q")] = 1.0  # every row of a family sums to 1
-            self._rays, self._learned = FarkasRays(self._compiled, reach), False
-        compiled = self._compiled
-        points = np.ones((compiled.point().size, len(boxes[0])))
-        for name, value in program.parameters(epsilon, *boxes).items():
-            if name in self.model.parameters:
-                points[compiled.slots(name)] = np.atleast_2d(value).T
-        matrix, rhs, cost = (np.ascontiguousarray(part.T) for part in compiled.coefficients(points))
-        self._session.forget_basis()
-        # What is learned here is forgotten, but for the first time: answers do not depend on the order of later calls.
-        known = self._rays.copy() if self._learned else self._rays
-        self._learned = True
-        return self._session.sweep(matrix, rhs, cost, known)
+        low, high = boxes
+        values, found = np.full(len(low), np.nan), np.full(low.shape, np.nan)
+        if self._held is None:
+            self._held = program.in_numbers(epsilon, low[0], high[0], deadline=self._deadline)
+        held = self._held
+        cost, held.constant = program.objective
+        held.change_costs("q", cost)
+        held.forget_basis()
+        privacy = program.rows.coefficients(epsilon, low, high) @ program.privacy_entries[1].T
+        for k in range(len(low)):
+            held.change_rows("privacy", privacy[k])
+            held.change_rows("lower bounds", upper=-low[k, program.bounded])
+            held.change_rows("upper bounds", upper=high[k, program.bounded])
+            if held.run() is Status.OPTIMAL:
+                values[k], found[k] = held.value, held.x
+        return values, found
 
 
 class BoxSearch:
@@ -205,9 +196,7 @@ class BoxSearch:
         options: dict[str, Any],
     ) -> None:
         self.program, self.bounds, self.deadline, self.options = program, bounds, deadline, options
-        self.solver = "highs" if solver is None else solver
-        solvers.get(self.solver)
-        self.sweep = Sweep(program, deadline)
+        self.solver, self.sweep = solver, Sweep(deadline)
         self.count = 0
 
     def first_boxes(self) -> Boxes:
@@ -246,7 +235,7 @@ class BoxSearch:
 
     def _values(self, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
         """Objective values and solutions for all boxes, NaN where infeasible or too late."""
-        if self.solver == "highs":
+        if self.solver in (None, "highs"):
             return self.sweep(self.program, epsilon, boxes)
         values, found = np.full(len(boxes[0]), np.nan), np.full(boxes[0].shape, np.nan)
         for k in range(len(values)):
@@ -256,11 +245,12 @@ class BoxSearch:
         return values, found
 
     def _at(self, epsilon: float, boxes: Boxes, k: int) -> BoxPoint | None:
-        """The point of box k by a registered backend, with its duals; None where infeasible."""
+        """The point of box k, with its duals; None where infeasible."""
         low, high = boxes[0][k], boxes[1][k]
-        model = self.program.model(epsilon, low, high)
         try:
-            solution = solvers.solve(model, self.solver, **self.options)
+            solution = self.program.in_numbers(
+                epsilon, low, high, solver=self.solver, **self.options
+            ).answer()
         except InfeasibleError:
             return None
         return BoxPoint(self.program, solution.primal["q"], low, high, solution)

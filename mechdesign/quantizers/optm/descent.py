@@ -38,7 +38,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -51,8 +50,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
 from mechdesign.quantizers.optm.program import RESOLVED, pair_costs
-from mechdesign.solvers import Model, Solution, SolveSequence
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array, Status
 
 __all__ = ["Block", "Descent", "LinearisedPoint", "SelectionBlocks", "selection_at"]
@@ -232,11 +230,20 @@ class SelectionBlocks:
         """Largest and smallest probabilities of the outputs on every interval."""
         return q[self.outer] * (self.inner @ q)
 
-    def jacobian(self, q: Array) -> sparse.csr_array:
-        """Derivatives of `limits`."""
-        rows = np.arange(len(self.outer))
-        direct = sparse.csr_array((self.inner @ q, (rows, self.outer)), shape=self.inner.shape)
-        return sparse.csr_array(direct + sparse.diags_array(q[self.outer]) @ self.inner)
+    @cached_property
+    def _places(self) -> tuple[Index, Index, Index, Index]:
+        """Limit and unknown of every derivative that is not 0, the sum that each term is in, and the inner terms' limits."""
+        every = np.arange(len(self.outer))
+        inner = np.repeat(every, np.diff(self.inner.indptr))
+        keys = np.append(every, inner) * self.size + np.append(self.outer, self.inner.indices)
+        places, sums = np.unique(keys, return_inverse=True)
+        return *divmod(places, self.size), sums, inner
+
+    def jacobian(self, q: Array) -> sparse.coo_array:
+        """Derivatives of `limits`, all that may be positive."""
+        limit, unknown, sums, inner = self._places
+        terms = np.append(self.inner @ q, q[self.outer][inner] * self.inner.data)
+        return sparse.coo_array((np.bincount(sums, terms), (limit, unknown)), self.inner.shape)
 
     def loss(self, q: Array) -> float:
         """Exact expected loss."""
@@ -332,10 +339,8 @@ class SelectionBlocks:
             (np.ones(len(rows)), (rows, np.concatenate(parts))), shape=(len(parts), self.size)
         )
 
-    def model(
-        self, q: Array, epsilon: float, lower: Array, upper: Array, price: float, *, least_unit: float = 1.0
-    ) -> Model:
-        r"""Declare the program linearised at q, with steps d in [lower, upper].
+    def in_numbers(self, **options: Any) -> LinearProgram:
+        r"""Return the program linearised at a point q, with steps d in [lower, upper], before `linearise` fills in its numbers.
 
         .. math::
 
@@ -344,50 +349,53 @@ class SelectionBlocks:
             \text{floor:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
             \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest} \\
             \text{least, most:}\; & \text{lower} \le d \le \text{upper}
+        """
+        program, one = LinearProgram("linearised program", **options), sparse.eye_array(self.size)
+        program.add_columns("step", np.zeros(self.size), lower=-np.inf)
+        for name in ("floor", "over"):
+            program.add_columns(name, np.zeros(self.floors))
+        program.add_rows("normalisation", {"step": self.rows}, lower=0.0, upper=0.0)
+        limit, unknown, *_ = self._places
+        owner = sparse.eye_array(self.floors, format="csr")[self.output]
+        for name, rows in (("floor", ~self.largest), ("ceiling", self.largest)):
+            its = rows[limit]
+            places = (np.cumsum(rows) - 1)[limit[its]], unknown[its]
+            slopes = sparse.coo_array((np.ones(its.sum()), places), (rows.sum(), self.size))
+            over = {"over": -owner[rows]} if name == "ceiling" else {}
+            program.add_rows(name, {"step": slopes, "floor": owner[rows], **over}, upper=0.0)
+        program.add_rows("least", {"step": -one}, upper=0.0)
+        program.add_rows("most", {"step": one}, upper=0.0)
+        return program
+
+    def linearise(
+        self,
+        program: LinearProgram,
+        q: Array,
+        epsilon: float,
+        lower: Array,
+        upper: Array,
+        price: float,
+        *,
+        least_unit: float = 1.0,
+    ) -> None:
+        """Fill the numbers of a point into the program of `in_numbers`.
 
         Rows are in units of each output's largest probability, where that is at least `least_unit`: a solver's tolerance is then
         relative to it.
         """
-        declared, unit = self._declared, self.units(q, least_unit)
-        per_unit, inner = 1.0 / unit[self.output], self.inner @ q
-        values = {
-            "limits": per_unit * q[self.outer] * inner,
-            "outer slopes": per_unit * inner,
-            "inner slopes": per_unit * q[self.outer],
-            "gradient": self.gradient(q),
-            "prices": price * unit,
-            "ratio": np.exp(epsilon),
-            "least": lower,
-            "most": upper,
-        }
-        for name, parameter in declared.parameters.items():
-            parameter.value = values[name]
-        return declared
-
-    @cached_property
-    def _declared(self) -> Model:
-        """The program of `model` at any point: compiled once, its numbers change."""
-        count, size = len(self.outer), self.size
-        named = {name: cp.Parameter(count, name=name) for name in ("limits", "outer slopes", "inner slopes")}
-        named |= {name: cp.Parameter(size, name=name) for name in ("gradient", "least", "most")}
-        named |= {"prices": cp.Parameter(self.floors, name="prices"), "ratio": cp.Parameter(name="ratio")}
-        step = cp.Variable(size, name="step")
-        floor = cp.Variable(self.floors, name="floor", nonneg=True)
-        over = cp.Variable(self.floors, name="over", nonneg=True)
-        moved = named["limits"] + cp.multiply(named["outer slopes"], step[self.outer])
-        moved = moved + cp.multiply(named["inner slopes"], self.inner @ step)
-        low, high = np.flatnonzero(~self.largest), np.flatnonzero(self.largest)
-        families = {
-            "normalisation": self.rows @ step == 0,
-            "floor": moved[low] >= floor[self.output[low]],
-            "ceiling": moved[high] <= named["ratio"] * floor[self.output[high]] + over[self.output[high]],
-            "least": step >= named["least"],
-            "most": step <= named["most"],
-        }
-        problem = cp.Problem(
-            cp.Minimize(named["gradient"] @ step + named["prices"] @ over), list(families.values())
-        )
-        return Model(problem, {"step": step, "floor": floor, "over": over}, families, named)
+        unit = self.units(q, least_unit)
+        per_unit, largest, limit = 1.0 / unit[self.output], self.largest, self._places[0]
+        limits, slopes = per_unit * self.limits(q), per_unit[limit] * self.jacobian(q).data
+        above = largest[limit]
+        one = np.ones(largest.sum())
+        program.change_costs("step", self.gradient(q))
+        program.change_costs("over", price * unit)
+        floors = np.append(-slopes[~above], np.ones((~largest).sum()))
+        program.change_rows("floor", floors, upper=limits[~largest])
+        ceilings = np.concatenate([slopes[above], -np.exp(epsilon) * one, -one])
+        program.change_rows("ceiling", ceilings, upper=-limits[largest])
+        program.change_rows("least", upper=-lower)
+        program.change_rows("most", upper=upper)
 
 
 def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
@@ -473,11 +481,11 @@ class Descent:
         options: dict[str, Any],
     ) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
-        self.sequence = SolveSequence(solver, deadline=deadline, **options)
+        self.program = blocks.in_numbers(solver=solver, deadline=deadline, **options)
 
     def point(self, q: Array) -> LinearisedPoint:
         """A given point within the budget, of which no program was solved."""
-        itself = Solution(Status.FEASIBLE, math.nan, {}, {}, self.sequence.name, 0.0)
+        itself = Solution(Status.FEASIBLE, math.nan, {}, {}, self.program.solver, 0.0)
         return LinearisedPoint(self.blocks, q, itself, self.blocks.mechanism(q))
 
     def infeasible(self) -> InfeasibleError:
@@ -506,7 +514,7 @@ class Descent:
             if deadline.passed:
                 break
             lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-            solution = self._solved(blocks.model(q, epsilon, lower, upper, price))
+            solution = self._solved(q, epsilon, lower, upper, price)
             if solution is None:
                 break
             over = float(solution.primal["over"].sum())
@@ -539,10 +547,13 @@ class Descent:
             value = blocks.loss(q)
         return self.inside(q, self.epsilon)
 
-    def _solved(self, model: Model) -> Solution | None:
-        """The next linear program's answer; None where the deadline came first."""
+    def _solved(self, *point: Any, **unit: float) -> Solution | None:
+        """The answer to the program at a point, from the last basis, with all effort so far; None where the deadline came first."""
+        if self.deadline.passed:
+            return None
+        self.blocks.linearise(self.program, *point, **unit)
         try:
-            return None if self.deadline.passed else self.sequence.solve(model)
+            return self.program.answer()
         except InfeasibleError:  # of a program that no step at all solves: the solver's rounding
             return None
         except SolverError:
@@ -563,14 +574,13 @@ class Descent:
             for radius, margin in _APPROACH:
                 lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
                 tight = min(epsilon, RESOLVED) - margin * max(1.0, epsilon)
-                model = blocks.model(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
-                solution = self._solved(model)
+                solution = self._solved(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
                 if solution is None:
                     return None
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
                 mechanism = blocks.mechanism(moved)
                 if mechanism.privacy_loss() <= epsilon:
-                    return LinearisedPoint(blocks, moved, self.sequence.total(solution), mechanism)
+                    return LinearisedPoint(blocks, moved, solution, mechanism)
         return None
 
 

@@ -189,7 +189,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
         """
         usable = spread(len(self.bins), whole("outputs", outputs, 4))
         given = None if start is None else self._checked_start(start)
-        solvers.get("highs" if solver is None else solver)
+        if solver is not None:
+            solvers.get(solver)
         yield from least_loss(self, self.bins, clock)
         if self._on_boxes:
             yield self.on_boxes(clock, solver, options)
@@ -219,7 +220,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if not points and given is None:
             raise too_late("OPTM") if clock.passed else descent.infeasible()
         for point in points:
-            notes = [f"a local optimum, after {descent.sequence.count} linearised programs"]
+            notes = [f"a local optimum, after {descent.program.count} linearised programs"]
             yield self._law(descent, point, notes, clock)
 
     def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, Any]) -> Law:

@@ -45,11 +45,9 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
-from mechdesign import solvers
-from mechdesign.errors import InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.solvers import Model
+from mechdesign.solvers import LinearProgram, Model
 from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["Family", "Form", "OPTMProgram", "PrivacyRows", "View", "pair_costs", "theorem5_pairs"]
@@ -259,6 +257,11 @@ def theorem6_rows(view: View) -> sparse.csr_array:
     return sparse.csr_array((np.concatenate([a, -b]), places), shape=(len(entries), view.outer.size))
 
 
+def summed(groups: Indices) -> sparse.csr_array:
+    """The matrix that sums entries by their groups, which are 0, 1, … and none empty."""
+    return sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
+
+
 def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
     """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
 
@@ -394,50 +397,56 @@ class OPTMProgram:
         smaller = np.flatnonzero((n > i) & (i > 0))
         return smaller - (n * (n + 1) - i * (i + 1))[smaller] // 2, smaller
 
-    def parameters(self, epsilon: float, low: Array, high: Array) -> dict[str, Array]:
-        """Values of the model's parameters for bounds (…, width)."""
+    def model(self, epsilon: float, low: Array, high: Array) -> Model:
+        """Declare the linear program for bounds `low`, `high` of shape (width,)."""
         cost, constant = self.objective
-        values = {"low": low[..., self.bounded], "high": high[..., self.bounded]}
-        values["privacy"] = self.rows.coefficients(epsilon, low, high)
-        return values | {"cost": cost, "constant": np.asarray(constant)}
-
-    def model(self, epsilon: float, low: Array, high: Array, *, parametrised: bool = False) -> Model:
-        """Declare the linear program for bounds `low`, `high` of shape (width,).
-
-        Parametrised, ε, bounds and costs are CVXPY parameters; constants compile faster.
-        """
-        given: dict[str, Any] = self.parameters(epsilon, low, high)
-        if parametrised:
-            given = {k: cp.Parameter(v.shape, name=k, value=v) for k, v in given.items() if v.size}
         q = cp.Variable(self.width, name="q", nonneg=True)
         families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}
         bigger, smaller = self.dominance()
         if len(bigger):
             families["dominance"] = q[bigger] >= q[smaller]
         if len(self.bounded):
-            families["lower bounds"] = q[self.bounded] >= given["low"]
-            families["upper bounds"] = q[self.bounded] <= given["high"]
+            families["lower bounds"] = q[self.bounded] >= low[self.bounded]
+            families["upper bounds"] = q[self.bounded] <= high[self.bounded]
         if self.rows.labels:
-            row, terms = self.rows.row, np.arange(len(self.rows.row))
-            gather = sparse.csr_array((np.ones(len(row)), (row, terms)))
-            families["privacy"] = gather @ cp.multiply(given["privacy"], q[self.rows.unknown]) <= 0
+            terms = cp.multiply(self.rows.coefficients(epsilon, low, high), q[self.rows.unknown])
+            families["privacy"] = summed(self.rows.row) @ terms <= 0
         if self.constraints == "theorem6":
             families["order"] = theorem6_rows(self.view) @ q >= 0
-        problem = cp.Problem(cp.Minimize(given["cost"] @ q + given["constant"]), list(families.values()))
-        return Model(problem, {"q": q}, families, given if parametrised else {})
+        problem = cp.Problem(cp.Minimize(cost @ q + constant), list(families.values()))
+        return Model(problem, {"q": q}, families)
+
+    @cached_property
+    def privacy_entries(self) -> tuple[Indices, sparse.csr_array]:
+        """Row · width + unknown of every coefficient of the privacy rows, and the sums of terms that it is."""
+        places, entry = np.unique(self.rows.row * self.width + self.rows.unknown, return_inverse=True)
+        return places, summed(entry)
+
+    def in_numbers(self, epsilon: float, low: Array, high: Array, **options: Any) -> LinearProgram:
+        """Return the program of `model`, for one box; others are changes of "privacy" and the bounds."""
+        program, size, bigger = LinearProgram("OPTM program", **options), self.width, self.dominance()
+        cost, program.constant = self.objective
+        program.add_columns("q", cost)
+        program.add_rows("normalisation", {"q": self.normalisation()}, lower=1.0, upper=1.0)
+        one = sparse.eye_array(size, format="csr")
+        program.add_rows("dominance", {"q": one[bigger[1]] - one[bigger[0]]}, upper=0.0)
+        program.add_rows("lower bounds", {"q": -one[self.bounded]}, upper=-low[self.bounded])
+        program.add_rows("upper bounds", {"q": one[self.bounded]}, upper=high[self.bounded])
+        places, sums = self.privacy_entries
+        values = sums @ self.rows.coefficients(epsilon, low, high)
+        shape = len(self.rows.labels), size
+        program.add_rows("privacy", {"q": sparse.coo_array((values, divmod(places, size)), shape)}, upper=0.0)
+        if self.constraints == "theorem6":
+            program.add_rows("order", {"q": -theorem6_rows(self.view)}, upper=0.0)
+        return program
 
     def orderable(self) -> bool:
         """Whether some q meets Theorem 6's order, which no ε is part of."""
-        q = cp.Variable(self.width, name="q", nonneg=True)
-        families = {
-            "normalisation": self.normalisation() @ q == 1,
-            "order": theorem6_rows(self.view) @ q >= 0,
-        }
-        model = Model(cp.Problem(cp.Minimize(0), list(families.values())), {"q": q}, families)
-        try:
-            return solvers.solve(model, "highs").status is Status.OPTIMAL
-        except InfeasibleError:
-            return False
+        program = LinearProgram("order of Theorem 6")
+        program.add_columns("q", np.zeros(self.width))
+        program.add_rows("normalisation", {"q": self.normalisation()}, lower=1.0, upper=1.0)
+        program.add_rows("order", {"q": theorem6_rows(self.view)}, lower=0.0)
+        return program.run() is Status.OPTIMAL
 
     # -- there and back -------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@ r"""Algorithm 2 of the OPTM paper: a grid over bins around a grid over bounds.
 
 The authors' search at m = 4: outer bins ±(c + Δ), Δ ∈ {1, 1.1, …, 2}, inner bins ±{0.1, …, 1}, bounds
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
-choice of bins; its linear programs share a compiled model and are re-solved from the last basis.
+choice of bins; its linear programs are changes of one, each solved from the last basis.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         InfeasibleError
             No point of the search is feasible.
         """
-        solvers.get("highs" if solver is None else solver)
+        if solver is not None:
+            solvers.get(solver)
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
         shown = one_of("bar", bar, (True, False))
@@ -236,7 +237,7 @@ def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str
 
 
 class _Task:
-    """Solve all levels for one choice of bins; keeps one compiled model, and the boxes, per constraint structure."""
+    """Solve all levels for one choice of bins; holds one program, and the boxes, per constraint structure."""
 
     def __init__(self, search: OPTMSearch) -> None:
         self.search = search
@@ -244,13 +245,13 @@ class _Task:
         self._levels = np.stack(list(search.levels.columns().values()), axis=1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_sweeps": {}}  # workers compile their own
+        return {**vars(self), "_sweeps": {}}  # workers make their own
 
     def __call__(self, bins: tuple[float, ...]) -> Row:
         search, program = self.search, self.search.at(bins).program
         key, levels = program.signature(), self._levels
         if key not in self._sweeps:
-            self._sweeps[key] = self._prepared(key)
+            self._sweeps[key] = Sweep(), grid_boxes(program, search.levels)
         sweep, boxes = self._sweeps[key]
         objective, q = sweep(program, min(search.privacy.epsilon, RESOLVED), boxes)
         if np.isnan(objective).all():
@@ -258,11 +259,3 @@ class _Task:
         scores = program.judged(objective, q) if search.judge == "loss" else objective
         best = int(np.nanargmin(scores))
         return levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(objective)
-
-    def _prepared(self, key: bytes) -> tuple[Sweep, Boxes]:
-        """A sweep that has learned what is infeasible from the last choice of bins of this structure, whatever comes first."""
-        programs = (self.search.at(bins).program for bins in reversed(self.search.alphabets()))
-        program = next(p for p in programs if p.signature() == key)
-        sweep, boxes = Sweep(program), grid_boxes(program, self.search.levels)
-        sweep(program, min(self.search.privacy.epsilon, RESOLVED), boxes)
-        return sweep, boxes

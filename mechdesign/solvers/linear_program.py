@@ -1,0 +1,376 @@
+r"""One linear program in numbers, kept inside HiGHS, and bounds that any duals prove.
+
+A `LinearProgram` has columns and rows in families with names. It grows, its numbers change, and each solve starts from the
+last basis: cutting planes, column generation, grids of boxes and successive linearisation are all such programs.
+
+For :math:`\min c^\top x` subject to :math:`E x = e`, :math:`A x \le b`, :math:`l \le x \le u`, any y and any
+:math:`z \le 0` give, with the reduced costs :math:`r = c - E^\top y - A^\top z`,
+
+.. math:: c^\top x \ge e^\top y + b^\top z + \sum_j \min(r_j l_j, r_j u_j)
+
+(Neumaier and Shcherbina 2004). Every sum is rounded outward; the solver's objective plays no part.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import highspy
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.solvers.base import Model, Solution
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.registry import HIGHS_TOLERANCES, get, solve
+from mechdesign.typing import Array, Numbers, Status
+
+__all__ = ["LinearProgram", "proved_bound"]
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: Status.LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
+}
+_UNIT = 2.0**-53
+
+_Places = npt.NDArray[np.int32]  # what HiGHS takes
+
+
+class LinearProgram:
+    """Columns and rows in named families, whose numbers may change between solves.
+
+    Parameters
+    ----------
+    what : str
+        Its name in error messages.
+    solver : str, optional
+        A registered backend for `answer`; HiGHS's simplex method by default.
+    deadline : Deadline, optional
+        A solve that reaches it returns the status "limit".
+    **options
+        The backend's own.
+
+    Attributes
+    ----------
+    columns, rows : dict of int arrays
+        Where the members of each family stand; columns in the shape of their costs.
+    constant : float
+        What is added to the costs.
+    value, x, row_dual : float and arrays
+        The last solve's optimum, its columns, and the change of the optimum per unit of each row's active side.
+    count, iterations, seconds : int, int, float
+        Effort of all runs; iterations of `solve` only.
+
+    Examples
+    --------
+    >>> program = LinearProgram()
+    >>> x = program.add_columns("x", [1.0, 1.0])
+    >>> rows = program.add_rows("first", {"x": [[1.0, 0.0]]}, lower=1.0)
+    >>> program.solve(), program.primal("x").tolist()
+    (<Status.OPTIMAL: 'optimal'>, [1.0, 0.0])
+    >>> rows = program.add_rows("cut", {"x": [[1.0, 2.0]]}, lower=4.0)
+    >>> program.solve(), program.primal("x").tolist()
+    (<Status.OPTIMAL: 'optimal'>, [1.0, 1.5])
+    """
+
+    def __init__(
+        self,
+        what: str = "program",
+        *,
+        solver: str | None = None,
+        deadline: Deadline | None = None,
+        **options: object,
+    ) -> None:
+        self.what, self.deadline, self.solver = what, Deadline.of(deadline), solver or "highs"
+        if self.solver != "highs":
+            get(self.solver)
+        self.columns: dict[str, _Places] = {}
+        self.rows: dict[str, _Places] = {}
+        self.constant, self.value = 0.0, math.nan
+        self.x = self.row_dual = np.zeros(0)
+        self.count, self.iterations, self.seconds = 0, 0, 0.0
+        self._options = options
+        self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
+        self._highs: Any = highspy.Highs()  # its type stubs lack several methods
+        own = options if self.solver == "highs" else {}
+        settings = {"output_flag": False, "threads": 1, "solver": "simplex", **HIGHS_TOLERANCES, **own}
+        for name, value in settings.items():
+            try:
+                taken = self._highs.setOptionValue(name, value) == highspy.HighsStatus.kOk
+            except TypeError:
+                taken = False
+            if not taken:
+                raise DesignError.of("options", {name: value}, "HiGHS refuses it")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns by now."""
+        return int(self._highs.getNumRow()), int(self._highs.getNumCol())
+
+    # -- its numbers ----------------------------------------------------------------------------------
+
+    def add_columns(
+        self, name: str, cost: Numbers, *, lower: Numbers = 0.0, upper: Numbers = np.inf
+    ) -> _Places:
+        """Add a family of variables that stand in no row yet; return their columns, in the shape of their costs."""
+        costs = np.atleast_1d(np.asarray(cost, dtype=float))
+        count, none = costs.size, np.zeros(0, dtype=np.int32)
+        bounds = [np.broadcast_to(np.asarray(b, dtype=float), costs.shape).ravel() for b in (lower, upper)]
+        self.columns[name] = self.shape[1] + np.arange(count, dtype=np.int32).reshape(costs.shape)
+        starts = np.zeros(count, dtype=np.int32)
+        self._highs.addCols(count, costs.ravel(), *bounds, 0, starts, none, np.zeros(0))
+        return self.columns[name]
+
+    def add_rows(
+        self, name: str, blocks: Mapping[str, Any], *, lower: Numbers = -np.inf, upper: Numbers = np.inf
+    ) -> _Places:
+        """Add ``lower <= A x <= upper`` to a family, all equalities or bounded on one side; return the rows' numbers.
+
+        Parameters
+        ----------
+        name : str
+        blocks : mapping of column family to array or scipy.sparse matrix, shape (rows, members)
+            A, in a block for each family that has coefficients.
+        """
+        parts = [(np.ravel(self.columns[k]), sparse.coo_array(block)) for k, block in blocks.items()]
+        count, first = parts[0][1].shape[0], self.shape[0]
+        row = np.concatenate([part.coords[0] for _, part in parts])
+        column = np.concatenate([at[part.coords[1]] for at, part in parts])
+        data = np.concatenate([part.data for _, part in parts]).astype(float)
+        bounds = [np.broadcast_to(np.asarray(b, dtype=float), count).copy() for b in (lower, upper)]
+        order = np.argsort(row, kind="stable")
+        starts = np.searchsorted(row[order], np.arange(count)).astype(np.int32)
+        status = self._highs.addRows(count, *bounds, len(data), starts, column[order], data[order])
+        if self.shape[0] != first + count:
+            raise SolverError(
+                f"HiGHS refused rows of the {self.what}: coefficients beyond its range",
+                solver="highs",
+                status=str(status),
+            )
+        added = np.arange(first, first + count, dtype=np.int32)
+        self._entries.setdefault(name, []).append((added[row], column, data))
+        self.rows[name] = np.append(self.rows.get(name, added[:0]), added)
+        return added
+
+    def change_costs(self, name: str, cost: Numbers) -> None:
+        """Change the costs of a family of columns."""
+        at = np.ravel(self.columns[name])
+        self._highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
+
+    def change_rows(
+        self, name: str, values: Array | None = None, *, upper: Array | float | None = None
+    ) -> None:
+        """Change a family's coefficients, in the order in which they were added, and its rows' upper bounds."""
+        if values is not None:
+            row, column, held = self._coefficients(name)
+            moved = np.flatnonzero(values != held)
+            for place in zip(row[moved].tolist(), column[moved].tolist(), values[moved].tolist()):
+                self._highs.changeCoeff(*place)
+            self._entries[name] = [(row, column, values)]
+        if upper is not None:
+            rows = self.rows[name]
+            low, high = np.full((2, len(rows)), -np.inf)
+            high[:] = upper
+            self._highs.changeRowsBounds(len(rows), rows, low, high)
+
+    def _coefficients(self, name: str) -> tuple[_Places, _Places, Array]:
+        parts = self._entries[name]
+        if len(parts) > 1:
+            row, column, values = map(np.concatenate, zip(*parts))
+            self._entries[name] = parts = [(row, column, values)]
+        return parts[0]
+
+    # -- solving --------------------------------------------------------------------------------------
+
+    def forget_basis(self) -> None:
+        """Start the next run from scratch."""
+        self._highs.clearSolver()
+
+    def run(self) -> Status:
+        """Run HiGHS from the last basis."""
+        highs, started = self._highs, time.perf_counter()
+        if self.deadline.passed:
+            return Status.LIMIT
+        if self.deadline.finite:  # HiGHS counts the time of all runs of one instance
+            highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
+        highs.run()
+        if highs.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+            highs.setOptionValue("presolve", "off")
+            highs.run()
+            highs.setOptionValue("presolve", "choose")
+        status = _STATUS.get(highs.getModelStatus(), Status.FAILED)
+        self.count += 1
+        self.seconds += time.perf_counter() - started
+        if status is Status.OPTIMAL:
+            found = highs.getSolution()
+            self.value = float(highs.getObjectiveValue()) + self.constant
+            self.x, self.row_dual = np.array(found.col_value), np.array(found.row_dual)
+        return status
+
+    def solve(self) -> Status:
+        """Solve from the last basis; where that fails from scratch, then to 100 times the tolerances.
+
+        Returns
+        -------
+        Status
+            OPTIMAL, or LIMIT where the deadline came first.
+
+        Raises
+        ------
+        InfeasibleError
+            HiGHS finds no feasible point.
+        SolverError
+            Neither.
+        """
+        status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
+        for attempt in range(3):
+            if attempt:
+                self.forget_basis()
+            if free:
+                most = 20 * sum(self.shape) + 1000 if attempt < 2 else highspy.kHighsIInf
+                self._highs.setOptionValue("simplex_iteration_limit", most)
+            if attempt == 2:  # badly scaled programs can keep the simplex method turning at the tightest
+                for name in HIGHS_TOLERANCES:
+                    self._highs.setOptionValue(name, 100 * self._highs.getOptionValue(name)[1])
+            status = self.run()
+            self.iterations += max(0, int(self._highs.getInfo().simplex_iteration_count))
+            if status is Status.OPTIMAL or self.deadline.passed:
+                return Status.OPTIMAL if status is Status.OPTIMAL else Status.LIMIT
+        word = self._word
+        if status is Status.INFEASIBLE:
+            raise InfeasibleError(f"no feasible point (highs: {word})")
+        raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
+
+    def answer(self) -> Solution:
+        """Solve by the backend asked for, and return variables and duals by family.
+
+        Raises
+        ------
+        InfeasibleError, SolverError
+            As of `solve`, and where the deadline comes first.
+        """
+        if self.solver != "highs":
+            started = time.perf_counter()
+            found = solve(self.model(), self.solver, deadline=self.deadline, **self._options)
+            self.count += 1
+            self.seconds += time.perf_counter() - started
+            return replace(found, value=found.value + self.constant)
+        if self.solve() is not Status.OPTIMAL:
+            raise SolverError(f"the {self.what} has no answer in time", solver="highs", status="limit")
+        return Solution(
+            status=Status.OPTIMAL,
+            value=self.value,
+            primal={name: self.primal(name) for name in self.columns},
+            dual={name: -self.row_dual[rows] for name, rows in self.rows.items()},
+            solver="highs",
+            seconds=self.seconds,
+            iterations=self.iterations,
+            variables=self.shape[1],
+            constraints=self.shape[0],
+            native_status=self._word,
+            requested=self.solver,
+        )
+
+    def model(self) -> Model:
+        """Declare the same numbers in CVXPY, without the constant."""
+        lp, width = self._highs.getLp(), self.shape[1]
+        bounds = np.array([lp.col_lower_, lp.col_upper_])
+        x = {k: cp.Variable(at.shape, bounds=list(bounds[:, at]), name=k) for k, at in self.columns.items()}
+        whole = cp.hstack([cp.vec(v, order="C") for v in x.values()])
+        low, high = np.array(lp.row_lower_), np.array(lp.row_upper_)
+        families: dict[str, Any] = {}
+        for name, rows in self.rows.items():
+            row, column, data = self._coefficients(name)
+            place = np.searchsorted(rows, row)
+            sides = sparse.csr_array((data, (place, column)), shape=(len(rows), width)) @ whole
+            below = np.isinf(low[rows]).all()
+            equal = (low[rows] == high[rows]).all()
+            families[name] = (
+                sides == high[rows] if equal else sides <= high[rows] if below else sides >= low[rows]
+            )
+        problem = cp.Problem(cp.Minimize(np.array(lp.col_cost_) @ whole), list(families.values()))
+        return Model(problem, x, families)
+
+    def primal(self, name: str) -> Array:
+        """A family of columns in its shape, at the last solve."""
+        return self.x[self.columns[name]]
+
+    @property
+    def _word(self) -> str:
+        return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
+
+
+def proved_bound(model: Model, solution: Solution) -> float:
+    """Return a lower bound of the model's optimum that follows from the solution's duals.
+
+    Parameters
+    ----------
+    model : Model
+        A linear minimisation, of an affine objective. Without a bound on a variable whose reduced cost has the wrong sign,
+        the answer is -inf.
+    solution : Solution
+        Of any backend; only its duals are used.
+
+    Raises
+    ------
+    DesignError
+        The objective is not affine.
+    SolverError
+        The solution carries no duals.
+
+    Examples
+    --------
+    >>> x = cp.Variable(2, bounds=[0, 10], name="x")
+    >>> model = Model(cp.Problem(cp.Minimize(x[0] + 2 * x[1]), [cp.sum(x) == 3]), {"x": x})
+    >>> 3 - 1e-12 < proved_bound(model, solve(model, "highs")) <= 3
+    True
+    """
+    problem = DesignError.unless("model", model, Model).problem
+    solution = DesignError.unless("solution", solution, Solution)
+    if not problem.objective.expr.is_affine():
+        raise DesignError.of("model", problem.objective, "must have an affine objective, of a variable say")
+    dual = solution.row_dual if solution.row_dual is not None else model.row_duals()
+    data = problem.get_problem_data(cp.HIGHS)[0]
+    if dual is None or len(dual) != len(data["b"]) or not np.isfinite(dual).all():
+        raise SolverError(
+            "the answer carries no duals to prove a bound from", solver=solution.solver, status="no duals"
+        )
+    width = len(data["c"])
+    lower, upper = data.get("lower_bounds"), data.get("upper_bounds")
+    low = np.full(width, -np.inf) if lower is None else np.asarray(lower, dtype=float)
+    high = np.full(width, np.inf) if upper is None else np.asarray(upper, dtype=float)
+    found = bound_from(data["c"], data["A"], data["b"], int(data["dims"].zero), low, high, dual)
+    return found + model.constant
+
+
+def bound_from(
+    cost: Array, matrix: Any, rhs: Array, equalities: int, lower: Array, upper: Array, dual: Array
+) -> float:
+    """The bound for one program in numbers: the first rows are equalities, the others read ``A x <= b``."""
+    y = np.asarray(dual, dtype=float).copy()
+    y[equalities:] = np.minimum(y[equalities:], 0.0)
+    reduced = cost - matrix.T @ y
+    # Each reduced cost is a sum of at most `terms` products.
+    terms = np.diff(sparse.csc_array(matrix).indptr) + 2
+    error = 1.01 * terms * _UNIT * (np.abs(cost) + abs(matrix).T @ np.abs(y))
+    parts = []
+    for r in (reduced - error, reduced + error):
+        with np.errstate(invalid="ignore"):
+            at = np.where(r > 0, lower, upper)
+            parts.append(np.where(r == 0, 0.0, r * at))
+    least = np.minimum(*parts)
+    if np.isnan(least).any() or np.isneginf(least).any():
+        return -math.inf
+    products = rhs * y
+    total = math.fsum(products.tolist()) + math.fsum(least.tolist())
+    margin = 3 * _UNIT * (math.fsum(np.abs(products).tolist()) + math.fsum(np.abs(least).tolist())) + 5e-324
+    return math.nextafter(total - 1.01 * margin, -math.inf)

@@ -1,0 +1,73 @@
+"""What a design states in CVXPY and what its wing solves many times, in numbers, are the same linear program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign import solvers
+from mechdesign.noise.optimal.lattice import LatticeProgram, Line, lattice_model
+from mechdesign.quantizers.optm.boxes import BoxSearch
+from mechdesign.solvers import Deadline, LinearProgram, Model
+
+UNIFORM = stats.uniform(-1, 2)
+Both = tuple[Model, LinearProgram]
+
+
+def optm(**options: object) -> Both:
+    program = md.OPTM([-1.2, -0.5, 0.5, 1.2], md.PureDP(4.0), UNIFORM, **options).program
+    best = BoxSearch(program, None, None, Deadline(None), {}).best(4.0)
+    assert best is not None
+    return program.model(4.0, best.low, best.high), program.in_numbers(4.0, best.low, best.high)
+
+
+def mvu() -> Both:
+    design = md.MVU(m=5, privacy=md.PureDP(1.0), input_range=(-1, 2))
+    bins = design.search.spread(design.search.reach)
+    return design.model(bins), design.search.in_numbers(bins, 1.0)
+
+
+def channel() -> Both:
+    design = md.MetricChannel(md.MetricSpace.grid(3, 3), 1.0)
+    program = design.program()
+    held: list[LinearProgram] = []
+    solve = LinearProgram.solve
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LinearProgram, "solve", lambda self: held.append(self) or solve(self))
+        program.solve(None, Deadline(None))
+    return program.model(), held[-1]
+
+
+def lattice(delta: float, mirrored: bool) -> Both:
+    count = 9 if mirrored else 17
+    owner = np.abs(np.arange(-8, 9)) if mirrored else np.arange(17)
+    mass = np.where(np.arange(count) > 0, 2.0, 1.0) if mirrored else np.ones(count)
+    line = Line(owner, np.ones(17), mass, 4, mirrored)
+    cost = np.append(np.abs(np.arange(count) - (0 if mirrored else 8)) * mass, 50.0)
+    program = LatticeProgram(line, cost, epsilon=1.0, delta=delta, deadline=Deadline(None))
+    return lattice_model(line, cost, epsilon=1.0, delta=delta, shifts=[4]), program.program
+
+
+PROGRAMS: dict[str, Callable[[], Both]] = {
+    "OPTM": optm,
+    "OPTM, Theorem 6": lambda: optm(constraints="theorem6"),
+    "OPTM, across outputs": lambda: optm(constraints="across-outputs", families="separate"),
+    "MVU": mvu,
+    "MetricChannel": channel,
+    "lattice": lambda: lattice(0.0, True),
+    "lattice with delta": lambda: lattice(0.3, True),
+    "lattice, not mirrored": lambda: lattice(0.3, False),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_they_agree(name: str) -> None:
+    model, program = PROGRAMS[name]()
+    assert program.answer().value == pytest.approx(solvers.solve(model, "highs").value, rel=1e-9, abs=1e-10)
+    declared = program.model()
+    again = solvers.solve(declared, "clarabel").value + program.constant
+    assert again == pytest.approx(program.value, rel=1e-6, abs=1e-8)

@@ -181,7 +181,9 @@ class ParameterSearch(QuantizerDesign):
     def _bins(self, inner: Array, delta: float) -> Array:
         """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""
         lower, upper = self.input_range
-        return (upper + lower) / 2 + (upper - lower) / 2 * np.array([-1 - delta, *inner, 1 + delta])
+        return np.asarray(
+            (upper + lower) / 2 + (upper - lower) / 2 * np.array([-1 - delta, *inner, 1 + delta])
+        )
 
 
 @dataclass(frozen=True)

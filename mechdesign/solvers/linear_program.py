@@ -88,7 +88,7 @@ class LinearProgram:
         *,
         solver: str | None = None,
         deadline: Deadline | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         self.what, self.deadline, self.solver = what, Deadline.of(deadline), solver or "highs"
         if self.solver != "highs":

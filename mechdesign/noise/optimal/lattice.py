@@ -537,8 +537,8 @@ class LatticeProgram:
             psi[s][cells] += duals[row]
             total[s] += float(duals[row])
         for s in self.line.signed([self.line.shift]):
-            rows = self.program.rows[f"terms {s}"]
-            psi[s][: len(rows)] += duals[rows]
+            at = self.program.rows[f"terms {s}"]
+            psi[s][: len(at)] += duals[at]
             if self.delta > 0:
                 total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
         for s, weights in psi.items():  # the tail's term stands for every cell that is sent there

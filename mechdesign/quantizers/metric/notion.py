@@ -140,7 +140,7 @@ class PairwisePrivacy:
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)
-            worst = min(ratio * min(column) - max(column) for column in zip(*rows))
+            worst: Fraction = min(ratio * min(column) - max(column) for column in zip(*rows))
             if not delta:
                 return worst
             return delta if worst >= 0 else delta - self._largest_excess(rows, ratio)

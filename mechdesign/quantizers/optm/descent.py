@@ -228,7 +228,7 @@ class SelectionBlocks:
 
     def limits(self, q: Array) -> Array:
         """Largest and smallest probabilities of the outputs on every interval."""
-        return q[self.outer] * (self.inner @ q)
+        return np.asarray(q[self.outer] * (self.inner @ q))
 
     @cached_property
     def _places(self) -> tuple[Index, Index, Index, Index]:
@@ -285,7 +285,7 @@ class SelectionBlocks:
     def normalised(self, q: Array) -> Array:
         """Every family's row divided by its sum."""
         total = self.rows @ q
-        return q / (self.rows.T @ total)
+        return np.asarray(q / (self.rows.T @ total))
 
     # -- there and back -------------------------------------------------------------------------------
 
@@ -420,7 +420,7 @@ def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int
         low, high = bins[left][:, None], bins[right][None, :]
         falling = high * plain[k, left][:, None] - weighted[k, left][:, None]
         rising = weighted[k, right][None, :] - low * plain[k, right][None, :]
-        return (falling + rising) / (high - low)
+        return np.asarray((falling + rising) / (high - low))
 
     return general
 
@@ -547,11 +547,11 @@ class Descent:
             value = blocks.loss(q)
         return self.inside(q, self.epsilon)
 
-    def _solved(self, *point: Any, **unit: float) -> Solution | None:
+    def _solved(self, *point: Any, least_unit: float = 1.0) -> Solution | None:
         """The answer to the program at a point, from the last basis, with all effort so far; None where the deadline came first."""
         if self.deadline.passed:
             return None
-        self.blocks.linearise(self.program, *point, **unit)
+        self.blocks.linearise(self.program, *point, least_unit=least_unit)
         try:
             return self.program.answer()
         except InfeasibleError:  # of a program that no step at all solves: the solver's rounding

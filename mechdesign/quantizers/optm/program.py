@@ -270,7 +270,7 @@ def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
     mass, first, second = moments
     low, high = left[:, None], right[None, :]
     product = (low + high) * first - low * high * mass - second
-    return (2 * loss.absolute / (high - low) + loss.squared) * product
+    return np.asarray((2 * loss.absolute / (high - low) + loss.squared) * product)
 
 
 class OPTMProgram:

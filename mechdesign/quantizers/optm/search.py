@@ -121,7 +121,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     @property
     def input_range(self) -> tuple[float, float]:
         """The inputs, all that the prior allows."""
-        return self.prior.support
+        lower, upper = self.prior.support
+        return lower, upper
 
     @property
     def output_space(self) -> OutputSpace | None:

@@ -297,7 +297,7 @@ class ChannelProgram:
         power = math.frexp(scale)[1]
         return 1.0 if abs(power) <= 12 else math.ldexp(1.0, power)
 
-    def _costs_and_equalities(self) -> tuple[Array, dict[str, tuple[Any, Array]]]:
+    def _costs_and_equalities(self) -> tuple[Array, dict[str, tuple[sparse.csr_matrix, Array]]]:
         """Costs in units of `unit`, and matrix and right-hand side of each family of equalities."""
         (n, k), rows = self.cost.shape, self.rows
         cost = np.bincount(rows.orbits.ravel(), self.cost.ravel(), rows.variables) / self.unit
@@ -306,7 +306,9 @@ class ChannelProgram:
             (np.ones(n * k), (np.repeat(np.arange(n), k), rows.orbits.ravel())), shape=(n, rows.variables)
         )
         leaders = np.unique(np.diag(rows.pair_orbits), return_index=True)[1]
-        families: dict[str, tuple[Any, Array]] = {"normalisation": (row_sums[leaders], np.ones(len(leaders)))}
+        families: dict[str, tuple[sparse.csr_matrix, Array]] = {
+            "normalisation": (row_sums[leaders], np.ones(len(leaders)))
+        }
         if self.equalities is not None:
             query, values = self.equalities
             moments = sparse.kron(sparse.eye(n), sparse.csr_matrix(values.T), format="csr")

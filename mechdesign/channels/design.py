@@ -53,7 +53,7 @@ from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import MetricDP
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import never_sent
 from mechdesign.solvers import Model
 from mechdesign.spaces.space import MetricSpace
@@ -352,10 +352,7 @@ class MetricChannel(ModelledDesign):
             f"Least {value}.",
             "\n\n".join(question),
             value,
-            (
-                f"α = {shown(self.alpha)}",
-                f"exact loss at most {at_most(channel.alpha)} per unit of distance",
-            ),
+            (f"α = {shown(self.alpha)}", f"exact loss at most {at_most(channel.alpha)} per unit of distance"),
             "The probability of every report (across) for every item (down).",
             "The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
             "the best guess after it.",
@@ -363,7 +360,7 @@ class MetricChannel(ModelledDesign):
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         """What the exponential mechanism costs at the same α, alone and remapped."""
-        own, rows = result.value, [("this channel", result.value)]
+        rows = [("this channel", result.value)]
         square = self.losses.shape == (self.space.size, self.space.size)
         if square and self.space.size <= _CALIBRATED and self.equalities is None:
             channel = Channel.exponential(self.space, self.alpha)
@@ -372,8 +369,7 @@ class MetricChannel(ModelledDesign):
                 channel = channel.remapped(self.losses, self.weights)
         if result.lower_bound is not None:
             rows.append(("proved least", result.lower_bound))
-        table = [(name, e, e / own if own else np.nan) for name, e in rows] if len(rows) > 1 else []
-        return pd.DataFrame(table, columns=["mechanism", "error", "relative"])
+        return relative_table(rows if len(rows) > 1 else [])
 
     def plot(self, result: Result, **options: Any) -> Figure:
         """Draw the matrix as shades."""

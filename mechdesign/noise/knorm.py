@@ -47,7 +47,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.pictures import half_width, relative_table
+from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     UP,
@@ -64,7 +64,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 __all__ = [

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from mechdesign.evidence.digits import at_most
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
@@ -16,7 +15,7 @@ from mechdesign.typing import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_laws", "half_width", "relative_table"]
+__all__ = ["draw_laws", "half_width"]
 
 _RARE = 1e-6  # how improbable the errors are at which the picture ends
 
@@ -78,12 +77,3 @@ def half_width(law: FrozenLaw) -> float:
     found = _quantile(law, 0.025)
     on_integers = hasattr(getattr(law, "dist", law), "pmf")
     return float(np.floor(found)) if on_integers else float(at_most(found))
-
-
-def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:
-    """Errors by mechanism, and relative to the first."""
-    own = rows[0][1] if rows else 0.0
-    return pd.DataFrame(
-        [(name, error, error / own if own else np.nan) for name, error in rows],
-        columns=["mechanism", "error", "relative"],
-    )

@@ -36,7 +36,7 @@ from mechdesign.typing import Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Bound", "Clock", "Design", "Incumbent", "Law", "ModelledDesign"]
+__all__ = ["Bound", "Clock", "Design", "Incumbent", "Law", "ModelledDesign", "relative_table"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +119,15 @@ class Incumbent:
             return math.inf
         value = self.laws[0].value
         return max(0.0, value - self.bound.value) / max(abs(value), 1e-300)
+
+
+def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:
+    """Errors by mechanism, and relative to the first."""
+    own = rows[0][1] if rows else 0.0
+    return pd.DataFrame(
+        [(name, error, error / own if own else math.nan) for name, error in rows],
+        columns=["mechanism", "error", "relative"],
+    )
 
 
 class Design(Checked):
@@ -290,7 +299,7 @@ class Design(Checked):
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         """What other mechanisms cost at the same privacy: mechanism, error, relative."""
-        return pd.DataFrame(columns=["mechanism", "error", "relative"])
+        return relative_table([])
 
     def tried(self, result: Result) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""

@@ -191,11 +191,7 @@ class Workload(Checked):
 
     @classmethod
     def marginals(
-        cls,
-        shape: Iterable[int],
-        *,
-        order: int | None = None,
-        kept: Iterable[Iterable[int]] | None = None,
+        cls, shape: Iterable[int], *, order: int | None = None, kept: Iterable[Iterable[int]] | None = None
     ) -> Workload:
         """Tables of counts by some of the attributes, summed over the others.
 

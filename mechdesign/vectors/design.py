@@ -29,7 +29,7 @@ from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance, one_of, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
 from mechdesign.vectors.cap import box_error, cap_error
@@ -167,8 +167,7 @@ class VectorQuantizer(Design):
         if result.lower_bound is not None:
             best = "a lower bound" if self.inputs == "box" else "the cap, simulation only"
             rows.append((f"{best}, any number of bits", result.lower_bound))
-        table = [(name, error, error / result.value if result.value else np.nan) for name, error in rows]
-        return pd.DataFrame(table, columns=["mechanism", "error", "relative"])
+        return relative_table(rows)
 
     def audit(self, result: Result) -> pd.DataFrame:
         loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon

@@ -19,12 +19,12 @@ from mechdesign.noise.allocation.mixed import composed
 from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.allocation.several_model import largest_spent
-from mechdesign.noise.pictures import relative_table
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.spine import relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.typing import Array
 

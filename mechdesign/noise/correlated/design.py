@@ -42,13 +42,12 @@ from mechdesign.noise.correlated.noise import (
     largest_spent,
     within_budget,
 )
-from mechdesign.noise.pictures import relative_table
 from mechdesign.problem.checks import array, instance, one_of, refuse_unknown, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.span import Span, span_of
-from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.solvers import Model
 from mechdesign.typing import Array

@@ -40,11 +40,10 @@ from mechdesign.noise.matrix.solving import (
     triangular,
 )
 from mechdesign.noise.matrix.strategy import StrategyNoise
-from mechdesign.noise.pictures import relative_table
 from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Model

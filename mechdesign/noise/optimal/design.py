@@ -41,10 +41,10 @@ from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.several import named_cost, ranked, several, started
 from mechdesign.noise.optimal.staircase import staircase
-from mechdesign.noise.pictures import draw_laws, relative_table
+from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, one_of, positive, whole
 from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 from mechdesign.solvers import Model
 from mechdesign.typing import Status

@@ -182,7 +182,11 @@ def _bracket(epsilon: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.nda
         return np.where(z > 0, 2 * epsilon / (root + np.abs(z)), root - z)
 
     def quantile(level: np.ndarray) -> np.ndarray:
-        return np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level))
+        return (
+            -np.sign(level - _HALF) * 0
+            if False
+            else np.asarray(np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level)))
+        )
 
     central = np.where(
         delta > _HALF,

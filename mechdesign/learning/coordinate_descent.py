@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ from mechdesign.learning.plan import (
     warn_leak,
     warn_refit,
 )
+from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, non_negative, one_of, positive, whole
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "CURVATURE",
@@ -131,7 +133,7 @@ def descend(
     return path
 
 
-def _total(state: Array, column: Array, one: Any, whole: int, loss: str) -> int:
+def _total(state: Array, column: Array, one: Array, whole: int, loss: str) -> int:
     """The sum of all records' clipped and rounded contributions: exact, a whole number."""
     if loss == "squared":
         np.multiply(state, column, out=one)
@@ -168,7 +170,7 @@ class NoisyAnswers:
         the lattice of the law's release.
     """
 
-    def __init__(self, plan: NoisePlan, rng: Any = None) -> None:
+    def __init__(self, plan: NoisePlan, rng: np.random.RandomState | None = None) -> None:
         noise = plan.calibration.mechanism
         shape = (plan.rounds, plan.units.shape[1])
         if rng is None:
@@ -209,18 +211,18 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        privacy: Any,
+        privacy: Privacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
-        clip: Any = 1.0,
+        clip: Numbers = 1.0,
         passes: int = 10,
         learning_rate: float = 1.0,
-        noise: Any = "gaussian",
-        allocation: Any = "scale-perturb-rescale",
+        noise: object = "gaussian",
+        allocation: Numbers = "scale-perturb-rescale",
         noise_on: str = "gradient",
-        smoothness: Any = None,
+        smoothness: Numbers | None = None,
         fit_intercept: bool = False,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.privacy = privacy
         self.penalty = penalty
@@ -303,7 +305,9 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         return clips
 
     def _plan(self, smooth: Array, sensitivities: Array, rounds: int) -> NoisePlan:
-        options: dict[str, Any] = {"privacy": self.privacy, "sensitivities": sensitivities, "rounds": rounds}
+        plan = partial(
+            noise_plan, self.noise, privacy=self.privacy, sensitivities=sensitivities, rounds=rounds
+        )
         if self.privacy is None:
             raise DesignError.of(
                 "privacy",
@@ -312,16 +316,16 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
             )
         on_update = one_of("noise_on", self.noise_on, ("gradient", "update")) == "update"
         if self.allocation is not None and not isinstance(self.allocation, str):
-            return noise_plan(self.noise, scales=self.allocation, **options)
+            return plan(scales=self.allocation)
         kind = one_of("allocation", self.allocation, ALLOCATIONS)
         if kind == "iid":
-            return noise_plan(self.noise, scales=smooth if on_update else np.ones_like(smooth), **options)
+            return plan(scales=smooth if on_update else np.ones_like(smooth))
         if kind == "scale-perturb-rescale":
-            return noise_plan(self.noise, scales=sensitivities, **options)
+            return plan(scales=sensitivities)
         # noise T on the gradient moves θ_i by τ T/M_i, which harms the objective by M_i(τT/M_i)²/2
         smooth = smooth / smooth.max()
         costs = 1 / smooth if kind == "least-harm" else smooth**-2 if on_update else np.ones_like(smooth)
-        return noise_plan(self.noise, costs=costs / costs.max(), **options)
+        return plan(costs=costs / costs.max())
 
     @property
     def coef_(self) -> Array:
@@ -333,7 +337,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         """The last coordinate, or 0."""
         return float(self.path_[-1, -1]) if self.path_.shape[1] > self.n_features_in_ else 0.0
 
-    def _score(self, X: Any) -> Array:
+    def _score(self, X: Numbers) -> Array:
         check_is_fitted(self, "path_")
         x = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(x @ self.coef_ + self.intercept_)
@@ -341,8 +345,8 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
     def _objectives(self, x: Array, y: Array) -> Array:
         if self.path_.shape[1] > x.shape[1]:
             x = np.hstack([x, np.ones((len(x), 1))])
-        options: dict[str, Any] = {"loss": self._loss, "penalty": self._penalties, "power": self._power}
-        return np.array([objective(x, y, theta, **options) for theta in self.path_])
+        how = partial(objective, x, y, loss=self._loss, penalty=self._penalties, power=self._power)
+        return np.array([how(theta) for theta in self.path_])
 
 
 _PARAMETERS = """
@@ -427,17 +431,17 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
     (True, True)
     """
 
-    def fit(self, X: Any, y: Any) -> PrivateCoordinateDescentRegressor:
+    def fit(self, X: Numbers, y: Numbers) -> PrivateCoordinateDescentRegressor:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""
         x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         self._descend(x, np.asarray(target, dtype=float))
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Numbers) -> Array:
         """Return Xθ and the intercept."""
         return self._score(X)
 
-    def objectives(self, X: Any, y: Any) -> Array:
+    def objectives(self, X: Numbers, y: Numbers) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
         x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         return self._objectives(x, np.asarray(target, dtype=float))
@@ -471,19 +475,19 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
     def __init__(
         self,
         *,
-        privacy: Any,
+        privacy: Privacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
-        clip: Any = 1.0,
+        clip: Numbers = 1.0,
         passes: int = 10,
         learning_rate: float = 1.0,
-        noise: Any = "gaussian",
-        allocation: Any = "scale-perturb-rescale",
+        noise: object = "gaussian",
+        allocation: Numbers = "scale-perturb-rescale",
         noise_on: str = "gradient",
-        smoothness: Any = None,
-        classes: Any = None,
+        smoothness: Numbers | None = None,
+        classes: Numbers | None = None,
         fit_intercept: bool = False,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
             privacy=privacy,
@@ -501,7 +505,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
         )
         self.classes = classes
 
-    def fit(self, X: Any, y: Any) -> PrivateCoordinateDescentClassifier:
+    def fit(self, X: Numbers, y: Numbers) -> PrivateCoordinateDescentClassifier:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
         x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         self.classes_ = self._classes(labels)
@@ -527,25 +531,25 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
             )
         return classes
 
-    def _signs(self, labels: Any) -> Array:
+    def _signs(self, labels: Array) -> Array:
         """−1 for the first class, 1 for the second, 0 for what is neither."""
         return np.asarray((labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0)
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Numbers) -> Array:
         """Return Xθ and the intercept: positive for the second class."""
         return self._score(X)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Numbers) -> Any:
         """Return the likelier class."""
         second = self._score(X) > 0
         return self.classes_[second.astype(int)]
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Numbers) -> Array:
         """Return the probabilities of both classes, shape (N, 2)."""
         second = special.expit(self._score(X))
         return np.column_stack([1 - second, second])
 
-    def objectives(self, X: Any, y: Any) -> Array:
+    def objectives(self, X: Numbers, y: Numbers) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
         x, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
         return self._objectives(x, self._signs(labels))

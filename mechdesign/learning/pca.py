@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
@@ -31,10 +32,11 @@ from mechdesign.learning.plan import (
     validate_data,
     warn_refit,
 )
+from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, one_of, positive, whole
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["PrivatePCA"]
 
@@ -104,12 +106,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self,
         n_components: int | None = None,
         *,
-        privacy: Any,
+        privacy: Privacy,
         norm: float = 1.0,
-        noise: Any = "gaussian",
+        noise: object = "gaussian",
         allocation: str = "least-variance",
-        center: Any = None,
-        random_state: Any = None,
+        center: Numbers | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.privacy = privacy
@@ -119,7 +121,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.center = center
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> PrivatePCA:
+    def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""
         x = validate_data(self, X, dtype=np.float64)
         size = x.shape[1]
@@ -154,13 +156,13 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.privacy_ = calibration
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Numbers) -> Array:
         """Return the coordinates along the components, shape (N, n_components)."""
         check_is_fitted(self, "components_")
         x = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray((x - self.mean_) @ self.components_.T)
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Numbers) -> Array:
         """Return the points that have these coordinates."""
         check_is_fitted(self, "components_")
         return np.asarray(np.asarray(X, dtype=float) @ self.components_ + self.mean_)
@@ -177,7 +179,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         dimension = size * (size + 1) // 2
         return calibrated(self.noise, self.privacy, bounds, dimension)
 
-    def _noisy(self, total: Any, unit: int, calibration: Result, stretch: Fraction) -> Array:
+    def _noisy(
+        self, total: npt.NDArray[np.object_], unit: int, calibration: Result, stretch: Fraction
+    ) -> Array:
         """The matrix of whole numbers, over `unit`, with noise."""
         size, noise = len(total), calibration.mechanism
         upper = np.triu_indices(size)
@@ -218,7 +222,7 @@ _ROWS = 1 << 12
 """Rows whose products sum to at most 2⁵²: doubles add them without rounding."""
 
 
-def second_moments(x: Array, norm: float) -> tuple[Any, int]:
+def second_moments(x: Array, norm: float) -> tuple[npt.NDArray[np.object_], int]:
     r"""Return the whole numbers :math:`\sum_n z_nz_n^\top` and the largest :math:`\lVert z\rVert^2`, exactly.
 
     z is x/norm, shrunk into the unit ball and rounded to multiples of 2⁻²⁰, whatever the number of records: another
@@ -230,13 +234,16 @@ def second_moments(x: Array, norm: float) -> tuple[Any, int]:
     >>> (total / unit).astype(float).round(3).tolist()
     [[0.45, 0.6], [0.6, 0.8]]
     """
-    total, part = np.zeros((x.shape[1],) * 2, dtype=object), np.zeros((x.shape[1],) * 2, dtype=np.int64)
+    part: npt.NDArray[np.int64] = np.zeros((x.shape[1],) * 2, dtype=np.int64)
+    total: npt.NDArray[np.object_] = part.astype(object)
     for block, start in enumerate(range(0, len(x), _ROWS)):
         z = _in_ball(x[start : start + _ROWS], norm)
         part += (z.T @ z).astype(np.int64)
         if block % 1024 == 1023:  # at most 2⁶²
-            total, part = total + part, np.zeros_like(part)
-    return total + part, _SIDE * _SIDE
+            total += part
+            part[:] = 0
+    total += part
+    return total, _SIDE * _SIDE
 
 
 def _in_ball(x: Array, norm: float) -> Array:

@@ -18,17 +18,17 @@ from __future__ import annotations
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, instance
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array
+from mechdesign.typing import Array, FrozenLaw, Numbers
 
 __all__ = [
     "BaseEstimator",
@@ -92,12 +92,12 @@ def cheapest_scales(sensitivities: Array, costs: Array, *, pure: bool) -> Array:
 
 
 def noise_plan(
-    noise: Any,
+    noise: FrozenLaw,
     *,
-    privacy: Any,
-    sensitivities: Any,
-    scales: Any = None,
-    costs: Any = None,
+    privacy: Privacy,
+    sensitivities: Numbers,
+    scales: Numbers | None = None,
+    costs: Numbers | None = None,
     rounds: int = 1,
     neighbours: str = "replace",
 ) -> NoisePlan:
@@ -156,7 +156,9 @@ _TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
 """Calibrations made or verified in this process: frozen, so that they need not be verified for every fit."""
 
 
-def calibrated(noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *, rounds: int = 1) -> Result:
+def calibrated(
+    noise: FrozenLaw, privacy: Privacy, bounds: Sensitivity, dimension: int, *, rounds: int = 1
+) -> Result:
     """Return the certified calibration of a law, or `noise` itself where it is one of this very question.
 
     Raises
@@ -188,7 +190,7 @@ def calibrated(noise: Any, privacy: Any, bounds: Sensitivity, dimension: int, *,
     return instance("noise", noise, Result)
 
 
-def _table(name: str, value: Any, rounds: int, size: int) -> Array:
+def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:
     """Positive numbers for each coordinate, or each round and coordinate, as a table."""
     found = np.atleast_2d(array(name, value, ndim=None))
     if found.shape not in ((1, size), (rounds, size)):

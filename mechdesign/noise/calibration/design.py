@@ -46,6 +46,7 @@ from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.typing import FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +123,7 @@ class Calibration(Design):
 
     asks: ClassVar[str] = "numbers"
 
-    noise: Any
+    noise: FrozenLaw
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
     sensitivity: float | Sensitivity = field(check=sensitivity)
     dimension: int = field(check=whole, least=1, most=10**9, default=1)
@@ -192,7 +193,7 @@ class Calibration(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and what every law costs at least."""
-        requirement, noise = Requirement.of(self.privacy, self.query, clock), None
+        requirement, noise = Requirement.of(self.privacy, self.query), None
         for law in laws_of(self.family, requirement, self.loss, clock):
             if (priced := self._priced(law)) is None:
                 continue
@@ -203,12 +204,17 @@ class Calibration(Design):
         if noise is None:
             allowed = f"no {self.family.name} noise of finite variance was found: raise it"
             raise DesignError.of("epsilon", requirement.epsilon, allowed)
-        if clock.certify and self.has_scale_only and (part := too_small(noise, self.privacy, clock)):
+        if (
+            clock.certify
+            and not clock.passed
+            and self.has_scale_only
+            and (part := too_small(noise, self.privacy))
+        ):
             power = 2 if self.loss == "squared" else 1
             yield Bound(value * part**power * _OFF, CalibrationBound(part))
 
     @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
-    def _priced(self, law: Any) -> tuple[AdditiveNoise, float, float] | None:
+    def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
         """The mechanism, its cost, and what every law costs at least; None where no double holds its variance."""
         if not 0 < float(law.var()) < math.inf:  # a tiny ε has such members
             return None
@@ -229,16 +235,12 @@ class Calibration(Design):
             It is over the budget, or two evaluations contradict each other.
         """
         noise, privacy = law.mechanism, self.privacy
-        spent = consumed(noise, privacy, clock)
+        spent = consumed(noise, privacy)
         claims = evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
             found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
-        composed = noise.worst_cases.single is None or not noise.once
-        if clock.passed and composed and isinstance(privacy, ApproximateDP):
-            # an upper end found in less time may lie below the one that is computed anew; the budget does not
-            spent = DeltaInterval(0.0, privacy.delta)
         return replace(law, proofs=(CalibrationProof(spent),))
 
     # -- what a result asks --------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class Calibration(Design):
         return draw_laws({"this noise": noise.law, **laws}, **options)
 
 
-def _release_words(noise: Any) -> str:
+def _release_words(noise: AdditiveNoise) -> str:
     """How `release` answers."""
     try:
         lattice = noise.lattice
@@ -460,7 +462,7 @@ class CalibrationBound(Proof):
 
 
 def calibrate(
-    noise: Any,
+    noise: FrozenLaw,
     *,
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
     sensitivity: float | Sensitivity,

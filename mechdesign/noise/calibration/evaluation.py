@@ -30,7 +30,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import FrozenLaw
 
 __all__ = [
     "Privacy",
@@ -56,7 +56,6 @@ _OFF = 1e-9
 """Relative error allowed to sums in doubles."""
 _NEAR = (1 - 3e-9, 1 - 1e-3, 1 - 1e-2)
 """Shares of the scale found at which the budget is looked for to be exceeded: where accounting is exact one of them is."""
-_HALVINGS = 4
 
 
 def budget_of(privacy: Privacy) -> float:
@@ -72,72 +71,38 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 
 
 @np.errstate(under="ignore")
-def consumed(noise: AdditiveNoise, privacy: Privacy, deadline: Deadline | None = None) -> DeltaInterval:
-    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP.
-
-    Past the deadline it is enclosed from above alone.
-    """
-    deadline, cases = Deadline.of(deadline), noise.worst_cases
+def consumed(noise: AdditiveNoise, privacy: Privacy) -> DeltaInterval:
+    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP."""
+    cases = noise.worst_cases
     if isinstance(privacy, ZeroConcentratedDP):
         rho = noise.rounds * worst_rho(
             noise.law, noise.sensitivity, noise.dimension, privacy.xi / noise.rounds
         )
         return DeltaInterval(rho * (1 - 3e-9), rho)
-    delta = getattr(privacy, "delta", 0.0)
-    if delta == 0:
+    if not (delta := getattr(privacy, "delta", 0.0)):
         loss = amplified(cases.largest_loss(), **noise.in_rounds)
         closed = noise.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
-    if noise.sampling_rate < 1:
-        return _sampled(noise, privacy.epsilon, delta, deadline)
-    if (cases.single is not None and noise.rounds == 1) or is_gaussian(noise.law):
+    lone = cases.single is not None and noise.once
+    if lone or (noise.sampling_rate == 1 and is_gaussian(noise.law)):
         return noise.delta_interval(privacy.epsilon)
-    return _late(noise, privacy.epsilon, delta, deadline) or _composed(
-        noise, privacy.epsilon, delta, deadline
-    )
+    return _composed(noise, privacy.epsilon, delta)
 
 
-def _sampled(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
-    """Enclose δ of sampled rounds, on finer grids while δ seems to be over the budget."""
-    found = noise.delta_interval(epsilon, width=1.7e-2, deadline=deadline)
+def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
+    """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
+    sampled = noise.sampling_rate < 1
+    options: dict[str, Any] = {} if sampled else {"closed_form": False, "points": 2**16}
+    found = noise.delta_interval(epsilon, width=1.7e-2 if sampled else 7.3e-3, **options)
+    if found.upper > delta and not sampled:
+        cases = noise.worst_cases.alternatives
+        upper = min(found.upper, *(upper_delta(terms, epsilon, rounds=noise.rounds) for terms in cases))
+        found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:
-        found = _narrower(found, noise.delta_interval(epsilon, width=1.3e-3, deadline=deadline))
-    # where the time is over, the interval is that of its first grid, and a search's is finer
-    for width in (4.3e-3, 5e-3):
-        if found.upper > delta:
-            uppers = [
-                upper_delta(terms, epsilon, width=width, deadline=deadline, **noise.in_rounds)
-                for terms in noise.worst_cases.alternatives
-            ]
-            found = _narrower(found, DeltaInterval(0.0, min(uppers)))
+        options = {"width": 1.3e-3} if sampled else {"width": 3e-3, "points": 2**17}
+        finer = noise.delta_interval(epsilon, **options)
+        found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
-
-
-def _composed(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
-    """Enclose δ of several coordinates or rounds, once more on a finer grid where it seems to be over the budget."""
-    options: dict[str, Any] = {"closed_form": False, "points": 2**16, "deadline": deadline}
-    found = noise.delta_interval(epsilon, width=7.3e-3, **options)
-    alternatives = noise.worst_cases.alternatives
-    upper = min(found.upper, *(upper_delta(terms, epsilon, rounds=noise.rounds) for terms in alternatives))
-    if upper > delta:
-        upper = min(upper, noise.delta_interval(epsilon, width=3e-3, points=2**17, deadline=deadline).upper)
-    return DeltaInterval(min(found.lower, upper), upper, found.how)
-
-
-def _late(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval | None:
-    """Past the deadline one bound from above that keeps the budget is enough."""
-    if deadline.passed:
-        for terms in noise.worst_cases.alternatives:
-            # the coarse grid first: atoms may lie on it, and between the points of a finer one
-            for seen in (deadline, None):
-                upper = upper_delta(terms, epsilon, rounds=noise.rounds, deadline=seen)
-                if upper <= delta:
-                    return DeltaInterval(0.0, upper)
-    return None
-
-
-def _narrower(a: DeltaInterval, b: DeltaInterval) -> DeltaInterval:
-    return DeltaInterval(max(a.lower, b.lower), min(a.upper, b.upper), b.how)
 
 
 @np.errstate(under="ignore")
@@ -176,7 +141,7 @@ def evaluated(
     return [*claims, Claim(f"the {loss} loss is {value:.9g}", RECOMPUTED, 1e-6 - error, holds)]
 
 
-def integrated_cost(law: Any, loss: str) -> float:
+def integrated_cost(law: FrozenLaw, loss: str) -> float:
     """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
     power = 2 if loss == "squared" else 1
     if not hasattr(law.dist, "_logpdf"):
@@ -275,19 +240,16 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     return float(np.sum(survival[1:] * np.diff(moment))) * (1 - _OFF)
 
 
-def too_small(noise: AdditiveNoise, privacy: Privacy, deadline: Deadline | None = None) -> float:
+def too_small(noise: AdditiveNoise, privacy: Privacy) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
-    deadline = Deadline.of(deadline)
     for share in _NEAR:
-        if not deadline.passed and exceeds(noise, privacy, share):
+        if exceeds(noise, privacy, share):
             return share
-    # late, or accounted for from above alone: the scale is not the least
+    # accounted for from above alone: the scale is not the least
     low, high = 0.5, _NEAR[-1]
     if not exceeds(noise, privacy, low):
         return 0.0
-    for _ in range(_HALVINGS):
-        if deadline.passed:
-            break
+    for _ in range(4):
         middle = (low + high) / 2
         low, high = (middle, high) if exceeds(noise, privacy, middle) else (low, middle)
     return low
@@ -307,5 +269,5 @@ def exceeds(noise: AdditiveNoise, privacy: Privacy, share: float) -> bool:
         return consumed(smaller, privacy).upper * (1 - 1e-8) > privacy.rho
     if not (delta := getattr(privacy, "delta", 0.0)):
         return consumed(smaller, privacy).upper * (1 - 1e-9) > privacy.epsilon
-    changes: Any = cases.attained or (cases.alternatives[:1] if cases.exact else ())
+    changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
     return any(lower_delta(terms, privacy.epsilon, **noise.in_rounds) > delta for terms in changes)

@@ -9,7 +9,7 @@ returned is one at which a finer one keeps to the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -33,22 +33,19 @@ from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.evaluation import cost_of
+from mechdesign.noise.calibration.evaluation import Privacy, cost_of
 from mechdesign.noise.laws.families import Family
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array, FrozenLaw
 
 __all__ = ["Meter", "Query", "Requirement", "laws_of", "scale_for"]
 
-Meter = Callable[[Any], float]
+Meter = Callable[[FrozenLaw], float]
 """What a law consumes, from above; falls as the law's scale grows."""
-
-_HOPELESS = 30.0
-"""Times the least cost, from which shapes further off are not tried."""
-_STEEPEST = 690.0
-"""Sensitivities per scale beyond which e^-1/scale is 0."""
+L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -68,26 +65,19 @@ class Query:
     rounds: int = 1
     sampling_rate: float = 1.0
 
-    def worst(self, law: Any) -> WorstCases:
+    def worst(self, law: FrozenLaw) -> WorstCases:
         """What the law must be private for, in one round."""
         return worst_cases(law, self.sensitivity, self.dimension)
 
     @property
-    def several(self) -> Sensitivity:
-        """The sensitivity as a set of bounds."""
-        return Sensitivity.of(self.sensitivity)
-
-    @property
     def top(self) -> float:
         """The most one coordinate changes."""
-        return self.several.largest_linf(self.dimension)
+        return Sensitivity.of(self.sensitivity).largest_linf(self.dimension)
 
     @property
     def norm(self) -> float:
         """Largest ℓ₂ norm, rounds included."""
-        if isinstance(self.sensitivity, Sensitivity):
-            return math.sqrt(self.rounds) * self.sensitivity.largest_l2(self.dimension)
-        return math.sqrt(self.dimension * self.rounds) * self.sensitivity
+        return math.sqrt(self.rounds) * Sensitivity.of(self.sensitivity).largest_l2(self.dimension)
 
     def in_rounds(self, terms: Terms) -> Terms:
         """Terms of all rounds, which are not sampled."""
@@ -138,13 +128,8 @@ class Requirement:
 
     @classmethod
     @np.errstate(under="ignore")
-    def of(
-        cls,
-        privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
-        query: Query,
-        deadline: Deadline | None = None,
-    ) -> Requirement:
-        """Return the requirement in numbers; past the deadline its meters are coarser upper bounds.
+    def of(cls, privacy: Privacy, query: Query) -> Requirement:
+        """Return the requirement in numbers.
 
         Raises
         ------
@@ -153,22 +138,20 @@ class Requirement:
         """
         if isinstance(privacy, ZeroConcentratedDP):
             return _concentrated(privacy, query)
-        delta, deadline = getattr(privacy, "delta", 0.0), Deadline.of(deadline)
+        delta = getattr(privacy, "delta", 0.0)
         if delta == 0:
             return _pure(privacy.epsilon, query)
         if delta < SMALLEST_DELTA:
             raise DesignError.of(
                 "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
             )
-        if query.sampling_rate < 1:
-            return _sampled(privacy.epsilon, delta, query, deadline)
-        return _approximate(privacy.epsilon, delta, query, deadline)
+        return (_sampled if query.sampling_rate < 1 else _approximate)(privacy.epsilon, delta, query)
 
 
 def _pure(epsilon: float, query: Query) -> Requirement:
     """The largest privacy loss: rounds add, sampling amplifies."""
 
-    def largest(law: Any) -> float:
+    def largest(law: FrozenLaw) -> float:
         return amplified(
             query.worst(law).largest_loss(), rounds=query.rounds, sampling_rate=query.sampling_rate
         )
@@ -177,40 +160,34 @@ def _pure(epsilon: float, query: Query) -> Requirement:
     return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
 
 
-def _approximate(epsilon: float, delta: float, query: Query, deadline: Deadline) -> Requirement:
+def _approximate(epsilon: float, delta: float, query: Query) -> Requirement:
     """δ at ε."""
-    sensitivity, k = query.top, query.dimension
+    lone = query.dimension == query.rounds == 1
 
     def one(terms: Terms) -> float:
         if is_gaussian(terms[0].law):
             return delta_interval(terms, epsilon).upper
-        if (
-            len(terms) == 1 and terms[0].count == 1
-        ):  # in doubles: the certificate proves the one law that is left
+        if len(terms) == terms[0].count == 1:  # in doubles: the certificate proves the one law that is left
             return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
-        return upper_delta(terms, epsilon, width=1e-3, deadline=deadline)
+        return upper_delta(terms, epsilon)
 
-    def exact(law: Any) -> float:
-        return _least(one, map(query.in_rounds, query.worst(law).alternatives), deadline, delta)
+    def exact(law: FrozenLaw) -> float:
+        return min(one(query.in_rounds(terms)) for terms in query.worst(law).alternatives)
 
-    def refined(law: Any) -> float:
-        seen = exact(law)
-        if deadline.passed:
-            return seen
-        options: dict[str, Any] = {"width": 3e-3, "points": 2**17, "deadline": deadline}
-        return min(seen, query.worst(law).delta_interval(epsilon, rounds=query.rounds, **options).upper)
+    def refined(law: FrozenLaw) -> float:
+        finer = query.worst(law).delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17)
+        return min(exact(law), finer.upper)
 
     # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
     slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
     sigma = query.norm / gaussian_mu(epsilon, delta - slack)
-    lone = k == 1 and query.rounds == 1
     return Requirement(
         query,
         delta,
-        lambda: _Planned(epsilon, delta, query, deadline),
+        lambda: _Planned(epsilon, delta, query),
         exact,
         exact if lone else refined,
-        min(sigma, k * query.rounds * sensitivity / epsilon),
+        min(sigma, query.dimension * query.rounds * query.top / epsilon),
         -2.0 * max(abs(math.log(delta)), 1.0),
         epsilon,
         delta,
@@ -219,49 +196,34 @@ def _approximate(epsilon: float, delta: float, query: Query, deadline: Deadline)
     )
 
 
-def _sampled(epsilon: float, delta: float, query: Query, deadline: Deadline) -> Requirement:
+def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
     """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
 
-    def meter(width: float) -> Meter:
+    def meter(law: FrozenLaw, width: float = 0.03) -> float:
         options: dict[str, Any] = {
             "rounds": query.rounds,
             "sampling_rate": query.sampling_rate,
             "width": width,
         }
-        return lambda law: _least(
-            lambda terms: upper_delta(terms, epsilon, deadline=deadline, **options),
-            query.worst(law).alternatives,
-            deadline,
-            delta,
-        )
+        return min(upper_delta(terms, epsilon, **options) for terms in query.worst(law).alternatives)
+
+    def final(law: FrozenLaw) -> float:
+        return meter(law, 5e-3) * (1 + 2e-4)  # room for the certificate, whose grid is another
 
     # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
     mu = float(gaussian_mu(epsilon, delta))
     worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
     sigma = query.norm / math.sqrt(query.rounds * worth)
-    fine = meter(5e-3)
-
-    def final(law: Any) -> float:
-        return fine(law) * (1 + 2e-4)  # room for the certificate, whose grid is another
-
+    slope = -2.0 * abs(math.log(delta))
     return Requirement(
-        query,
-        delta,
-        lambda: meter(0.03),
-        final,
-        final,
-        sigma,
-        -2.0 * abs(math.log(delta)),
-        epsilon,
-        delta,
-        tolerance=2e-3,
+        query, delta, lambda: meter, final, final, sigma, slope, epsilon, delta, tolerance=2e-3
     )
 
 
 def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
-    """The least ρ beside ξ, from Rényi divergences of every order."""
+    """The least ρ beyond ξ, from Rényi divergences of every order."""
 
-    def rho(law: Any) -> float:
+    def rho(law: FrozenLaw) -> float:
         return query.rounds * worst_rho(law, query.sensitivity, query.dimension, privacy.xi / query.rounds)
 
     sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
@@ -272,19 +234,6 @@ def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
     )
 
 
-T = TypeVar("T")
-
-
-def _least(bound: Callable[[T], float], cases: Iterable[T], deadline: Deadline, target: float) -> float:
-    """The least of several upper bounds; past the deadline the first that keeps to the target is enough."""
-    least = math.inf
-    for case in cases:
-        if least <= target and deadline.passed:
-            break
-        least = min(least, bound(case))
-    return least
-
-
 class _Planned:
     """Upper bound on δ at a fixed ε, cheap enough for a search.
 
@@ -292,23 +241,20 @@ class _Planned:
     from a full plan made once and again only when shape or scale have changed by more than some percent.
     """
 
-    def __init__(self, epsilon: float, delta: float, query: Query, deadline: Deadline) -> None:
-        self._epsilon, self._delta, self._query, self._deadline = epsilon, delta, query, deadline
-        self._nothing = 1e-18 * delta  # beside δ no double sees it, and finding out more takes seconds
-        self._plans: dict[int, tuple[GridPlan, np.ndarray]] = {}
+    def __init__(self, epsilon: float, delta: float, query: Query) -> None:
+        self._epsilon, self._query = epsilon, query
+        self._nothing = (
+            1e-18 * delta
+        )  # no double tells this from 0 next to δ, and a closer value takes seconds
+        self._plans: dict[int, tuple[GridPlan, Array]] = {}
 
-    def __call__(self, law: Any) -> float:
+    def __call__(self, law: FrozenLaw) -> float:
         cases = self._query.worst(law).alternatives
-        return _least(
-            lambda case: self._one(case[0], self._query.in_rounds(case[1])),
-            enumerate(cases),
-            self._deadline,
-            self._delta,
-        )
+        return min(self._one(case, self._query.in_rounds(terms)) for case, terms in enumerate(cases))
 
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
-        if len(terms) == 1 and terms[0].count == 1:
+        if len(terms) == terms[0].count == 1:
             return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
         if apart(terms):
             return 1.0
@@ -317,8 +263,6 @@ class _Planned:
         plan, at = self._plans.get(which, (None, kind))
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
             plan, at = plan_grid(terms, self._epsilon, 0.01), kind
-            if self._deadline.passed:
-                return composed_delta(plan.coarse, self._epsilon, guess=plan.theta, enough=self._nothing)[0]
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         parts = plan.parts(plan.align(plan.step), pessimistic=True)
         value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta, enough=self._nothing)
@@ -326,7 +270,7 @@ class _Planned:
         return value
 
 
-def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Iterator[Any]:
+def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Iterator[FrozenLaw]:
     """Yield laws of `family` that meet the requirement: closed forms, then what a search finds.
 
     Raises
@@ -356,29 +300,29 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
 
 
 @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
-def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Any:
+def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> FrozenLaw:
     """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
 
-    def make(shape: float, scale: float) -> Any:
+    def make(shape: float, scale: float) -> FrozenLaw:
         return family.make(shape, scale, r.query.top)
 
     search = ShapeSearch(make, r, lambda law: cost_of(AdditiveNoise(law, 1.0), loss), deadline.part(0.5))
     count = r.query.dimension * r.query.rounds
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, count)
     shape, scale = search.best(starts)
-    late = deadline.part(0.6)
-    scale, _ = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=late)
+
+    def kept(meter: Meter, guess: float) -> float:
+        return scale_for(lambda s: make(shape, s), meter, r, guess, safe=True, deadline=deadline)[0]
+
+    scale = kept(r.final, scale)
     near = make(shape, scale * (1 - 1e-3))
-    if (
-        not late.passed and r.refined(near) <= r.target
-    ):  # the grid was so coarse that part of the budget was left
-        refined, _ = scale_for(lambda s: make(shape, s), r.refined, r, scale, safe=True, deadline=late)
-        scale = min(scale, refined)
+    if not deadline.passed and r.refined(near) <= r.target:
+        scale = min(scale, kept(r.refined, scale))  # the grid was so coarse that part of the budget was left
     return make(shape, scale)
 
 
 @np.errstate(under="ignore")
-def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> Any:
+def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> FrozenLaw:
     """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
     q = r.query
     epsilon = r.epsilon / q.rounds
@@ -394,9 +338,13 @@ def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: 
     return closed(epsilon, round_up(total), loss)
 
 
+class _Late(Exception):
+    """The time is over, and there is an answer."""
+
+
 def scale_for(
-    make: Callable[[float], Any],
-    meter: Meter,
+    make: Callable[[float], L],
+    meter: Callable[[L], float],
     requirement: Requirement,
     guess: float,
     *,
@@ -404,7 +352,7 @@ def scale_for(
     safe: bool = False,
     deadline: Deadline,
 ) -> tuple[float, float]:
-    """Find the scale at which the budget is spent, by secant steps on log spent against log scale.
+    """Find the scale at which the budget is consumed, by secant steps on log consumed against log scale.
 
     Parameters
     ----------
@@ -415,7 +363,7 @@ def scale_for(
     guess : float
         A starting scale.
     slope : float, optional
-        d log spent / d log scale, from a neighbouring problem.
+        d log consumed / d log scale, from a neighbouring problem.
     safe : bool
         Return a scale at which the budget was seen to be kept.
     deadline : Deadline
@@ -429,63 +377,58 @@ def scale_for(
 
     def excess(u: float) -> float:
         # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
-        # log(spent/target) above the target, spent/target − 1 below: smooth, and bounded where δ falls to zero
+        # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
         if u not in seen:
-            if deadline.passed and _where(seen, False):
-                raise too_late("calibrate")
+            if deadline.passed and min(seen.values(), default=1.0) <= 0:
+                raise _Late
             ratio = meter(make(math.exp(u))) / requirement.target
             seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
         return seen[u]
 
+    slope = slope if slope is not None and slope < 0 else requirement.slope
     try:
-        return _scale(excess, seen, requirement, guess, slope, safe)
-    except SolverError:
-        kept = _where(seen, False)
-        if not kept or not deadline.passed:
-            raise
-        return math.exp(min(kept)), requirement.slope if slope is None else slope
+        return _scale(excess, seen, requirement, math.log(guess), slope, safe)
+    except _Late:
+        return math.exp(_ends(seen)[1]), slope
 
 
 def _scale(
     excess: Callable[[float], float],
     seen: dict[float, float],
     requirement: Requirement,
-    guess: float,
-    slope: float | None,
+    u: float,
+    slope: float,
     safe: bool,
 ) -> tuple[float, float]:
     """The secant steps, and a bracket where they end nowhere."""
     tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
-    u = math.log(guess)
-    f = excess(u)
-    if slope is None or not slope < 0:
-        slope = requirement.slope
-    reach = 1.0
+    f, reach = excess(u), 1.0
     for _ in range(8):
         if abs(f) < tolerance and (not safe or f <= 0):
             return math.exp(u), slope
         if f < -0.9:  # far below: the ratio says little, its logarithm how far
             f = math.log(max(1 + f, 1e-30))
         new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
-        if seen and not max(_where(seen, True), default=-math.inf) < new < min(
-            _where(seen, False), default=math.inf
-        ):
+        low, high = _ends(seen)
+        if not low < new < high:
             break  # there is a bracket, which this step would leave
         g = excess(new)
         if new != u and (g - f) / (new - u) < -1e-3:
             before, slope = slope, (g - f) / (new - u)
             reach = min(2 * reach, 8.0) if 0.6 < slope / before < 1.7 else 1.0  # a line is followed further
         if f * g < 0 and abs(g) > 0.5 * abs(f):
-            u, f = (new, g) if g < 0 else (u, f)
+            u = min((u, new), key=excess)
             break
         u, f = new, g
     # Not a smooth crossing: bracket it.
-    least = math.log(requirement.query.top / _STEEPEST)
-    if requirement.query.dimension == 1 and excess(least) <= 0:  # no step is too steep for this shape
-        return math.exp(least), slope
-    over, under = _where(seen, True), _where(seen, False)
-    low = max(over) if over else _away(excess, u, -1, "every scale of this law meets")
-    high = min(under) if under else _away(excess, u, 1, "the search found no scale of this law that meets")
+    steepest = math.log(requirement.query.top / 690)  # below, e^(-top/scale) is 0 in doubles
+    if requirement.query.dimension == 1 and excess(steepest) <= 0:
+        return math.exp(steepest), slope
+    low, high = _ends(seen)
+    if low == -math.inf:
+        low = _away(excess, u, -1, "every scale of this law meets")
+    if high == math.inf:
+        high = _away(excess, u, 1, "the search found no scale of this law that meets")
 
     def left(u: float) -> float:
         f = excess(u)
@@ -494,9 +437,10 @@ def _scale(
     return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
 
 
-def _where(seen: dict[float, float], over: bool) -> list[float]:
-    """Where the budget was seen to be exceeded, or kept."""
-    return [u for u, f in seen.items() if (f > 0) == over]
+def _ends(seen: dict[float, float]) -> tuple[float, float]:
+    """The largest log scale that was seen to exceed the budget, and the least that was seen to keep it."""
+    over = max((u for u, f in seen.items() if f > 0), default=-math.inf)
+    return over, min((u for u, f in seen.items() if f <= 0), default=math.inf)
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
@@ -509,17 +453,13 @@ def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> 
     return u
 
 
-class _Late(Exception):
-    """No second shape is tried past the deadline."""
-
-
 @dataclass
 class ShapeSearch:
     """Minimises the cost over the shape, the scale following from the budget."""
 
-    make: Callable[[float, float], Any]
+    make: Callable[[float, float], FrozenLaw]
     requirement: Requirement
-    cost: Callable[[Any], float]
+    cost: Callable[[FrozenLaw], float]
     deadline: Deadline
     known: dict[float, tuple[float, float]] = field(default_factory=dict)
     """Cost and scale of the shapes tried."""
@@ -538,7 +478,7 @@ class ShapeSearch:
         """
         with suppress(_Late):
             for start in starts:
-                if self.value(start) > _HOPELESS * min(cost for cost, _ in self.known.values()):
+                if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
                     break  # shapes that follow are worse still
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
@@ -557,13 +497,7 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that spends the budget.
-
-        Raises
-        ------
-        _Late
-            The time is over, and a shape is known.
-        """
+        """Cost of the law of this shape that consumes the budget; _Late past the deadline, where a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
             raise _Late

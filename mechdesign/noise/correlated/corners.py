@@ -13,14 +13,22 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
-from mechdesign.problem.checks import instance, whole
+from mechdesign.problem.checks import UP, instance, positive, whole
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["LISTED", "Changes", "corners", "count_of", "signed_supports"]
+__all__ = ["Changes", "corners", "count_of", "signed_supports", "size_of_change"]
 
-LISTED = 10_000_000
+_LISTED = 10_000_000
 """Entries of a list of changes, at most."""
+
+
+def size_of_change(name: str, value: object) -> float:
+    """The most that one count changes, where doubles hold its square: between 1e-100 and 1e100."""
+    found = positive(name, value, side=UP)
+    if not 1e-100 <= found <= 1e100:
+        raise DesignError.of(name, found, "must be between 1e-100 and 1e100: choose another unit")
+    return found
 
 
 def count_of(size: int, changed: int, *, signed: bool) -> int:
@@ -88,7 +96,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
             str(s),
             "has no list of corners: bounds of single coordinates, changed=, or l1= alone have one",
         )
-    if count_of(len(moved), count, signed=s.signed) * dimension > LISTED:
+    if count_of(len(moved), count, signed=s.signed) * dimension > _LISTED:
         raise DesignError.of(
             "sensitivity",
             str(s),
@@ -128,7 +136,7 @@ class Changes:
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
-        if self.changed > 1 and self.count * self.size > LISTED:
+        if self.changed > 1 and self.count * self.size > _LISTED:
             raise DesignError.of(
                 "changed",
                 self.changed,

@@ -28,14 +28,16 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.design import CovarianceDesign, least_claim, shown_covariance
+from mechdesign.noise.correlated.corners import size_of_change
+from mechdesign.noise.correlated.design import ROUNDING, CovarianceDesign, least_claim, shown_covariance
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
     budget_worth,
     gaussian_budget,
     gaussian_privacy,
+    within_budget,
 )
-from mechdesign.problem.checks import UP, instance, one_of, positive, whole
+from mechdesign.problem.checks import instance, one_of, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
@@ -43,10 +45,6 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
 
 __all__ = ["CountsGaussian", "CountsProof"]
-
-_ROUNDING = 1e-11
-_LEAST = 1e-100
-"""Changes below it have variances whose last digits doubles may not hold."""
 
 
 @serializable("counts-gaussian")
@@ -77,14 +75,11 @@ class CountsGaussian(CovarianceDesign):
     counts: int = field(check=whole, least=1, most=700)
     changed: int = field(check=whole, least=1)
     privacy: ApproximateDP | ZeroConcentratedDP = field(check=gaussian_privacy)
-    most: float = field(check=positive, side=UP, default=1.0)
+    most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _LEAST <= self.most <= 1 / _LEAST:
-            allowed = f"must be between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
-            raise DesignError.of("most", self.most, allowed)
         whole("changed", self.changed, 1, self.counts)
         _ = self.budget
 
@@ -143,22 +138,14 @@ class CountsGaussian(CovarianceDesign):
 
     def _noise(self, x: float, z: float) -> CorrelatedGaussianNoise:
         """The law whitened by p I + q J, scaled until the budget is kept in exact numbers."""
-        n, scale, margin = self.counts, math.sqrt(self.budget) / self.most, 1e-15
-        while True:
-            p = scale / math.sqrt(x)
-            q = (scale / math.sqrt(z) - p) / n
-            whitening = np.full((n, n), q)
-            np.fill_diagonal(whitening, p + q)
-            spent = _largest_spent(self, whitening)
-            if spent <= self.budget:
-                break
-            scale *= math.sqrt(self.budget / spent) * (1 - margin)
-            margin *= 2
-        along = 1 / (float(whitening[0, 0]) + (n - 1) * q if n > 1 else float(whitening[0, 0]))
-        across = 1 / (float(whitening[0, 0]) - q) if n > 1 else along
+        n, p = self.counts, 1 / math.sqrt(x)
+        q = (1 / math.sqrt(z) - p) / n
+        rows = within_budget(p * np.eye(n) + q, self.budget, lambda rows: _largest_spent(self, rows))
+        p, q = map(float, _two(rows))
+        along, across = 1 / (p + n * q), 1 / p
         covariance = np.full((n, n), (along**2 - across**2) / n)
         np.fill_diagonal(covariance, across**2 + (along**2 - across**2) / n)
-        return CorrelatedGaussianNoise(covariance, whitening, tuple(range(n)), None, self.budget)
+        return CorrelatedGaussianNoise(covariance, rows, tuple(range(n)), None, self.budget)
 
 
 def _parts(n: int, c: int) -> tuple[Array, Array]:
@@ -275,7 +262,7 @@ class CountsProof(Proof):
         worth = budget_worth(design.privacy, budget)
         yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
         yield shown_covariance(law)
-        room = stated.value * (1 + _ROUNDING) - _cost(law)
+        room = stated.value * (1 + ROUNDING) - _cost(law)
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is not None:
             yield least_claim(_bound(design, self.multipliers), stated.lower_bound)

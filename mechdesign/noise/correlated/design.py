@@ -53,6 +53,7 @@ from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
 __all__ = [
+    "ROUNDING",
     "CorrelatedGaussian",
     "CorrelatedGaussianProof",
     "CovarianceDesign",
@@ -60,7 +61,7 @@ __all__ = [
     "shown_covariance",
 ]
 
-_ROUNDING = 1e-11
+ROUNDING = 1e-11
 """Relative tolerance for the roundings of a cost and of a dual bound."""
 
 
@@ -409,7 +410,7 @@ class CorrelatedGaussianProof(Proof):
         yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
         yield shown_covariance(law)
         root = loss_root(span, design.weights)
-        room = stated.value * (1 + _ROUNDING) - trace_loss(law, root)
+        room = stated.value * (1 + ROUNDING) - trace_loss(law, root)
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
@@ -424,7 +425,7 @@ def least_claim(proved: float, bound: float) -> Claim:
         f"no covariance does better than {bound:.9g}",
         RECOMPUTED,
         proved - bound,
-        proved * (1 + _ROUNDING) >= bound,
+        proved * (1 + ROUNDING) >= bound,
     )
 
 

@@ -32,12 +32,6 @@ from mechdesign.typing import Array
 
 __all__ = ["Balance", "Found", "Weighing", "balance", "fixed_point", "iterate", "logs_of", "weights_of"]
 
-_MEMORY = 6
-"""Steps that an extrapolation looks back."""
-_FAR = 4.0
-"""An extrapolation changes the logarithm of no weight by more."""
-_LIFT = 8
-"""Steps after which weights too small for their share are raised at once."""
 _PATIENCE = 2000
 """Steps without progress by a hundredth, after which the best so far is all there is."""
 
@@ -160,27 +154,24 @@ def fixed_point(
     *,
     answers: Array | None = None,
     start: Array | None = None,
-    steps: int = 20_000,
 ) -> Found:
     """Iterate until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
 
     Raises SolverError where squares underflow.
     """
-    return iterate(_Listed(vectors, answers), gap, deadline, start=start, steps=steps)
+    return iterate(_Listed(vectors, answers), gap, deadline, start=start)
 
 
-def iterate(
-    problem: Weighing, gap: float, deadline: Deadline, *, start: Array | None = None, steps: int = 20_000
-) -> Found:
+def iterate(problem: Weighing, gap: float, deadline: Deadline, *, start: Array | None = None) -> Found:
     """The fixed point of a problem, from equal weights or from the logarithms `start`.
 
     On one thread: factorizations of this size gain little from more, and lose much to others on a busy machine.
     """
     with one_thread():
-        return _iterated(problem, gap, deadline, problem.equal if start is None else start, steps)
+        return _iterated(problem, gap, deadline, problem.equal if start is None else start)
 
 
-def _iterated(problem: Weighing, gap: float, deadline: Deadline, start: Array, steps: int) -> Found:
+def _iterated(problem: Weighing, gap: float, deadline: Deadline, start: Array) -> Found:
     def at(logs: Array) -> Balance | None:
         return None if np.isnan(logs).any() else problem.at(logs)
 
@@ -194,11 +185,11 @@ def _iterated(problem: Weighing, gap: float, deadline: Deadline, start: Array, s
     sure = problem.sure
     best, power, check, seen, before = now, 2.0, 16, (0, now.excess), logs_of(now)
     path: list[tuple[Array, Array]] = []
-    for step in range(1, steps + 1):
-        if best.excess <= gap or deadline.passed or step - seen[0] > _PATIENCE:
-            return Found(best, step - 1)
+    step = 0
+    while best.excess > gap and not deadline.passed and step - seen[0] < _PATIENCE:
+        step += 1
         logs, gains = logs_of(now), _gains(now)
-        path = [*path[1 - _MEMORY :], (logs, gains)]
+        path = [*path[-5:], (logs, gains)]  # an extrapolation looks back six steps
         new = _rising(at(_extrapolated(path)), now) if len(path) > 1 else None
         if new is None:
             path = path[-1:]
@@ -215,14 +206,14 @@ def _iterated(problem: Weighing, gap: float, deadline: Deadline, start: Array, s
                 # what was dropped wrongly is over its share: it comes back with a little weight
                 now = at(np.where(_gains(bare) > 0, logs_of(now), logs_of(bare))) or now
             before = logs_of(now)
-        elif step % _LIFT == 0:
+        elif step % 8 == 0:  # weights too small for their share are raised at once
             lifted = _rising(at(_lifted(now)), now)
             if lifted is not None and (lifted.weights > 2 * now.weights).any():
                 now, path = lifted, []
         best = min(best, now, key=_excess)
         if best.excess < 0.99 * seen[1]:
             seen = (step, best.excess)
-    return Found(best, steps)
+    return Found(best, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,5 +285,5 @@ def _extrapolated(path: list[tuple[Array, Array]]) -> Array:
     size = np.exp(logs[live] / 2)
     along = np.linalg.lstsq((size * changed).T, size * gains[live], rcond=1e-10)[0]
     found = logs + gains
-    found[live] -= np.clip(along @ (moved + changed), -_FAR, _FAR)
+    found[live] -= np.clip(along @ (moved + changed), -4.0, 4.0)  # no weight changes by a factor above e⁴
     return found

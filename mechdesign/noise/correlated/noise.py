@@ -32,7 +32,7 @@ from mechdesign.problem.checks import answers, array, generator, instance, posit
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.deadline import one_thread
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ _FINEST = 1126
 """Doubles, with mantissas of 53 bits, are whole multiples of 2^-1126."""
 
 
-def gaussian_budget(privacy: Any) -> float:
+def gaussian_budget(privacy: object) -> float:
     r"""The largest :math:`v^\top\Sigma^{-1}v = \mu^2` that `privacy` allows a change v, rounded down.
 
     Examples
@@ -177,8 +177,11 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     def _settled(self) -> None:
         matrix = self.covariance
-        if not self._semidefinite:
-            raise DesignError.of("covariance", self.covariance, "must be positive semidefinite")
+        try:  # no eigenvalue is below -1e-9 of the largest variance
+            shift = max(1e-9 * float(np.diag(matrix).max()), 1e-300)
+            np.linalg.cholesky(matrix + shift * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            raise DesignError.of("covariance", matrix, "must be positive semidefinite") from None
         self._placed(len(matrix))
         if self.budget is not None:
             settle(self, budget=positive("budget", self.budget))
@@ -214,20 +217,6 @@ class CorrelatedGaussianNoise(LinearNoise):
         size = len(self.covariance)
         return Span(size, tuple(range(size)) if self.coordinates is None else self.coordinates, self.lift)
 
-    @property
-    def _semidefinite(self) -> bool:
-        """Whether no eigenvalue is below -1e-9 of the largest; a Cholesky factor shows it at a tenth of the price."""
-        shift = 1e-9 * float(np.diag(self.covariance).max(initial=0.0))
-        if shift > 0 and len(self.covariance) > 20:
-            try:
-                np.linalg.cholesky(self.covariance + shift * np.eye(len(self.covariance)))
-            except np.linalg.LinAlgError:
-                pass
-            else:
-                return True
-        values = self._spectrum[0]
-        return bool(values.min() >= -1e-9 * max(values.max(), 1e-300))
-
     @cached_property
     def _spectrum(self) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(self.covariance)
@@ -245,7 +234,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         """E‖T‖₂² = tr Σ."""
         return float(np.trace(self.covariance))
 
-    def mahalanobis(self, vectors: Any) -> Array:
+    def mahalanobis(self, vectors: Numbers) -> Array:
         """Return μ(d) = √(dᵀΣ⁺d) for each row d; infinite where d leaves the range of Σ."""
         d = np.atleast_2d(array("vectors", vectors, ndim=None))
         if d.ndim != 2 or d.shape[1] != len(self.covariance):
@@ -272,7 +261,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         """Variance of each number, shape (K,)."""
         return np.diag(self.covariance).copy()
 
-    def release(self, x: Any) -> Array:
+    def release(self, x: Numbers) -> Array:
         """Return an answer with noise: for deployment.
 
         What neighbours may differ in, R f_P, is rounded to a lattice in exact arithmetic and gets normal noise that is
@@ -304,7 +293,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         fig.colorbar(shades, ax=axis, label="correlation")
         return fig
 
-    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
+    def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Randomness = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
         shape = (*shape_of(size), self._factor.shape[1])
         return generator(random_state).standard_normal(shape) @ self._factor.T

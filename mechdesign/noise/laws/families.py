@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from scipy import stats
 
@@ -14,6 +13,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.staircase import staircase, staircase_law
 from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
+from mechdesign.typing import FrozenLaw
 
 __all__ = ["FAMILIES", "Family", "family_of"]
 
@@ -41,15 +41,15 @@ class Family:
     """
 
     name: str
-    make: Callable[[float, float, float], Any]
+    make: Callable[[float, float, float], FrozenLaw]
     starts: Callable[[float, float, int], tuple[float, ...]] | None = None
     pure: bool = False
-    closed_form: Callable[[float, float, str], Any] | None = None
+    closed_form: Callable[[float, float, str], FrozenLaw] | None = None
     discrete: bool = False
     normal: tuple[float, float] | None = None
 
     @property
-    def member(self) -> Any:
+    def member(self) -> FrozenLaw:
         """One of its laws."""
         shape = 0.0 if self.starts is None else self.starts(1.0, 1e-6, 1)[0]
         return self.make(shape, 1.0, 1.0)
@@ -131,7 +131,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def family_of(noise: Any) -> Family:
+def family_of(noise: FrozenLaw) -> Family:
     """Return a family by name, or the family of all scales of a frozen symmetric law.
 
     Raises

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -25,6 +24,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import DOWN, UP, array, generator, one_of, positive, probability, settle, whole
+from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -52,13 +52,13 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     return float(found.x)
 
 
-def _mass(epsilon: Any, gamma: Any) -> Any:
+def _mass(epsilon: Values, gamma: Values) -> Values:
     """Half the mass when the first level is 1."""
     b = np.exp(-epsilon)
     return (gamma + b * (1 - gamma)) / -np.expm1(-epsilon)
 
 
-def _scaled_moment(p: int, epsilon: Any, gamma: Any) -> Any:
+def _scaled_moment(p: int, epsilon: Values, gamma: Values) -> Values:
     r"""ε^{p+1}/p! times ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}: of order one whatever p.
 
     Shell k has level b^k on [k, k + γ) and b^{k+1} on [k + γ, k + 1); expanding (k + γ)^{p+1} leaves sums Σ k^j b^k,
@@ -79,7 +79,7 @@ def _scaled_moment(p: int, epsilon: Any, gamma: Any) -> Any:
     return total
 
 
-def _moment(p: int, epsilon: Any, gamma: Any) -> Any:
+def _moment(p: int, epsilon: Values, gamma: Values) -> Values:
     """∫_0^∞ t^p (levels 1, b, b², …) dt."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # infinite where a tiny ε makes it so
         return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
@@ -88,22 +88,22 @@ def _moment(p: int, epsilon: Any, gamma: Any) -> Any:
 class Staircase(SymmetricLaw):
     """Generator of one-dimensional staircase noise (see `staircase`)."""
 
-    def _argcheck(self, epsilon: Any, gamma: Any) -> Any:
+    def _argcheck(self, epsilon: Values, gamma: Values) -> Values:
         return (epsilon > 0) & np.isfinite(epsilon) & (gamma >= 0) & (gamma <= 1)
 
-    def _logpdf(self, t: Any, epsilon: Any, gamma: Any) -> Any:
+    def _logpdf(self, t: Values, epsilon: Values, gamma: Values) -> Values:
         u = np.abs(t)
         k = np.floor(u)
         return -epsilon * (k + (u - k >= gamma)) - np.log(2 * _mass(epsilon, gamma))
 
-    def _upper(self, u: Any, epsilon: Any, gamma: Any) -> Any:
+    def _upper(self, u: Values, epsilon: Values, gamma: Values) -> Values:
         b = np.exp(-epsilon)
         k = np.floor(u)
         rest = u - k
         inside = np.where(rest < gamma, gamma - rest + b * (1 - gamma), b * (1 - rest))
         return b**k * (inside / (2 * _mass(epsilon, gamma)) + b / 2)
 
-    def _reach(self, s: Any, epsilon: Any, gamma: Any) -> Any:
+    def _reach(self, s: Values, epsilon: Values, gamma: Values) -> Values:
         b = np.exp(-epsilon)
         # sf at the integers is b^k/2
         k = np.maximum(np.floor(-np.log(2 * s) / epsilon + 1e-14), 0)
@@ -111,7 +111,9 @@ class Staircase(SymmetricLaw):
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
         return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
 
-    def _rvs(self, *shapes: Any, size: Any = None, random_state: Any = None) -> Any:
+    def _rvs(
+        self, *shapes: Values, size: tuple[int, ...] | None = None, random_state: Values = None
+    ) -> Values:
         epsilon, gamma = shapes
         # Shell, side of the step, place within it, sign: exact, no inversion of rounded tails.
         b = np.exp(-epsilon)
@@ -121,17 +123,17 @@ class Staircase(SymmetricLaw):
         u = k + np.where(first, gamma * place, gamma + (1 - gamma) * place)
         return np.where(random_state.random(size) < 0.5, -u, u)
 
-    def _absolute_moment(self, p: float, epsilon: Any, gamma: Any) -> Any:
+    def _absolute_moment(self, p: float, epsilon: Values, gamma: Values) -> Values:
         with np.errstate(invalid="ignore"):
             return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
 
-    def _entropy(self, epsilon: Any, gamma: Any) -> Any:
+    def _entropy(self, epsilon: Values, gamma: Values) -> Values:
         # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
         steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
         return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
 
     def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
-        def delta(r: Any, epsilon: Any) -> Any:
+        def delta(r: Values, epsilon: Values) -> Values:
             if r > 1:  # by rounding: `privacy_loss` lets a hair pass
                 return None
             b = (-epsilon0).exp()
@@ -169,7 +171,7 @@ True
 register_law("staircase", staircase)
 
 
-def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "absolute") -> Any:
+def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "absolute") -> FrozenLaw:
     r"""Return the ε-DP staircase law that is optimal for the loss.
 
     Raises
@@ -213,7 +215,7 @@ class L1Staircase:
     epsilon: float
     sensitivity: float = 1.0
     dimension: int = 2
-    gamma: Any = None
+    gamma: float | None = None
 
     def __post_init__(self) -> None:
         epsilon, dimension = (
@@ -233,7 +235,7 @@ class L1Staircase:
             settle(self, gamma=float(found.x))
         settle(self, gamma=probability("gamma", self.gamma))
 
-    def _mean_radius(self, gamma: Any, power: int = 1) -> float:
+    def _mean_radius(self, gamma: float | None, power: int = 1) -> float:
         """E‖T‖₁^power at sensitivity 1; ℓ₁ spheres grow like r^{d-1}."""
         d, e = self.dimension, self.epsilon
         ratio = _scaled_moment(d - 1 + power, e, gamma) / _scaled_moment(d - 1, e, gamma)
@@ -249,7 +251,7 @@ class L1Staircase:
         """E‖T‖₂²; given ‖T‖₁ = R, the shares are Dirichlet, so E‖T‖₂² = 2 E R²/(d + 1)."""
         return 2 * self.sensitivity**2 * self._mean_radius(self.gamma, 2) / (self.dimension + 1)
 
-    def logpdf(self, t: Any) -> Any:
+    def logpdf(self, t: Numbers) -> Array:
         """Log density at points of shape (..., d)."""
         u = np.abs(array("t", t, ndim=None)).sum(axis=-1) / self.sensitivity
         k = np.floor(u)
@@ -257,13 +259,15 @@ class L1Staircase:
         # the ℓ₁ ball of radius r has volume 2^d r^d/d!, so a shell weighs 2^d r^{d-1}/(d-1)!, and ∫ r^{d-1} has (d-1)!
         d = self.dimension
         log_mass = math.log(_scaled_moment(d - 1, self.epsilon, self.gamma))
-        return -self.epsilon * level - log_mass - d * math.log(2 * self.sensitivity / self.epsilon)
+        return np.asarray(
+            -self.epsilon * level - log_mass - d * math.log(2 * self.sensitivity / self.epsilon)
+        )
 
-    def pdf(self, t: Any) -> Any:
+    def pdf(self, t: Numbers) -> Array:
         """Density at points of shape (..., d)."""
-        return np.exp(self.logpdf(t))
+        return np.asarray(np.exp(self.logpdf(t)))
 
-    def rvs(self, size: int | None = None, *, random_state: Any = None) -> np.ndarray:
+    def rvs(self, size: int | None = None, *, random_state: Randomness = None) -> Array:
         """Draw for simulation: a shell, the radius in it, then a uniform point of the ℓ₁ sphere.
 
         Returns
@@ -272,6 +276,7 @@ class L1Staircase:
         """
         rng = generator(random_state)
         n = 1 if size is None else whole("size", size, 0, 2**40)
+        assert self.gamma is not None
         d, g = self.dimension, self.gamma
         # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like
         centre, spread = d / self.epsilon, 40 * math.sqrt(d) / self.epsilon + 40 / self.epsilon + 2
@@ -287,4 +292,4 @@ class L1Staircase:
         radius = high[cell] * (ratio[cell] + rng.random(n) * (1 - ratio[cell])) ** (1 / d)
         direction = rng.dirichlet(np.ones(d), size=n) * rng.choice([-1.0, 1.0], size=(n, d))
         out = self.sensitivity * radius[:, None] * direction
-        return out[0] if size is None else out
+        return np.asarray(out[0] if size is None else out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -15,7 +14,7 @@ from mechdesign.accounting.losses import TailForm, UnitLoss, laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import non_negative, positive, probability
-from mechdesign.typing import Array
+from mechdesign.typing import Array, FrozenLaw, Values
 
 __all__ = [
     "FlippedHuber",
@@ -30,7 +29,7 @@ __all__ = [
 ]
 
 
-class SymmetricLaw(stats.rv_continuous):
+class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
     """Generator of a law symmetric about zero.
 
     A law says its log density, its upper tail and the inverse of that tail (for t ≥ 0), and its absolute moments; the
@@ -38,57 +37,59 @@ class SymmetricLaw(stats.rv_continuous):
     """
 
     @abstractmethod
-    def _upper(self, u: Any, *shapes: Any) -> Any:
+    def _upper(self, u: Values, *shapes: Values) -> Values:
         """P(T > u) for u ≥ 0."""
 
     @abstractmethod
-    def _reach(self, s: Any, *shapes: Any) -> Any:
+    def _reach(self, s: Values, *shapes: Values) -> Values:
         """The u ≥ 0 beyond which the mass s ≤ 1/2 lies."""
 
     @abstractmethod
-    def _absolute_moment(self, p: float, *shapes: Any) -> Any:
+    def _absolute_moment(self, p: float, *shapes: Values) -> Values:
         """E|T|^p."""
 
-    def _shape_info(self) -> list[Any]:
+    def _shape_info(self) -> list[object]:
         return []
 
-    def _pdf(self, t: Any, *shapes: Any) -> Any:
+    def _pdf(self, t: Values, *shapes: Values) -> Values:
         return np.exp(self._logpdf(t, *shapes))
 
-    def _sf(self, t: Any, *shapes: Any) -> Any:
+    def _sf(self, t: Values, *shapes: Values) -> Values:
         upper = self._upper(np.abs(t), *shapes)
         return np.where(t >= 0, upper, 1 - upper)
 
-    def _cdf(self, t: Any, *shapes: Any) -> Any:
+    def _cdf(self, t: Values, *shapes: Values) -> Values:
         return self._sf(-t, *shapes)
 
-    def _logcdf(self, t: Any, *shapes: Any) -> Any:
+    def _logcdf(self, t: Values, *shapes: Values) -> Values:
         return self._logsf(-t, *shapes)
 
-    def _isf(self, s: Any, *shapes: Any) -> Any:
+    def _isf(self, s: Values, *shapes: Values) -> Values:
         s = np.asarray(s, dtype=float)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             u = self._reach(np.minimum(s, 1 - s), *shapes)
         return np.where(s <= 0.5, u, -u)
 
-    def _ppf(self, q: Any, *shapes: Any) -> Any:
+    def _ppf(self, q: Values, *shapes: Values) -> Values:
         return -self._isf(q, *shapes)
 
-    def _rvs(self, *shapes: Any, size: Any = None, random_state: Any = None) -> Any:
+    def _rvs(
+        self, *shapes: Values, size: tuple[int, ...] | None = None, random_state: Values = None
+    ) -> Values:
         # Inversion of the folded law, with a fair sign: a uniform near 0 reaches far into the tail.
         half = 0.5 * (1 - random_state.random(size))
         sign = np.where(random_state.random(size) < 0.5, -1.0, 1.0)
         return sign * self._isf(half, *shapes)
 
-    def _munp(self, n: int, *shapes: Any) -> Any:
+    def _munp(self, n: int, *shapes: Values) -> Values:
         return 0.0 if n % 2 else self._absolute_moment(n, *shapes)
 
-    def _stats(self, *shapes: Any) -> Any:
+    def _stats(self, *shapes: Values) -> Values:
         variance: Array = self._absolute_moment(2, *shapes)
         with np.errstate(over="ignore", invalid="ignore"):  # a variance that overflows has no kurtosis
             return 0.0, variance, 0.0, self._absolute_moment(4, *shapes) / variance**2 - 3
 
-    def mean_absolute(self, *shapes: Any) -> float:
+    def mean_absolute(self, *shapes: Values) -> float:
         """E|T| at scale 1."""
         return float(self._absolute_moment(1, *shapes))
 
@@ -103,29 +104,29 @@ class TruncatedLaplace(SymmetricLaw):
     privacy*, AISTATS 2020, Theorem 1.
     """
 
-    def _argcheck(self, c: Any) -> Any:
+    def _argcheck(self, c: Values) -> Values:
         return (c > 0) & np.isfinite(c)
 
-    def _get_support(self, c: Any) -> Any:
+    def _get_support(self, c: Values) -> Values:
         return -c, c
 
-    def _logpdf(self, t: Any, c: Any) -> Any:
+    def _logpdf(self, t: Values, c: Values) -> Values:
         return np.where(np.abs(t) <= c, -np.abs(t) - np.log(-2 * np.expm1(-c)), -np.inf)
 
-    def _upper(self, u: Any, c: Any) -> Any:
+    def _upper(self, u: Values, c: Values) -> Values:
         u = np.minimum(u, c)
         return np.exp(-u) * np.expm1(u - c) / np.expm1(-c) / 2
 
-    def _reach(self, s: Any, c: Any) -> Any:
+    def _reach(self, s: Values, c: Values) -> Values:
         # e^{-u} = e^{-c} + 2s(1 - e^{-c})
         shallow = -np.log1p((1 - 2 * np.maximum(s, 0.25)) * np.expm1(-c))
         deep = -np.log(np.exp(-c) - 2 * s * np.expm1(-c))
         return np.minimum(np.where(s > 0.25, shallow, deep), c)
 
-    def _absolute_moment(self, p: float, c: Any) -> Any:
+    def _absolute_moment(self, p: float, c: Values) -> Values:
         return special.gamma(p + 1) * special.gammainc(p + 1, c) / -np.expm1(-c)
 
-    def _entropy(self, c: Any) -> Any:
+    def _entropy(self, c: Values) -> Values:
         return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
 
     def precise(self, c: arb) -> TailForm:
@@ -148,7 +149,7 @@ Examples
 register_law("truncated_laplace", truncated_laplace)
 
 
-def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0) -> Any:
+def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0) -> FrozenLaw:
     r"""Return the truncated Laplace law of Geng et al. for (ε, δ) and one query.
 
     Its ℓ₁ error is :math:`(\Delta/\varepsilon)(1 - \log(1+r)/r)`, :math:`r = (e^\varepsilon - 1)/2\delta`.
@@ -172,7 +173,7 @@ def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0
     return truncated_laplace(float(np.logaddexp(0.0, odds)), scale=sensitivity / epsilon)
 
 
-def _mills(x: Any) -> Any:
+def _mills(x: Values) -> Values:
     return math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2))
 
 
@@ -187,23 +188,23 @@ class OffsetSymmetricGaussian(SymmetricLaw):
     Source: Sadeghi and Korki, *Offset-symmetric Gaussians for differential privacy*, IEEE TIFS 2022.
     """
 
-    def _argcheck(self, b: Any) -> Any:
+    def _argcheck(self, b: Values) -> Values:
         return (b >= 0) & np.isfinite(b)
 
-    def _logpdf(self, t: Any, b: Any) -> Any:
+    def _logpdf(self, t: Values, b: Values) -> Values:
         # φ(|t| + b)/2Q(b) = exp(-t²/2 - b|t|)/2M(b)
         t = np.abs(t)
         return -t * (t / 2 + b) - np.log(2 * _mills(b))
 
-    def _upper(self, u: Any, b: Any) -> Any:
+    def _upper(self, u: Values, b: Values) -> Values:
         return 0.5 * np.exp(-u * (u / 2 + b)) * _mills(u + b) / _mills(b)
 
-    def _logsf(self, t: Any, b: Any) -> Any:
+    def _logsf(self, t: Values, b: Values) -> Values:
         u = np.abs(t)
         upper = -u * (u / 2 + b) + np.log(_mills(u + b) / _mills(b)) - math.log(2)
         return np.where(t >= 0, upper, np.log1p(-np.exp(upper)))
 
-    def _reach(self, s: Any, b: Any) -> Any:
+    def _reach(self, s: Values, b: Values) -> Values:
         # Q(u + b) = 2 s Q(b), in logs
         u = -special.ndtri_exp(np.log(2 * s) + special.log_ndtr(-b)) - b
         u = np.where(b < 10, np.maximum(u, 0), -np.log(2 * s) / np.maximum(b, 10))
@@ -211,7 +212,7 @@ class OffsetSymmetricGaussian(SymmetricLaw):
             u = np.maximum(u + (self._logsf(u, b) - np.log(s)) * _mills(u + b), 0)
         return np.where(s > 0, u, np.inf)
 
-    def _absolute_moment(self, p: float, b: Any) -> Any:
+    def _absolute_moment(self, p: float, b: Values) -> Values:
         r"""∫_0^∞ u^p e^{-u²/2-bu} du / M(b): parabolic-cylinder functions, free of cancellation.
 
         ∫ u^p e^{-u²/2 - bu} du = Γ(p+1) e^{b²/4} D_{-p-1}(b); scipy's ``pbdv`` has no scaled form, so beyond b = 6
@@ -226,7 +227,7 @@ class OffsetSymmetricGaussian(SymmetricLaw):
         return np.where(b < 6, exact, quadrature) / _mills(b)
 
     def precise(self, b: arb) -> TailForm:
-        def beyond(u: Any) -> Any:
+        def beyond(u: Values) -> Values:
             return ((u + b) / arb(2).sqrt()).erfc()
 
         return TailForm(lambda u: -u * (u / 2 + b), lambda u: beyond(u) / (2 * beyond(arb(0))))
@@ -234,10 +235,10 @@ class OffsetSymmetricGaussian(SymmetricLaw):
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r, bend = ratio, (ratio + 2 * b) * ratio / 2
 
-        def loss(t: Any) -> Any:
+        def loss(t: Values) -> Values:
             return np.where(np.abs(t) <= r / 2, t * (r + 2 * b), r * (t + np.copysign(b, t)))
 
-        def inverse(v: Any) -> Any:
+        def inverse(v: Values) -> Values:
             return np.where(np.abs(v) <= bend, v / (r + 2 * b), v / r - np.copysign(b, v))
 
         # Not an atom, but where the loss turns nearly flat for a large offset: worth a point of the grid.
@@ -262,12 +263,12 @@ _EMPTY = 1e-12
 """Below this b the Laplace centre adds nothing to a moment."""
 
 
-def _tail(b: Any) -> Any:
+def _tail(b: Values) -> Values:
     """Half the unnormalised mass beyond b: √(2π) Q(b) e^{-b²/2}."""
     return _ROOT * np.exp(-b * b) * special.erfcx(b / math.sqrt(2)) / 2
 
 
-def _kappa(b: Any) -> Any:
+def _kappa(b: Values) -> Values:
     """Normaliser of the unit-scale density."""
     safe = np.maximum(b, _TINY)
     return 2 * (_tail(b) - np.expm1(-safe * safe) / safe)
@@ -289,14 +290,14 @@ class FlippedHuber(SymmetricLaw):
     differential privacy*, Definition 7 and Section III.
     """
 
-    def _argcheck(self, b: Any) -> Any:
+    def _argcheck(self, b: Values) -> Values:
         return (b >= 0) & np.isfinite(b)
 
-    def _logpdf(self, t: Any, b: Any) -> Any:
+    def _logpdf(self, t: Values, b: Values) -> Values:
         t = np.abs(t)
         return -np.where(t <= b, b * t, (t * t + b * b) / 2) - np.log(_kappa(b))
 
-    def _upper(self, u: Any, b: Any) -> Any:
+    def _upper(self, u: Values, b: Values) -> Values:
         inner = np.minimum(u, b)
         safe = np.maximum(b, _TINY)
         centre = np.exp(-b * inner) * -np.expm1(-b * (b - inner)) / safe + _tail(b)
@@ -304,13 +305,13 @@ class FlippedHuber(SymmetricLaw):
         beyond = _ROOT * np.exp(-(outer * outer + b * b) / 2) * special.erfcx(outer / math.sqrt(2)) / 2
         return np.where(u <= b, centre, beyond) / _kappa(b)
 
-    def _logsf(self, t: Any, b: Any) -> Any:
+    def _logsf(self, t: Values, b: Values) -> Values:
         far = -(b * b) / 2 + math.log(_ROOT) + special.log_ndtr(-np.maximum(t, b)) - np.log(_kappa(b))
         with np.errstate(divide="ignore"):
             near = np.log(self._sf(np.minimum(t, b), b))
         return np.where(t > b, far, near)
 
-    def _reach(self, s: Any, b: Any) -> Any:
+    def _reach(self, s: Values, b: Values) -> Values:
         kappa = _kappa(b)
         safe = np.maximum(b, _TINY)
         # In the centre sf(t) = 1/2 - (1 - e^{-bt})/(bκ); the second form does not cancel as t grows.
@@ -322,7 +323,7 @@ class FlippedHuber(SymmetricLaw):
         tail = -special.ndtri_exp(level)
         return np.where(kappa * s >= _tail(b), np.clip(centre, 0, b), np.maximum(tail, b))
 
-    def _absolute_moment(self, p: float, b: Any) -> Any:
+    def _absolute_moment(self, p: float, b: Values) -> Values:
         # by incomplete gamma functions: no cancellation at small b
         safe = np.maximum(b, _EMPTY)
         centre = special.gamma(p + 1) * special.gammainc(p + 1, safe * safe) / safe ** (p + 1)
@@ -331,7 +332,7 @@ class FlippedHuber(SymmetricLaw):
         tails = tails * np.exp(-b * b / 2)
         return 2 * (np.where(b > _EMPTY, centre, 0.0) + tails) / _kappa(b)
 
-    def _entropy(self, b: Any) -> Any:
+    def _entropy(self, b: Values) -> Values:
         # log κ + E ρ; E ρ over the centre is b E|T|1{|T| ≤ b}, over the tails (T² + b²)/2.
         safe = np.maximum(b, _EMPTY)
         centre = np.where(b > _EMPTY, special.gammainc(2, safe * safe) / safe, 0.0)
@@ -356,7 +357,7 @@ class FlippedHuber(SymmetricLaw):
         tails = b * math.exp(-b * b) + float(_tail(b))  # ∫_b^∞ t² e^{-(t²+b²)/2} dt
         return 2 * (-b * math.expm1(-b * b) + tails) / float(_kappa(b)) / scale**2
 
-    def log_mgf(self, s: Any, b: float, scale: float = 1.0) -> Any:
+    def log_mgf(self, s: Values, b: float, scale: float = 1.0) -> Values:
         r"""Logarithm of the moment generating function :math:`E e^{sT}`, finite for every s.
 
         Examples
@@ -398,11 +399,11 @@ class FlippedHuber(SymmetricLaw):
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r = ratio
 
-        def rho(x: Any) -> Any:
+        def rho(x: Values) -> Values:
             x = np.abs(x)
             return np.where(x <= b, b * x, (x * x + b * b) / 2)
 
-        def loss(t: Any) -> Any:
+        def loss(t: Values) -> Values:
             both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
             out = np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
             centre = np.abs(t) + r / 2 <= b  # both in the centre: 2bt, then the atom, exactly
@@ -416,7 +417,7 @@ class FlippedHuber(SymmetricLaw):
         )
 
 
-def _inverse_loss(v: Any, r: float, b: float) -> Any:
+def _inverse_loss(v: Values, r: float, b: float) -> Values:
     """sup{t : loss(t) <= v}: the four pieces of the paper's Appendix C, odd in v."""
     w = np.abs(v)
     first = max(r - b, 0.0)
@@ -445,7 +446,7 @@ Examples
 register_law("flipped_huber", flipped_huber)
 
 
-def flipped_huber_law(alpha: float, gamma: float) -> Any:
+def flipped_huber_law(alpha: float, gamma: float) -> FrozenLaw:
     r"""Return the frozen law with the paper's parameters (α, γ).
 
     Parameters

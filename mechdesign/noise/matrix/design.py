@@ -27,8 +27,8 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import Changes
-from mechdesign.noise.correlated.design import least_claim
+from mechdesign.noise.correlated.corners import Changes, size_of_change
+from mechdesign.noise.correlated.design import ROUNDING, least_claim
 from mechdesign.noise.correlated.noise import budget_worth, gaussian_budget, within_budget
 from mechdesign.noise.matrix.solving import (
     Multipliers,
@@ -40,7 +40,7 @@ from mechdesign.noise.matrix.solving import (
     triangular,
 )
 from mechdesign.noise.matrix.strategy import StrategyNoise
-from mechdesign.problem.checks import UP, instance, one_of, positive, settle, whole
+from mechdesign.problem.checks import instance, one_of, settle, whole
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
@@ -51,16 +51,7 @@ from mechdesign.solvers.deadline import one_thread
 
 __all__ = ["MatrixMechanism", "MatrixProof"]
 
-_ROUNDING = 1e-11
-"""Relative tolerance for the roundings of a cost."""
 _UNBIASED = 1e-7
-
-
-def _within_doubles(name: str, value: Any) -> float:
-    found = positive(name, value, side=UP)
-    if not 1e-100 <= found <= 1e100:
-        raise DesignError.of(name, found, "must be between 1e-100 and 1e100")
-    return found
 
 
 @serializable("matrix-mechanism")
@@ -108,7 +99,7 @@ class MatrixMechanism(ModelledDesign):
     workload: Any
     privacy: ApproximateDP | ZeroConcentratedDP
     changed: int = field(check=whole, least=1, default=1)
-    most: float = field(check=_within_doubles, default=1.0)
+    most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
 
@@ -205,11 +196,7 @@ class MatrixMechanism(ModelledDesign):
 
     def cost(self, law: StrategyNoise) -> float:
         """The error of a law's answers."""
-        if self.largest:
-            return float(law.variances().max())
-        if self.workload.count <= 4 * self.workload.size:
-            return float(law.variances().sum())
-        return float(((self.workload.root @ law.inverse) ** 2).sum())
+        return float(law.variances().max()) if self.largest else law.mse()
 
     # -- what a result asks ------------------------------------------------------------------------------
 
@@ -321,7 +308,7 @@ class MatrixProof(Proof):
         left = root - (root @ law.inverse) @ law.strategy
         off = float(np.abs(left).max() / np.abs(root).max())
         yield Claim("the answers are unbiased, to rounding", RECOMPUTED, _UNBIASED - off, off <= _UNBIASED)
-        room = stated.value * (1 + _ROUNDING) - design.cost(law)
+        room = stated.value * (1 + ROUNDING) - design.cost(law)
         yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
@@ -332,14 +319,10 @@ class MatrixProof(Proof):
         yield least_claim(found * design.unit, stated.lower_bound)
 
 
-def _multipliers(found: Any) -> pd.DataFrame:
+def _multipliers(found: Multipliers) -> pd.DataFrame:
     rows = []
-    for k, (weights, loads) in enumerate(found):
-        rows += [
-            (f"privacy {k}" if len(found) > 1 else "privacy", i, w) for i, w in enumerate(weights.tolist())
-        ]
-        rows += [
-            (f"errors {k}" if len(found) > 1 else "errors", i, w)
-            for i, w in enumerate([] if loads is None else loads)
-        ]
+    for k, factor in enumerate(found):
+        for family, values in zip(("privacy", "errors"), factor):
+            name = f"{family} {k}" if len(found) > 1 else family
+            rows += [(name, i, w) for i, w in enumerate([] if values is None else values.tolist())]
     return pd.DataFrame(rows, columns=["family", "index", "dual"])

@@ -24,7 +24,7 @@ from mechdesign.noise.vector_noise import shape_of
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, positive, settle
 from mechdesign.problem.workload import Workload
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +105,12 @@ class StrategyNoise(LinearNoise):
     @property
     def factor(self) -> Array:
         """B = A R⁺, shape (m, r): the noise on the answers is B times independent normals."""
-        self._formed()
+        if self.workload.count > _FULL:
+            raise DesignError.of(
+                "workload",
+                self.workload.count,
+                f"has more than {_FULL} queries: their covariance is not formed; see variances()",
+            )
         return self.workload.apply(self.inverse)
 
     @property
@@ -113,14 +118,6 @@ class StrategyNoise(LinearNoise):
         """Covariance of the answers, shape (m, m)."""
         factor = self.factor
         return np.asarray(factor @ factor.T)
-
-    def _formed(self) -> None:
-        if self.workload.count > _FULL:
-            raise DesignError.of(
-                "workload",
-                self.workload.count,
-                f"has more than {_FULL} queries: their covariance is not formed; see variances()",
-            )
 
     def variances(self) -> Array:
         """Variance of each answer, shape (m,)."""
@@ -131,15 +128,13 @@ class StrategyNoise(LinearNoise):
 
     def mse(self) -> float:
         """Sum of the variances of the answers, tr(AΣAᵀ)."""
-        if self.workload.count > _FULL:
-            return float((self.workload.gram() * self.counts_covariance).sum())
-        return float(self.variances().sum())
+        return float(((self.workload.root @ self.inverse) ** 2).sum())
 
     @property
     def _whitened(self) -> tuple[float, int]:
         return self.budget, len(self.strategy)
 
-    def release(self, x: Any) -> Array:
+    def release(self, x: Numbers) -> Array:
         """Return the answers to the workload with noise: for deployment.
 
         The strategy's answers are rounded to a lattice in exact arithmetic and get normal noise that is drawn exactly, from the
@@ -156,7 +151,7 @@ class StrategyNoise(LinearNoise):
         noisy = released(self.strategy, held[None, :], *self._exact)[0]
         return self.workload.apply(self.inverse @ noisy)
 
-    def stream(self, counts: Iterable[Any]) -> Iterator[float]:
+    def stream(self, counts: Iterable[Numbers]) -> Iterator[float]:
         """Release answer after answer as the counts come: for deployment.
 
         Each count is used once it is there, in exact arithmetic as in `release`; earlier answers may decide what comes next.
@@ -171,7 +166,7 @@ class StrategyNoise(LinearNoise):
         step, noise = self._exact
         return self._streamed(instance("counts", counts, Iterable), step, noise)
 
-    def _streamed(self, counts: Iterable[Any], step: float, noise: ExactNoise) -> Iterator[float]:
+    def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy
         seen, estimate = np.zeros(size), np.zeros(size)
         part, total = self.workload.blocks[0][0], 0.0
@@ -197,7 +192,7 @@ class StrategyNoise(LinearNoise):
         axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
         return fig
 
-    def rvs(self, size: Any = None, random_state: Any = None) -> Array:
+    def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Randomness = None) -> Array:
         """Draw noise on the answers for simulation, shape ``size + (m,)``."""
         shape = shape_of(size)
         draws = generator(random_state).standard_normal((int(np.prod(shape)), len(self.strategy)))

@@ -204,7 +204,67 @@ _LEAST = 1e-10
 
 
 class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: parameters, the noise, the descent."""
+    """What both estimators share: parameters, the noise, the descent.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+        Of the whole fit, for one record replaced. There is no default.
+    penalty : {"l1", "l2", None}
+        α Σ|θ_i|, or α Σθ_i²/2; the intercept has none.
+    alpha : float
+        Weight of the penalty.
+    clip : float or array_like, shape (K,)
+        C: a record's gradient along coordinate i is clipped to C √(M_i/ΣM_j); or every C_i.
+    passes : int
+        L: how often every coordinate is visited; all L·K noisy gradients are accounted for together.
+    learning_rate : float
+        τ: the step of coordinate i is τ/M_i.
+    noise : str, law or Result
+        As in `mechdesign.calibrate`: "gaussian", "laplace", "flipped_huber", "gennorm", …; or an earlier fit's `privacy_`,
+        to calibrate once for many fits of one question.
+    allocation : {"iid", "scale-perturb-rescale", "least-variance", "least-harm"} or array_like
+        Scales of the coordinates' noise: equal; as the sensitivities; of the least Σσ²; of the least expected harm to the
+        objective by one update, which is scale–perturb–rescale where the clips are shared out as √M_i; or relative
+        scales, shape (K,) or (L, K).
+    noise_on : {"gradient", "update"}
+        Whose variance "iid" and "least-variance" mean: the published conventions differ.
+    smoothness : array_like, shape (n_features,), optional
+        M_i, public. By default they are computed from the data, which leaks: a `PrivacyLeakWarning` says so.
+    fit_intercept : bool
+        Adds a coordinate of ones.
+    random_state : None, int or RandomState
+        None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
+        repeats a simulation in doubles, and whoever knows it can subtract the noise.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray, shape (n_features,); float
+    path_ : ndarray, shape (passes, K)
+        Every iterate: all are released.
+    privacy_ : Result
+        The certified noise, in units of the relative scales, composed over all passes.
+    noise_scales_ : ndarray, shape (passes, K)
+        Standard deviations of the noise on the gradients.
+    clips_, smoothness_ : ndarray, shape (K,)
+    n_iter_ : int
+
+    Raises
+    ------
+    DesignError
+        A bad parameter, or a descent that diverged. No finite value of a record raises or warns: beyond ±1e100 it counts
+        as ±1e100.
+    ValueError
+        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover
+        that refusal.
+    SolverError
+        No noise of this family meets the requirement.
+    """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        shared = (_PrivateCoordinateDescent.__doc__ or "").partition("    ----------\n")[2]
+        cls.__doc__ = (cls.__doc__ or "").replace("    SHARED\n", shared.rstrip() + "\n")
 
     _loss = "squared"
 
@@ -349,73 +409,15 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         return np.array([how(theta) for theta in self.path_])
 
 
-_PARAMETERS = """
+class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescent):  # type: ignore[misc]
+    r"""Least squares with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent.
+
+    Minimises :math:`\frac1{2N}\lVert X\theta - y\rVert^2 + \psi(\theta)`.
+
     Parameters
     ----------
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-        Of the whole fit, for one record replaced. There is no default.
-    penalty : {"l1", "l2", None}
-        α Σ|θ_i|, or α Σθ_i²/2; the intercept has none.
-    alpha : float
-        Weight of the penalty.
-    clip : float or array_like, shape (K,)
-        C: a record's gradient along coordinate i is clipped to C √(M_i/ΣM_j); or every C_i.
-    passes : int
-        L: how often every coordinate is visited; all L·K noisy gradients are accounted for together.
-    learning_rate : float
-        τ: the step of coordinate i is τ/M_i.
-    noise : str, law or Result
-        As in `mechdesign.calibrate`: "gaussian", "laplace", "flipped_huber", "gennorm", …; or an earlier fit's `privacy_`,
-        to calibrate once for many fits of one question.
-    allocation : {"iid", "scale-perturb-rescale", "least-variance", "least-harm"} or array_like
-        Scales of the coordinates' noise: equal; as the sensitivities; of the least Σσ²; of the least expected harm to the
-        objective by one update, which is scale–perturb–rescale where the clips are shared out as √M_i; or relative
-        scales, shape (K,) or (L, K).
-    noise_on : {"gradient", "update"}
-        Whose variance "iid" and "least-variance" mean: the published conventions differ.
-    smoothness : array_like, shape (n_features,), optional
-        M_i, public. By default they are computed from the data, which leaks: a `PrivacyLeakWarning` says so.
-    fit_intercept : bool
-        Adds a coordinate of ones.
-    random_state : None, int or RandomState
-        None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
-        repeats a simulation in doubles, and whoever knows it can subtract the noise.
+    SHARED
 
-    Attributes
-    ----------
-    coef_, intercept_ : ndarray, shape (n_features,); float
-    path_ : ndarray, shape (passes, K)
-        Every iterate: all are released.
-    privacy_ : Result
-        The certified noise, in units of the relative scales, composed over all passes.
-    noise_scales_ : ndarray, shape (passes, K)
-        Standard deviations of the noise on the gradients.
-    clips_, smoothness_ : ndarray, shape (K,)
-    n_iter_ : int
-
-    Raises
-    ------
-    DesignError
-        A bad parameter, or a descent that diverged. No finite value of a record raises or warns: beyond ±1e100 it counts
-        as ±1e100.
-    ValueError
-        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover
-        that refusal.
-    SolverError
-        No noise of this family meets the requirement.
-"""
-
-_CLASSES = """    classes : array_like, shape (2,), optional
-        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks,
-        and one class or three are refused, which leaks too: a `PrivacyLeakWarning` says so.
-"""
-
-
-class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescent):  # type: ignore[misc]
-    __doc__ = rf"""Least squares with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent.
-
-    Minimises :math:`\frac1{{2N}}\lVert X\theta - y\rVert^2 + \psi(\theta)`.
-    {_PARAMETERS}
     Examples
     --------
     >>> import mechdesign as md
@@ -453,10 +455,17 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
 
 
 class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDescent):  # type: ignore[misc]
-    __doc__ = rf"""Logistic regression with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent; two classes.
+    r"""Logistic regression with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent; two classes.
 
-    Minimises :math:`\frac1N\sum_n \log(1 + e^{{-y_n \langle x_n, \theta\rangle}}) + \psi(\theta)`.
-    {_PARAMETERS.replace("    fit_intercept :", _CLASSES + "    fit_intercept :")}
+    Minimises :math:`\frac1N\sum_n \log(1 + e^{-y_n \langle x_n, \theta\rangle}) + \psi(\theta)`.
+
+    Parameters
+    ----------
+    classes : array_like, shape (2,), optional
+        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks,
+        and one class or three are refused, which leaks too: a `PrivacyLeakWarning` says so.
+    SHARED
+
     Examples
     --------
     >>> import mechdesign as md

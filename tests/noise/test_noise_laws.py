@@ -63,9 +63,6 @@ def test_moments_by_quadrature(dist, shapes):
     assert integral(lambda t: t * t * law.pdf(t), law) == pytest.approx(law.var(), rel=1e-9)
     kurtosis = integral(lambda t: t**4 * law.pdf(t), law) / law.var() ** 2 - 3
     assert kurtosis == pytest.approx(float(law.stats("k")), rel=1e-8, abs=1e-8)
-    if dist in (flipped_huber, truncated_laplace):
-        entropy = integral(lambda t: -law.pdf(t) * law.logpdf(t), law)
-        assert entropy == pytest.approx(law.entropy(), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("dist", "shapes"), SHAPES)
@@ -96,35 +93,6 @@ def test_flipped_huber_far_tails(b):
             )
             assert flipped_huber.logsf(t, b) == pytest.approx(float(mp.log(tail)), rel=1e-13)
             assert flipped_huber.logcdf(-t, b) == pytest.approx(float(mp.log(tail)), rel=1e-13)
-
-
-@given(st.floats(-9, 4).map(lambda x: 10.0**x), st.floats(0.01, 100))
-def test_flipped_huber_information_and_proxy(b, scale):
-    law = flipped_huber(b, scale=scale)
-    information = flipped_huber.fisher_information(b, scale)
-    # Fisher information is between 1/γ² and 2/variance, the variance at most γ² (the paper, Section III)
-    assert 1 / scale**2 * (1 - 1e-12) <= information <= 2 / law.var() * (1 + 1e-9)
-    assert law.var() <= scale**2 * (1 + 1e-12)
-    # sub-Gaussian with proxy γ²
-    for s in (0.1, 1.0, 30.0):
-        assert 0 <= flipped_huber.log_mgf(s / scale, b, scale) <= s * s / 2 * (1 + 1e-9) + 1e-12
-
-
-@pytest.mark.parametrize("b", [0.3, 2.0, 10.0])
-def test_flipped_huber_information_and_mgf_by_quadrature(b):
-    def score(t):
-        return (b if t <= b else t) ** 2 * flipped_huber.pdf(t, b)
-
-    direct = 2 * (integrate.quad(score, 0, b)[0] + integrate.quad(score, b, b + 40)[0])
-    assert flipped_huber.fisher_information(b) == pytest.approx(direct, rel=1e-8)
-    for s in (0.4, 3.0, 15.0):
-        logs = [
-            integrate.quad(
-                lambda t, s=s: np.exp(s * t + flipped_huber.logpdf(t, b) - s * s / 2), lo, hi, epsabs=0
-            )[0]
-            for lo, hi in ((-40, -b), (-b, 0), (0, b), (b, b + s + 3), (b + s + 3, b + s + 50))
-        ]
-        assert flipped_huber.log_mgf(s, b) == pytest.approx(s * s / 2 + math.log(math.fsum(logs)), rel=1e-7)
 
 
 @pytest.mark.parametrize(

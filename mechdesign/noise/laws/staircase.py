@@ -127,11 +127,6 @@ class Staircase(SymmetricLaw):
         with np.errstate(invalid="ignore"):
             return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
 
-    def _entropy(self, epsilon: Values, gamma: Values) -> Values:
-        # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
-        steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
-        return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
-
     def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
         def delta(r: Values, epsilon: Values) -> Values:
             if r > 1:  # by rounding: `privacy_loss` lets a hair pass

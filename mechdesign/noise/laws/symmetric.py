@@ -126,9 +126,6 @@ class TruncatedLaplace(SymmetricLaw):
     def _absolute_moment(self, p: float, c: Values) -> Values:
         return special.gamma(p + 1) * special.gammainc(p + 1, c) / -np.expm1(-c)
 
-    def _entropy(self, c: Values) -> Values:
-        return np.log(-2 * np.expm1(-c)) + special.gammainc(2, c) / -np.expm1(-c)
-
     def precise(self, c: arb) -> TailForm:
         end = (-c).exp()
         return TailForm(lambda u: -u, lambda u: ((-u).exp() - end) / (1 - end) / 2, end=c)
@@ -331,52 +328,6 @@ class FlippedHuber(SymmetricLaw):
         tails = 2 ** (half - 1) * special.gamma(half) * special.gammaincc(half, b * b / 2)
         tails = tails * np.exp(-b * b / 2)
         return 2 * (np.where(b > _EMPTY, centre, 0.0) + tails) / _kappa(b)
-
-    def _entropy(self, b: Values) -> Values:
-        # log κ + E ρ; E ρ over the centre is b E|T|1{|T| ≤ b}, over the tails (T² + b²)/2.
-        safe = np.maximum(b, _EMPTY)
-        centre = np.where(b > _EMPTY, special.gammainc(2, safe * safe) / safe, 0.0)
-        tails = (b * np.exp(-b * b) + _tail(b)) / 2 + b * b / 2 * _tail(b)
-        return np.log(_kappa(b)) + 2 * (centre + tails) / _kappa(b)
-
-    # What the paper states beyond scipy's methods, for a unit-scale law.
-
-    def fisher_information(self, b: float, scale: float = 1.0) -> float:
-        r"""Fisher information about the location, between 1/γ² and 2/variance (Proposition 2).
-
-        Parameters
-        ----------
-        b, scale : float
-            α/γ and γ.
-
-        Examples
-        --------
-        >>> flipped_huber.fisher_information(0.0, scale=2.0)
-        0.25
-        """
-        tails = b * math.exp(-b * b) + float(_tail(b))  # ∫_b^∞ t² e^{-(t²+b²)/2} dt
-        return 2 * (-b * math.expm1(-b * b) + tails) / float(_kappa(b)) / scale**2
-
-    def log_mgf(self, s: Values, b: float, scale: float = 1.0) -> Values:
-        r"""Logarithm of the moment generating function :math:`E e^{sT}`, finite for every s.
-
-        Examples
-        --------
-        >>> round(float(flipped_huber.log_mgf(1.5, 0.0)), 12)   # Gaussian: s²/2
-        1.125
-        """
-        s = np.asarray(s, dtype=float) * scale
-        a = np.abs(s)
-        # centre: ∫_0^b e^{(±a-b)t} dt = b·exprel((±a-b)b), kept in logs as a may be large
-        rise = (a - b) * b
-        log_rise = np.where(rise > 30, rise - np.log(np.maximum(rise, 1)), 0.0)
-        with np.errstate(divide="ignore", over="ignore"):
-            log_rise = np.where(rise > 30, log_rise, np.log(special.exprel(np.minimum(rise, 30))))
-            log_b = math.log(b) if b > 0 else -np.inf
-            fall = np.log(special.exprel(-(a + b) * b))
-        tails = -(b * b) / 2 + a * a / 2 + math.log(_ROOT)
-        tails = tails + np.logaddexp(special.log_ndtr(a - b), special.log_ndtr(-a - b))
-        return np.logaddexp(tails, log_b + np.logaddexp(log_rise, fall)) - np.log(_kappa(b))
 
     def precise(self, b: arb) -> TailForm:
         """Pieces meet at b: of a ball, its two ends are evaluated, between which both functions fall."""

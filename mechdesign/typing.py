@@ -8,13 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Flags", "FrozenLaw", "Indices", "Numbers", "Randomness", "Status", "Values", "no_numbers"]
+__all__ = ["Array", "Flags", "Indices", "Numbers", "Randomness", "Status", "Values", "no_numbers"]
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-FrozenLaw: TypeAlias = Any
-"""A frozen `scipy.stats` law, which has no types."""
 Numbers: TypeAlias = npt.ArrayLike
 """What a caller gives where numbers are wanted: a number, nested lists, an array, a series; checked where it enters."""
 Values: TypeAlias = Any

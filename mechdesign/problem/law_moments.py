@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
+    "FrozenLaw",
     "frozen_parts",
     "has_closed_form",
     "law_density",
@@ -29,6 +31,10 @@ __all__ = [
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
 _MOST_CELLS = 1 << 14
+
+
+FrozenLaw: TypeAlias = Any
+"""A frozen continuous law of SciPy, which has no types."""
 
 
 def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None = None) -> Array:

@@ -27,6 +27,7 @@ from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.problem.checks import array, interval, number, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.law_moments import (
+    FrozenLaw,
     frozen_parts,
     has_closed_form,
     law_density,
@@ -35,7 +36,7 @@ from mechdesign.problem.law_moments import (
     mirrored_law,
     powers,
 )
-from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness
+from mechdesign.typing import Array, Numbers, Randomness
 
 __all__ = [
     "ClippedPrior",

@@ -42,11 +42,11 @@ from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
 from mechdesign.problem.fields import field
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
-from mechdesign.typing import FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,9 +28,9 @@ from mechdesign.accounting.profile import integrated_profile
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import FrozenLaw
 
 __all__ = [
     "Privacy",

@@ -36,10 +36,11 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import Privacy, cost_of
 from mechdesign.noise.laws.families import Family
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, FrozenLaw
+from mechdesign.typing import Array
 
 __all__ = ["Meter", "Query", "Requirement", "laws_of", "scale_for"]
 

@@ -21,7 +21,8 @@ from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import positive, whole
-from mechdesign.typing import Array, FrozenLaw, Indices, Values
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Indices, Values
 
 __all__ = ["DiscreteGaussian", "discrete_gaussian", "discrete_laplace_law", "opendp_sample"]
 

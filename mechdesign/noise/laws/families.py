@@ -13,7 +13,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.staircase import staircase, staircase_law
 from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
-from mechdesign.typing import FrozenLaw
+from mechdesign.problem.law_moments import FrozenLaw
 
 __all__ = ["FAMILIES", "Family", "family_of"]
 

@@ -24,7 +24,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import DOWN, UP, array, generator, one_of, positive, probability, settle, whole
-from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Numbers, Randomness, Values
 
 __all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
 
@@ -126,6 +127,11 @@ class Staircase(SymmetricLaw):
     def _absolute_moment(self, p: float, epsilon: Values, gamma: Values) -> Values:
         with np.errstate(invalid="ignore"):
             return _moment(int(p), epsilon, gamma) / _mass(epsilon, gamma)
+
+    def _entropy(self, epsilon: Values, gamma: Values) -> Values:
+        # log of the first level's inverse, and ε for every step down: their mean is Σ k b^k over the mass
+        steps = np.exp(-epsilon) / np.expm1(-epsilon) ** 2 / _mass(epsilon, gamma)
+        return np.log(2 * _mass(epsilon, gamma)) + epsilon * steps
 
     def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
         def delta(r: Values, epsilon: Values) -> Values:

@@ -14,7 +14,8 @@ from mechdesign.accounting.losses import TailForm, UnitLoss, laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import non_negative, positive, probability
-from mechdesign.typing import Array, FrozenLaw, Values
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Values
 
 __all__ = [
     "FlippedHuber",

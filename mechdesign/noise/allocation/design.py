@@ -124,49 +124,38 @@ class NoiseAllocation(AllocationPage):
                 settle(self, bounds=stated)
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
-        least, most = (
-            self.sensitivities.min(where=self.sensitivities > 0, initial=1.0),
-            self.sensitivities.max(),
-        )
+        lam = self.sensitivities
+        least, most = float(lam.min(where=lam > 0, initial=1.0)), float(lam.max())
         if not (least >= _LEAST and most <= 1 / _LEAST):
             allowed = f"must be 0 or between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
-            raise DesignError.of("sensitivities", float(least if least < _LEAST else most), allowed)
-        order = number(
-            "loss", self.loss, allowed := "must be the order p of E‖T‖_p^p, above 0 and at most 100"
-        )
-        if not 0 < order <= 100:
+            raise DesignError.of("sensitivities", least if least < _LEAST else most, allowed)
+        allowed = "must be the order p of E‖T‖_p^p, above 0 and at most 100"
+        if not 0 < (order := number("loss", self.loss, allowed)) <= 100:
             raise DesignError.of("loss", self.loss, allowed)
         if not isinstance(self.loss, int):  # fractions and decimals are numbers too, but none of NumPy's
             settle(self, loss=order)
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
-        if self.weights is not None and not (self.weights.min() > 0 and self.weights.max() < math.inf):
-            raise DesignError.of("weights", self.weights, "must be positive and finite")
         if self.upper is not None and self.upper.min() == math.inf:
             settle(self, upper=None)  # no limit at all
         if self.upper is not None and not self.upper.min() >= _LEAST:
             allowed = f"must be at least {_LEAST:g}: choose another unit, or leave the limit out"
             raise DesignError.of("upper", float(self.upper.min()), allowed)
-        if self.lower is not None and not self.lower.max() < math.inf:
-            raise DesignError.of("lower", self.lower, "must be finite")
         with np.errstate(over="ignore"):
             if self.lower is not None and not math.isfinite(self.cost_of(self.lower)):
                 allowed = f"makes a loss of order {self.loss:g} overflow"
                 raise DesignError.of("lower", float(self.lower.max()), allowed)
         if self.upper is not None and self.lower is not None and np.any(self.lower > self.upper):
             i = int(np.argmax(self.lower > self.upper))
-            raise DesignError.of(
-                "lower", self.lower[i], f"is above the upper limit {self.upper[i]} of coordinate {i}"
-            )
+            allowed = f"is above the upper limit {self.upper[i]} of coordinate {i}"
+            raise DesignError.of("lower", self.lower[i], allowed)
         if layers is not None and self.groups is None:
             settle(self, groups=layers)
         settle(self, groups=check_groups(self.groups, len(self.sensitivities), self.lower, self.upper))
         for layer in layers or ():
             # Its profile is that of a common scale: unequal ones would spend more than it says.
             if not any(np.isin(layer, group).all() for group in self.groups):
-                allowed = (
-                    "must keep each clipped layer together: its profile is right for one common scale only"
-                )
+                allowed = "must keep each clipped layer together: its profile is for one common scale"
                 raise DesignError.of("groups", layer.tolist(), allowed)
         self._check_bounds()
         _ = self.budget
@@ -203,18 +192,22 @@ class NoiseAllocation(AllocationPage):
                 raise DesignError.of(name, given, allowed)
 
     def _vector(self, name: str) -> Array | None:
-        """A number or a vector per coordinate, non-negative; infinite where that says "no limit"."""
-        value = getattr(self, name)
+        """A number or a vector per coordinate: weights positive, limits non-negative, an upper one infinite where there is none."""
+        value, size = getattr(self, name), len(self.sensitivities)
         if value is None:
             return None
         try:
-            found = np.array(np.broadcast_to(doubles(name, value), self.sensitivities.shape))
+            found = np.array(np.broadcast_to(doubles(name, value), size))
         except ValueError:
             found = np.array([math.nan])
-        if not found.min() >= 0:
-            size = len(self.sensitivities)
-            what = "positive" if name == "weights" else "non-negative"
-            raise DesignError.of(name, value, f"must be a {what} number or a vector of shape ({size},)")
+        fine = found.min() > 0 if name == "weights" else found.min() >= 0
+        if not (fine and (name == "upper" or found.max() < math.inf)):
+            what = {
+                "weights": "positive and finite",
+                "lower": "non-negative and finite",
+                "upper": "non-negative",
+            }[name]
+            raise DesignError.of(name, value, f"must be {what}, one number or a vector of shape ({size},)")
         return found
 
     def model(self) -> Model:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -153,34 +154,31 @@ class MixedProblem:
             out[rest] = unit * (math.sqrt(float(((lam[rest] / unit) ** 2).sum())) / mu)
         return out
 
-    def best_of(self, count: int, deadline: Deadline) -> Mix:
-        """Cost, scales and types where `count` coordinates get Laplace noise."""
+    def best_of(self, count: int, deadline: Deadline) -> Mix | None:
+        """The cheapest mix found where `count` coordinates get Laplace noise."""
         laplace = np.zeros(len(self.sensitivities), dtype=bool)
         laplace[self.order_of_laplace[:count]] = True
         sizes, counts = np.unique(self.levels(laplace), return_counts=True)
-        reach, seen = self.privacy.epsilon + 5.0, {}
+        found: list[Mix] = []
 
-        def at(mu: float) -> float:
-            if mu not in seen:
-                seen[mu] = self._ratio(mu, sizes, counts, reach)
-            return self.cost(self.scales(laplace, mu, seen[mu]), laplace) if seen[mu] > 0 else math.inf
+        def cost(share: float) -> float:
+            if deadline.passed or not (ratio := self._ratio(self.mu * share, sizes, counts)):
+                return _FAR
+            scales = self.scales(laplace, self.mu * share, ratio)
+            found.append((self.cost(scales, laplace), scales, laplace))
+            return min(found[-1][0], _FAR)
 
         if laplace.all():
-            mu = 0.0
-            value = at(mu)
+            cost(0.0)
         else:
-            found = optimize.minimize_scalar(
-                lambda s: _FAR if deadline.passed and seen else min(at(self.mu * s), _FAR),
-                bounds=(0.02, 0.9999),
-                method="bounded",
-                options={"xatol": 1e-2, "maxiter": 14},
-            )
-            value, mu = min((at(m), m) for m in seen) if seen else (math.inf, self.mu * float(found.x))
-        return value, self.scales(laplace, max(mu, 1e-300), max(seen.get(mu, 0.0), 1e-300)), laplace
+            options = {"xatol": 1e-2, "maxiter": 14}
+            optimize.minimize_scalar(cost, bounds=(0.02, 0.9999), method="bounded", options=options)
+        return min(found, key=lambda mix: mix[0], default=None)
 
-    def _ratio(self, mu: float, sizes: Array, counts: Indices, reach: float) -> float:
-        """The largest Laplace ratio beside a Gaussian of μ; 0 where δ leaves no room."""
+    def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
+        """The largest Laplace ratio next to a Gaussian of μ; 0 where δ leaves no room."""
         epsilon, target = self.privacy.epsilon, self.privacy.delta
+        reach = epsilon + 5.0
 
         def excess(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
@@ -192,43 +190,38 @@ class MixedProblem:
         low = high - math.log(4 * reach * float(counts.sum()) / epsilon)
         for _ in range(3):
             if excess(low) <= 0:
-                return (
-                    math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
-                    if excess(high) > 0
-                    else reach
-                )
+                inside = excess(high) <= 0
+                return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
             low, high = low - 3, low
         return 0.0
 
 
 def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
     """Candidates, cheapest first: numbers of Laplace coordinates by doubling, then between the neighbours of the best."""
-    size = problem.most
-    found: dict[int, Mix] = {}
+    found: dict[int, Mix | None] = {}
 
-    def tried(count: int) -> float:
-        if count not in found and not (deadline.passed and found):
+    def cost(count: int) -> float:
+        if count not in found:
             found[count] = problem.best_of(count, deadline)
-        return found[count][0] if count in found else math.inf
+        mix = found[count]
+        return math.inf if mix is None else mix[0]
 
-    counts = sorted({1, 2, 4, size, *(2**k for k in range(3, size.bit_length()))} & set(range(1, size + 1)))
     best = math.inf
-    for count in counts[:-1]:
-        value = tried(count)
+    for k in range(problem.most.bit_length()):
+        best = min(best, value := cost(2**k))
         if value > 1.05 * best:
             break  # what is left is worse
-        best = min(best, value)
-    tried(counts[-1])
+    cost(problem.most)
     for _ in range(6):
         known = sorted(found)
-        at = known.index(min(found, key=lambda k: found[k][0]))
-        around = [known[k] for k in (at - 1, at, at + 1) if 0 <= k < len(known)]
-        middle = {(a + b) // 2 for a, b in zip(around, around[1:])} - set(found)
+        at = known.index(min(known, key=cost))
+        around = known[max(at - 1, 0) : at + 2]
+        middle = {(a + b) // 2 for a, b in pairwise(around)} - set(found)
         if not middle:
             break
         for count in sorted(middle):
-            tried(count)
-    return sorted(found.values(), key=lambda candidate: candidate[0])
+            cost(count)
+    return sorted(filter(None, found.values()), key=lambda mix: mix[0])
 
 
 def within_budget(

@@ -138,12 +138,9 @@ class ClusteredResponse(Checked, Response):
         else:
             inside, across = shortest(space, self.space.clusters if min(clusters, size) > 1 else None)
         # Any two items of a cluster have the largest quotient own/near, any two of different ones own/far.
-        losses = [0.0]
-        if size > 1:
-            losses.append(log_upper(Fraction(own, near)) / inside)
-        if clusters > 1:
-            losses.append(log_upper(Fraction(own, far)) / across)
-        loss = math.nextafter(max(losses), math.inf)
+        within = log_upper(Fraction(own, near)) / inside if size > 1 else 0.0
+        loss = max(within, log_upper(Fraction(own, far)) / across if clusters > 1 else 0.0)
+        loss = math.nextafter(loss, math.inf)
         # The levels are rounded up, so α itself is proved; the quotients above may exceed it by an ulp.
         proved = (size == 1 or inside >= self.space.within) and (clusters == 1 or across >= self.space.across)
         return min(self.alpha, loss) if proved else loss
@@ -155,8 +152,7 @@ class ClusteredResponse(Checked, Response):
 
     @property
     def dense(self) -> Array:
-        own, near, far = self.probabilities
-        return self._spread(own, near, far)
+        return self._spread(*self.probabilities)
 
     @property
     def inverse(self) -> Array:

@@ -119,9 +119,13 @@ def mirrored_law(law: FrozenLaw, reach: float) -> bool:
 def _uniform(edges: Array, loc: float, scale: float) -> Array:
     a, b = edges[:-1], edges[1:]
     width = (b - a) / scale
-    out = np.empty((len(a), 3))
-    out[:, 0], out[:, 1], out[:, 2] = width, width * (a + b) / 2, width * (a * a + a * b + b * b) / 3
-    return out
+    return np.stack([width, width * (a + b) / 2, width * (a * a + a * b + b * b) / 3], axis=1)
+
+
+def _moved(n0: Array, n1: Array, n2: Array, loc: float, scale: float) -> Array:
+    """Moments of loc + scale·X from those of X."""
+    second = loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2
+    return np.stack([n0, loc * n0 + scale * n1, second], axis=1)
 
 
 def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Array:
@@ -132,17 +136,9 @@ def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Arr
         tail = special.erfcx(np.abs(z) / np.sqrt(2)) * np.sqrt(np.pi / 2) * density
         weighted = np.where(np.isfinite(z), z, 0.0) * density
     # Differences of the smaller tail keep their relative accuracy.
-    mass = np.where(
-        z[:-1] > 0,
-        tail[:-1] - tail[1:],
-        np.where(z[1:] < 0, tail[1:] - tail[:-1], special.ndtr(z[1:]) - special.ndtr(z[:-1])),
-    )
-    first = density[:-1] - density[1:]
-    second = mass + weighted[:-1] - weighted[1:]
-    return np.stack(
-        [mass, loc * mass + scale * first, loc**2 * mass + 2 * loc * scale * first + scale**2 * second],
-        axis=1,
-    )
+    below, above, middle = np.diff(tail), -np.diff(tail), np.diff(special.ndtr(z))
+    mass = np.where(z[:-1] > 0, above, np.where(z[1:] < 0, below, middle))
+    return _moved(mass, -np.diff(density), mass - np.diff(weighted), loc, scale)
 
 
 def _truncated_normal(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
@@ -162,7 +158,7 @@ def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
         return np.asarray(np.where(right[:-1], above[:-1] - above[1:], left))
 
     n0, n1, n2 = cells(a), cells(a + 1) * a / (a + b), cells(a + 2) * a * (a + 1) / ((a + b) * (a + b + 1))
-    return np.stack([n0, loc * n0 + scale * n1, loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2], axis=1)
+    return _moved(n0, n1, n2, loc, scale)
 
 
 _CLOSED: dict[type, Callable[..., Array]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError
@@ -77,12 +78,12 @@ class Model:
         return found
 
     def row_duals(self) -> Array | None:
-        """The dual values CVXPY holds, a row of its standard form each: equalities first; None where one is missing.
+        """The dual values CVXPY holds, a row of its standard form each: equalities first; None where one is missing or a cone's.
 
         Each is the change of the optimal value per unit of its right-hand side.
         """
         rows = sorted(self.problem.constraints, key=lambda c: not isinstance(c, Equality))
-        if any(c.dual_value is None for c in rows):
+        if any(c.dual_value is None or not isinstance(c, Equality | Inequality) for c in rows):
             return None
         parts = [-np.ravel(np.asarray(c.dual_value, dtype=float), order="F") for c in rows]
         return np.concatenate([np.zeros(0), *parts])

@@ -55,6 +55,12 @@ class AllocationQuestion(ModelledDesign):
         """The changes that keep several bounds, None where those of single coordinates are all there is."""
         return None if self.bounds is None else changes_of(self.bounds, self.spend)
 
+    @property
+    def joint(self) -> Changes:
+        """The same changes, where there are several bounds."""
+        assert self.changes is not None
+        return self.changes
+
     def against(self, mix: Array) -> Separable:
         """The problem where a mix of changes is the profile, over the coordinates that change in it."""
         moved = mix > 0

@@ -18,7 +18,6 @@ them that proves it maximises the concave :math:`\sum_i W_i^{1-q} (\sum_k w_k |v
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.allocation.mixes import Among, best_drawn, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import MOST_FILLED, Changes, Prices, most_filled, most_spent
+from mechdesign.problem.checks import refuse_unknown
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Flags, Indices
 
@@ -52,15 +52,13 @@ in `_PATIENCE` rounds."""
 _FEW = 3
 """Changed coordinates beyond which their price may be nearly as good as their number."""
 _LOST = 1e-290  # entries of a mix below it have no digits, or hardly any
-_APART = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
 
 
 class SeveralAllocated:
     """Scales within the budget and what proves it; the mix, its changes and the multiplier that prove the lower bound."""
 
     def __init__(self, question: AllocationQuestion) -> None:
-        assert question.changes is not None
-        self.question, self.changes = question, question.changes
+        self.question, self.changes = question, question.joint
         self.value, self.lower_bound = math.inf, -math.inf
         self.scales, self.mix = np.zeros(0), np.zeros(0)
         self.prices: Prices = (0.0, 0.0, 0.0)
@@ -126,50 +124,45 @@ def allocate_several(
     question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> tuple[SeveralAllocated, SolveReport]:
     """Least scales under several bounds: by the level of the one row, or by the program."""
-    changes = question.changes
-    assert changes is not None
-    started, order, weight = time.perf_counter(), float(question.loss), question.weights
-    found, guide = SeveralAllocated(question), None
+    changes, order, weight = question.joint, float(question.loss), question.weights
+    found, guides = SeveralAllocated(question), list[Among]()
     if len(changes.rows()) == 1 and solver in (None, "closed-form"):
-        if options:
-            raise DesignError.of("options", sorted(options), "are none: a formula has none")
+        refuse_unknown(options, "a formula has none")
         (mix,) = changes.fills(order, weight)
         scales = _scales(question, mix)
         found.offer(scales, changes.prices(scales))
-        seconds = time.perf_counter() - started
-        report = SolveReport(
-            "water-filling", seconds=seconds, variables=len(scales), constraints=1, requested=solver
-        )
+        report = SolveReport("water-filling", variables=len(scales), constraints=1, requested=solver)
     elif solver == "closed-form":
         raise DesignError.of("solver", solver, 'several bounds together have no closed form; use "clarabel"')
     else:
         mix, guide, tried, report = _by_model(question, solver, deadline, options)
+        guides = [guide]
         for scales, prices in tried:
             found.offer(scales, prices)
     if not math.isfinite(found.value):
-        raise DesignError.of(
-            "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
-        )
+        raise _too_far_apart(changes)
     if changes.reached(mix):
         found.prove(mix)
     if not changes.exact or not np.isfinite(found.lower_bound):
-        found.prove(*best_drawn(changes, order, weight, [] if guide is None else [guide]))
+        found.prove(*best_drawn(changes, order, weight, guides))
         if solver is None and np.count_nonzero(changes.sizes) <= _LISTED and not found.close:
-            seconds = time.perf_counter() - started
-            rounds = _listed(found, guide, deadline)
-            report = replace(
-                report, solver=f"{report.solver} and constraint generation", iterations=rounds,
-                seconds=report.seconds + time.perf_counter() - started - seconds,
-            )  # fmt: skip
+            rounds = _listed(found, guides, deadline)
+            name = f"{report.solver} and constraint generation"
+            report = replace(report, solver=name, iterations=rounds)
     return found, report
 
 
-def _listed(found: SeveralAllocated, guide: Among | None, deadline: Deadline) -> int:
+def _too_far_apart(changes: Changes) -> DesignError:
+    ends = float(changes.sizes.min()), float(changes.sizes.max())
+    allowed = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
+    return DesignError.of("sensitivities", ends, allowed)
+
+
+def _listed(found: SeveralAllocated, guides: list[Among], deadline: Deadline) -> int:
     """Constraint generation until nothing much is gained; how many rounds."""
     question, changes = found.question, found.changes
-    shares = (guide or found.among or Among(changes.sizes, changes.sizes)).weights
-    if shares.shape != changes.sizes.shape:
-        return 0
+    among = guides[0] if guides else found.among
+    shares = changes.sizes if among is None else among.weights
     listing = Listing(changes, float(question.loss), question.weights, shares)
     rounds, before = 0, [math.inf] * _PATIENCE
     while rounds < _ROUNDS and not (deadline.passed or found.close):
@@ -275,8 +268,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
 
 def _parts(question: AllocationQuestion) -> tuple[Changes, Flags, Array, Array]:
     """The changes, which coordinates need noise, their reference scales and shares."""
-    changes = question.changes
-    assert changes is not None
+    changes = question.joint
     keep = changes.sizes > 0
     reference = question.problem.unlimited()[0]
     shares = (changes.sizes[keep] / reference) ** question.spend
@@ -285,8 +277,7 @@ def _parts(question: AllocationQuestion) -> tuple[Changes, Flags, Array, Array]:
 
 def _scales(question: AllocationQuestion, mix: Array) -> Array:
     """The best scales against one mix."""
-    changes = question.changes
-    assert changes is not None
+    changes = question.joint
     scales = np.zeros(len(mix))
     scales[mix > 0] = question.against(mix).unlimited()[0]
     # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
@@ -298,15 +289,12 @@ def _within(
     question: AllocationQuestion, scales: Array, prices: Prices, held: str | None
 ) -> tuple[Array, Prices]:
     """The scales times the least factor at which the proof says that the budget is kept."""
-    changes, m = question.changes, question.spend
-    assert changes is not None
+    changes, m = question.joint, question.spend
     margin, spent = 4e-16, most_spent(changes, scales, prices, held)
     while spent > question.budget or (held is not None and margin == 4e-16):
         factor = (float(spent) / question.budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
-            raise DesignError.of(
-                "sensitivities", (float(changes.sizes.min()), float(changes.sizes.max())), _APART
-            )
+            raise _too_far_apart(changes)
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = most_spent(changes, scales, prices, held)

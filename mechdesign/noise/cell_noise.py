@@ -19,7 +19,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -415,13 +415,8 @@ def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
 
 def _joined(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Runs of equal height, made one."""
-    out: list[tuple[int, int, int]] = []
-    for start, end, height in runs:
-        if out and out[-1][2] == height:
-            out[-1] = (out[-1][0], end, height)
-        else:
-            out.append((start, end, height))
-    return out
+    groups = [list(group) for _, group in groupby(runs, key=lambda run: run[2])]
+    return [(group[0][0], group[-1][1], group[0][2]) for group in groups]
 
 
 def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:

@@ -17,7 +17,6 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.optimal.question import averaged
-from mechdesign.noise.optimal.several import _solved
 from mechdesign.noise.optimal.subset_bound import (
     Copies,
     SubsetBound,
@@ -35,7 +34,7 @@ shares = st.floats(0.01, 0.99)
 
 def best_bound(design: md.OptimalNoise) -> Bound:
     """The highest of the bounds that are tried."""
-    return max(lower_bounds(design, _solved, Deadline(None)), key=lambda bound: bound.value)
+    return max(lower_bounds(design, Deadline(None)), key=lambda bound: bound.value)
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0.0, 1.0))
@@ -127,7 +126,7 @@ def test_no_family_is_below_it_and_it_is_not_below_that_of_the_whole_mean(
     privacy = md.ApproximateDP(epsilon, delta)
     design = md.OptimalNoise(privacy, 2.0, loss, dimension=count)
     held = best_bound(design).value
-    assert held >= _solved(one_number(design, privacy, count), 0.1, 2.0).lower_bound
+    assert held >= one_number(design, privacy, count).solve(gap=0.1, time_limit=2.0).lower_bound
     assert held >= SymmetricBound().proved(design) > 0
     noise = md.calibrate(family, privacy=privacy, sensitivity=2.0, dimension=count).mechanism
     given_loss = Loss.of(loss)

@@ -19,7 +19,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
@@ -121,11 +121,7 @@ def several(
         return
     yield from ranked(_calibrated(question, clock) if starts is None else started(question, starts))
     if clock.certify:
-        yield from lower_bounds(question, _solved, clock)
-
-
-def _solved(question: NoiseQuestion, gap: float, seconds: float | None) -> Result:
-    return question.solve(gap=gap, time_limit=seconds)
+        yield from lower_bounds(question, clock)
 
 
 def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw]) -> Iterator[Law | Bound]:
@@ -134,7 +130,7 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
     if question.moved > 1:
         share = Fraction(question.epsilon) / question.moved
         below, above = PureDP(round_down(share)), PureDP(round_up(share))
-    best = _solved(one_number(question, below, 1), clock.gap, clock.limit())
+    best = one_number(question, below, 1).solve(gap=clock.gap, time_limit=clock.limit())
     found = started(question, starts)
     if best.mechanism.symmetric:
         changed = None if question.moved == question.dimension else question.moved
@@ -143,7 +139,7 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
         found.append(("one coordinate", Law(noise, best.value, (CellLawProof(),), best.solver_report, notes)))
     yield from ranked(found)
     if above != below:
-        best = _solved(one_number(question, above, 1), clock.gap, clock.limit(least=0.1))
+        best = one_number(question, above, 1).solve(gap=clock.gap, time_limit=clock.limit(least=0.1))
     if (bound := shared_bound(best, above, 1)) is not None:
         yield bound
 
@@ -156,16 +152,11 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
         yield replace(law, table=table[i:].reset_index(drop=True) if len(found) > i + 1 else None)
 
 
-def _named(question: NoiseQuestion, law: FrozenLaw) -> AdditiveNoise:
-    """A law of `scipy.stats` on every coordinate."""
-    if question.moved == question.dimension:
-        return AdditiveNoise(law, question.sensitivity, question.dimension)
-    several = Sensitivity(linf=question.sensitivity, changed=question.moved)
-    return AdditiveNoise(law, several, question.dimension)
-
-
 def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
-    noise = _named(question, law)
+    """A law of `scipy.stats` on every coordinate."""
+    some = Sensitivity(linf=question.sensitivity, changed=question.moved)
+    change = question.sensitivity if question.moved == question.dimension else some
+    noise = AdditiveNoise(law, change, question.dimension)
     value = named_cost(noise, question.given_loss)
     return Law(noise, value, (NamedLawProof(),), SolveReport("family search"))
 

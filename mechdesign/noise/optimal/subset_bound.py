@@ -15,7 +15,7 @@ thin out A: with (p, q) there is (sp, sq) for every s ≤ 1, so that :math:`q \g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -309,15 +309,10 @@ class SymmetricBound(Proof):
         yield Claim(claim, RECOMPUTED, room, room >= 0)
 
 
-def lower_bounds(question: NoiseQuestion, one: Callable[..., Result], clock: Deadline) -> Iterator[Bound]:
+def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     """Yield lower bounds for several coordinates: the closed form, the mean of all, and of those fewer that promise most.
 
-    Parameters
-    ----------
-    question : NoiseQuestion
-    one : callable
-        (question of one number, gap, seconds) to its result.
-    clock : Deadline
+    Those of the means are bounds of `OptimalNoise` for one number.
     """
     closed = SymmetricBound()
     best = closed.proved(question)
@@ -325,7 +320,7 @@ def lower_bounds(question: NoiseQuestion, one: Callable[..., Result], clock: Dea
 
     def proved(privacy: PureDP | ApproximateDP, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
-            found = one(one_number(question, privacy, mean), gap, seconds)
+            found = one_number(question, privacy, mean).solve(gap=gap, time_limit=seconds)
         except MechdesignError:
             return None
         return shared_bound(found, privacy, mean)

@@ -156,30 +156,28 @@ class Calibration(Design):
             )
 
     def _check_sampling(self) -> None:
-        if self.sampling_rate < 1e-12:
-            raise DesignError.of(
-                "sampling_rate", self.sampling_rate, "must be in [1e-12, 1]; 1 samples everybody"
-            )
-        if self.sampling_rate == 1:
+        rate, delta = self.sampling_rate, getattr(self.privacy, "delta", 0.0)
+        if rate == 1:
             return
-        if isinstance(self.privacy, ZeroConcentratedDP):
-            raise DesignError.of(
-                "sampling_rate", self.sampling_rate, "is not accounted for under zCDP; ask for ApproximateDP"
-            )
-        if getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove":
-            raise DesignError.of(
-                "sampling_rate",
-                self.sampling_rate,
+        seen = -math.expm1(self.rounds * math.log1p(-rate))
+        for fault, remedy in (
+            (rate < 1e-12, "must be in [1e-12, 1]; 1 samples everybody"),
+            (
+                isinstance(self.privacy, ZeroConcentratedDP),
+                "is not accounted for under zCDP; ask for ApproximateDP",
+            ),
+            (
+                getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove",
                 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"',
-            )
-        seen = -math.expm1(self.rounds * math.log1p(-self.sampling_rate))
-        if seen <= getattr(self.privacy, "delta", 0.0):
-            raise DesignError.of(
-                "sampling_rate",
-                self.sampling_rate,
+            ),
+            (
+                seen <= delta,
                 f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no "
                 "noise; lower it",
-            )
+            ),
+        ):
+            if fault:
+                raise DesignError.of("sampling_rate", rate, remedy)
 
     @cached_property
     def query(self) -> Query:

@@ -51,7 +51,6 @@ _BLOCK = 4096
 """Steps of a staircase that are summed one by one."""
 _STRIDE = 1e-4
 """The integers that are looked at where a law is wide, as a share of its standard deviation."""
-_POINTS = 20_001
 _OFF = 1e-9
 """Relative error allowed to sums in doubles."""
 _NEAR = (1 - 3e-9, 1 - 1e-3, 1 - 1e-2)
@@ -228,7 +227,7 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
         reach = min(
             reach, (math.log(-math.expm1(-epsilon) / (2 * delta) + math.exp(-epsilon)) + epsilon) / epsilon
         )
-    t = (reach + 1) * np.linspace(0.0, 1.0, _POINTS) ** 2
+    t = (reach + 1) * np.linspace(0.0, 1.0, 20_001) ** 2
     whole = np.floor(t)
     part = t - whole
     first = 0.5 * (2 * after) ** part if log_concave else np.where(part > 0, after, 0.5)

@@ -254,16 +254,13 @@ Examples
 register_law("osgt", osgt)
 
 
-_ROOT = math.sqrt(2 * math.pi)
-_TINY = 1e-150
-"""Stands for b = 0 in (1 - e^{-b²})/b, whose limit is 0."""
-_EMPTY = 1e-12
-"""Below this b the Laplace centre adds nothing to a moment."""
+_TINY = 1e-17
+"""Stands for b = 0 in (1 - e^{-b²})/b, whose limit is 0: less than a rounding of the normaliser."""
 
 
 def _tail(b: Values) -> Values:
     """Half the unnormalised mass beyond b: √(2π) Q(b) e^{-b²/2}."""
-    return _ROOT * np.exp(-b * b) * special.erfcx(b / math.sqrt(2)) / 2
+    return np.exp(-b * b) * _mills(b)
 
 
 def _kappa(b: Values) -> Values:
@@ -300,11 +297,13 @@ class FlippedHuber(SymmetricLaw):
         safe = np.maximum(b, _TINY)
         centre = np.exp(-b * inner) * -np.expm1(-b * (b - inner)) / safe + _tail(b)
         outer = np.maximum(u, b)
-        beyond = _ROOT * np.exp(-(outer * outer + b * b) / 2) * special.erfcx(outer / math.sqrt(2)) / 2
+        beyond = np.exp(-(outer * outer + b * b) / 2) * _mills(outer)
         return np.where(u <= b, centre, beyond) / _kappa(b)
 
     def _logsf(self, t: Values, b: Values) -> Values:
-        far = -(b * b) / 2 + math.log(_ROOT) + special.log_ndtr(-np.maximum(t, b)) - np.log(_kappa(b))
+        far = (
+            -(b * b) / 2 + math.log(2 * math.pi) / 2 + special.log_ndtr(-np.maximum(t, b)) - np.log(_kappa(b))
+        )
         with np.errstate(divide="ignore"):
             near = np.log(self._sf(np.minimum(t, b), b))
         return np.where(t > b, far, near)
@@ -317,18 +316,18 @@ class FlippedHuber(SymmetricLaw):
         deep = -np.log(np.maximum(safe * (kappa * s - _tail(b)) + np.exp(-b * b), 0)) / safe
         centre = np.where(s > 0.25, shallow, deep)
         # Beyond b: log Q(t) = log(κ s) + b²/2 - log √(2π)
-        level = np.minimum(np.log(kappa * s) + b * b / 2 - math.log(_ROOT), math.log(0.5))
+        level = np.minimum(np.log(kappa * s) + b * b / 2 - math.log(2 * math.pi) / 2, math.log(0.5))
         tail = -special.ndtri_exp(level)
         return np.where(kappa * s >= _tail(b), np.clip(centre, 0, b), np.maximum(tail, b))
 
     def _absolute_moment(self, p: float, b: Values) -> Values:
         # by incomplete gamma functions: no cancellation at small b
-        safe = np.maximum(b, _EMPTY)
+        safe = np.maximum(b, _TINY)
         centre = special.gamma(p + 1) * special.gammainc(p + 1, safe * safe) / safe ** (p + 1)
         half = (p + 1) / 2
         tails = 2 ** (half - 1) * special.gamma(half) * special.gammaincc(half, b * b / 2)
         tails = tails * np.exp(-b * b / 2)
-        return 2 * (np.where(b > _EMPTY, centre, 0.0) + tails) / _kappa(b)
+        return 2 * (centre + tails) / _kappa(b)
 
     def precise(self, b: arb) -> TailForm:
         """Pieces meet at b: of a ball, its two ends are evaluated, between which both functions fall."""

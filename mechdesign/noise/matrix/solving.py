@@ -25,6 +25,7 @@ from mechdesign.noise.correlated.fixed_point import (
     logs_of,
     weights_of,
 )
+from mechdesign.noise.matrix.strategy import FULL
 from mechdesign.problem.checks import whole
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
@@ -290,10 +291,6 @@ def checked_largest(workload: Workload) -> None:
         ) from None
 
 
-_QUERIES = 4096
-"""Queries up to which the workload's own matrix is tried as a strategy."""
-
-
 def square_root(size: int) -> Array:
     r"""The square root of the matrix of prefix sums: Toeplitz, :math:`c_k = \binom{2k}{k} 4^{-k}`.
 
@@ -363,7 +360,7 @@ def published(workload: Workload, changes: Changes, *, largest: bool) -> dict[st
     """Error at μ = 1 of what is published for such a workload, by name."""
     n = workload.size
     found = {"noise on the counts": strategy_error(workload, changes, np.eye(n), largest=largest)}
-    if workload.count <= _QUERIES:
+    if workload.count <= FULL:
         matrix = workload.dense()
         own = np.eye(len(matrix))
         found["noise on the answers"] = strategy_error(

@@ -29,10 +29,10 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["StrategyNoise"]
+__all__ = ["FULL", "StrategyNoise"]
 
-_FULL = 4096
-"""Queries whose covariance is formed, at most."""
+FULL = 4096
+"""Queries whose matrix is formed, at most."""
 
 
 @serializable("strategy-noise")
@@ -105,11 +105,11 @@ class StrategyNoise(LinearNoise):
     @property
     def factor(self) -> Array:
         """B = A R⁺, shape (m, r): the noise on the answers is B times independent normals."""
-        if self.workload.count > _FULL:
+        if self.workload.count > FULL:
             raise DesignError.of(
                 "workload",
                 self.workload.count,
-                f"has more than {_FULL} queries: their covariance is not formed; see variances()",
+                f"has more than {FULL} queries: their covariance is not formed; see variances()",
             )
         return self.workload.apply(self.inverse)
 

@@ -305,4 +305,4 @@ def test_no_first_order_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     each = np.random.default_rng(0).lognormal(size=1000)
     bounds = md.Sensitivity(each=each.tolist(), changed=50, l1=0.1 * float(each.sum()))
     result = md.NoiseAllocation("laplace", bounds, md.PureDP(1.0)).solve()
-    assert {*called} == {"clarabel"} and result.gap < 0.2 and result.certificate.verify()
+    assert {*called} <= {"clarabel", "highs"} and result.gap < 0.2 and result.certificate.verify()

@@ -13,12 +13,7 @@ from joblib import effective_n_jobs
 
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import (
-    MetricReport,
-    Question,
-    check_same_privacy,
-    checked_question,
-)
+from mechdesign.choose.questions import MetricReport, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Accuracy, Result

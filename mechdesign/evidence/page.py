@@ -127,12 +127,7 @@ def write_page(
 
 
 def page(
-    title: str,
-    sections: Sequence[Section],
-    *,
-    subtitle: str = "",
-    kind: str = "",
-    facts: Sequence[Fact] = (),
+    title: str, sections: Sequence[Section], *, subtitle: str = "", kind: str = "", facts: Sequence[Fact] = ()
 ) -> str:
     """Return the HTML of a page.
 

@@ -22,14 +22,12 @@ import hashlib
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
-from inspect import get_annotations
-from types import NoneType, UnionType
-from typing import Any, NoReturn, TypeVar
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -488,25 +486,13 @@ def _made(generator: Any) -> str:
     return repr(sorted(generator._updated_ctor_param().items()))
 
 
-_DECLARED: dict[str, tuple[tuple[type, ...], str]] = {
-    "float": ((int, float), "a number"),
-    "int": ((int,), "an integer"),
-    "str": ((str,), "a text"),
-    "bool": ((bool,), "true or false"),
-    "None": ((NoneType,), "nothing"),
-    "Fraction": ((int, Fraction), "a fraction"),
-    "pd.DataFrame": ((pd.DataFrame,), "a table"),
-    "Array": ((np.ndarray,), "an array of numbers"),
-    "Indices": ((np.ndarray,), "an array of integers"),
-}
-_TUPLE = re.compile(r"tuple\[(\w+|tuple\[\w+, \.\.\.\]), \.\.\.\]")
+_declared = cache(get_type_hints)
 
 
 def check_members(made: Any) -> None:
     """Refuse members of other types than declared, and in evidence (classes with ``finite = True``) numbers that are not finite.
 
-    Compared are declarations of plain types, of classes and of tuples of these, and their unions; classes check the others
-    themselves.
+    Compared are declarations of classes, arrays and tuples of these, and their unions; classes check the others themselves.
 
     Raises
     ------
@@ -518,62 +504,41 @@ def check_members(made: Any) -> None:
     >>> from mechdesign.evidence.results import SolveReport
     >>> check_members(SolveReport("highs", seconds=2))
     """
-    cls: Any = type(made)
     for field in dataclasses.fields(made):
-        value, declared = getattr(made, field.name), str(field.type)
-        found = _allowed(cls, field.name, declared)
-        if found is None:
-            continue
-        kinds, wanted = found
-        good = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
-        if good and isinstance(value, (int, float, np.ndarray)) and not isinstance(value, bool):
-            good = _numeric(value, "iu" if "Indices" in declared else "iuf", getattr(made, "finite", False))
-        if good and isinstance(value, tuple):
-            good = _held(value, declared)
-        if not good:
-            raise DesignError.of(field.name, value, f"must be {wanted}")
+        value, declared = getattr(made, field.name), _declared(type(made))[field.name]
+        if declared is not Any and not (
+            _fits(value, declared) and _doubles(value, getattr(made, "finite", False))
+        ):
+            raise DesignError.of(field.name, value, f"must be of type {field.type}")
 
 
-@cache
-def _allowed(cls: type, name: str, declared: str) -> tuple[tuple[type, ...], str] | None:
-    """The types of a declaration, and their words; None where it says more than types, or types that are not at hand."""
-    owner = next(c for c in cls.__mro__ if name in get_annotations(c))
-    space = vars(sys.modules[owner.__module__])
-    kinds: list[type] = []
-    words: list[str] = []
-    for part in declared.split(" | "):
-        own = space.get(part)
-        if _TUPLE.fullmatch(part):
-            kinds.append(tuple)
-            words.append(f"a {part}")
-        elif part in _DECLARED:
-            kinds += _DECLARED[part][0]
-            words.append(_DECLARED[part][1])
-        elif isinstance(own, UnionType):
-            kinds += own.__args__
-            words.append(f"a {part}")
-        elif isinstance(own, type) and own is not Any and not getattr(own, "_is_protocol", False):
-            kinds.append(own)
-            words.append(f"a {part}")
-        else:
-            return None
-    return tuple(kinds), " or ".join(word for word in words if word != "nothing")
-
-
-def _held(values: tuple[Any, ...], declared: str) -> bool:
-    """Whether what stands in a tuple is of the type declared, exactly: true is no number."""
-    found = _TUPLE.search(declared)
-    if found is None:
+def _fits(value: object, declared: Any) -> bool:
+    """Whether a value is of the declared type; true is no number, and what says more than types is not looked into."""
+    origin, parts = get_origin(declared), get_args(declared)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        # of values that are no tuples themselves, one of each type is enough
+        held = (
+            value
+            if not isinstance(value, tuple) or get_origin(parts[0])
+            else {type(v): v for v in value}.values()
+        )
+        return isinstance(value, tuple) and (parts[-1] is not ... or all(_fits(v, parts[0]) for v in held))
+    if origin is np.ndarray:
+        kinds = "iu" if issubclass(get_args(parts[1])[0], np.integer) else "iuf"
+        return isinstance(value, np.ndarray) and value.dtype.kind in kinds
+    if declared is Any or not isinstance(declared, type) or getattr(declared, "_is_protocol", False):
         return True
-    if found[1].startswith("tuple["):
-        return all(type(v) is tuple and _held(v, found[1]) for v in values)
-    return found[1] not in _DECLARED or {*map(type, values)} <= {*_DECLARED[found[1]][0]}
+    if isinstance(value, bool):
+        return declared is bool
+    return isinstance(value, (int, declared) if declared in (float, Fraction) else declared)
 
 
-def _numeric(value: Any, kinds: str, finite: bool) -> bool:
-    """Whether a number, or an array, fits doubles."""
+def _doubles(value: object, finite: bool) -> bool:
+    """Whether a number, or an array, fits doubles; finite ones, if wanted."""
     if isinstance(value, int):
         return value.bit_length() < 1024
-    if isinstance(value, float):
-        return math.isfinite(value) or not finite
-    return value.dtype.kind in kinds and bool(not finite or np.isfinite(value).all())
+    if isinstance(value, (float, np.ndarray)) and finite:
+        return bool(np.isfinite(value).all())
+    return True

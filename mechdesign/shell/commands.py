@@ -6,12 +6,20 @@ import importlib
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mechdesign.errors import DesignError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mechdesign.evidence.results import Handed, Result
+    from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+    from mechdesign.problem.sensitivity import Sensitivity
 
 __all__ = ["audit", "calibrate", "compare", "report", "solve", "verify"]
 
@@ -43,9 +51,8 @@ def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
                 raise DesignError.of(name, str(target), f"is the path of {seen[found]} too: give another")
 
 
-def _handed(result: Any, out: Path | None, page: Path | None) -> None:
-    typer.echo(str(result))
-    for target, write in ((out, result.save), (page, result.report)):
+def _written(result: Handed, csv: Path | None, out: Path | None, page: Path | None) -> None:
+    for target, write in ((csv, result.to_csv), (out, result.save), (page, result.report)):
         if target is not None:
             write(target)
             typer.echo(f"written to {target}")
@@ -63,10 +70,13 @@ def solve(
     design, options = design_from_toml(spec)
     with located(spec):
         result = design.solve(**options)
-    _handed(result, out, report)
+    typer.echo(str(result))
+    _written(result, None, out, report)
 
 
-def privacy_of(epsilon: float | None, delta: float, rho: float | None) -> Any:
+def privacy_of(
+    epsilon: float | None, delta: float, rho: float | None
+) -> PureDP | ApproximateDP | ZeroConcentratedDP:
     """The requirement that the options state."""
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
@@ -79,24 +89,27 @@ def privacy_of(epsilon: float | None, delta: float, rho: float | None) -> Any:
     return ZeroConcentratedDP(rho)
 
 
-def _only(option: str, words: str, others: dict[str, Any]) -> None:
-    """Refuse options that say nothing beside another."""
+def _only(option: str, words: str, **others: object) -> None:
+    """Refuse options that say nothing where another is given."""
     for name, value in others.items():
         if value is not None:
-            raise DesignError.of(name, value, f"contradicts {option}, which asks for {words}: leave one out")
+            remedy = f"contradicts {option}, which asks for {words}: leave one out"
+            raise DesignError.of(name.replace("_", "-"), value, remedy)
 
 
-def sensitivity_of(each: float | None, changed: int | None, l1: float | None, l2: float | None) -> Any:
+def sensitivity_of(
+    sensitivity: float | None, changed: int | None, l1: float | None, l2: float | None
+) -> float | Sensitivity:
     """The sensitivity that the options state: one number, or several bounds together."""
     from mechdesign.problem.sensitivity import Sensitivity
 
     if changed is None and l1 is None and l2 is None:
-        if each is None:
+        if sensitivity is None:
             raise DesignError(
                 "sensitivity: give --sensitivity, --l1 or --l2 (and --changed, if fewer numbers change)"
             )
-        return each
-    return Sensitivity(linf=each, l1=l1, l2=l2, changed=changed)
+        return sensitivity
+    return Sensitivity(linf=sensitivity, l1=l1, l2=l2, changed=changed)
 
 
 def calibrate(
@@ -131,7 +144,9 @@ def calibrate(
         rounds=rounds,
         sampling_rate=sampling_rate,
     )
-    _handed(design.solve(time_limit=time_limit), out, report)
+    result = design.solve(time_limit=time_limit)
+    typer.echo(str(result))
+    _written(result, None, out, report)
 
 
 def compare(
@@ -172,67 +187,45 @@ def compare(
     from mechdesign.shell.show import show
 
     _check_outputs(spec, csv=csv, out=out, report=report)
+    stated = {"sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2}
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 
-        stated = {
+        others = {
+            **stated,
             "epsilon": epsilon,
             "rho": rho,
-            "sensitivity": sensitivity,
-            "changed": changed,
-            "l1": l1,
-            "l2": l2,
+            "bits": bits,
+            "input_range": input_range,
+            "loss": loss,
         }
-        _only(
-            "the file",
-            "its own question",
-            {**stated, "bits": bits, "input-range": input_range, "loss": loss},
-        )
-
+        _only("the file", "its own question", **others)
         question, asked = question_from_toml(spec)
     else:
         ranked = {} if loss is None else {"loss": loss}
         asked = {"privacy": privacy_of(epsilon, delta, rho)}
+        counts = {"dimension": dimension, "rounds": rounds, "sampling_rate": sampling_rate}
         if bits is not None:
-            _only(
-                "bits",
-                "a local report",
-                {
-                    "sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2, "whole": whole or None,
-                    "dimension": None if dimension == 1 else dimension, "rounds": None if rounds == 1 else rounds,
-                    "sampling-rate": None if sampling_rate == 1 else sampling_rate,
-                },
-            )  # fmt: skip
+            changed_ones = {name: value for name, value in counts.items() if value != 1}
+            _only("bits", "a local report", **stated, whole=whole or None, **changed_ones)
             question = choose.LocalReport(bits, input_range, **ranked)
         else:
-            _only(
-                "sensitivity", "noise on numbers computed from everybody's data", {"input-range": input_range}
-            )
-            several = sensitivity_of(sensitivity, changed, l1, l2)
+            words = "noise on numbers computed from everybody's data"
+            _only("sensitivity", words, input_range=input_range)
             question = choose.NumericQuery(
-                dimension, several, rounds=rounds, sampling_rate=sampling_rate, whole=whole, **ranked
+                sensitivity=sensitivity_of(**stated), whole=whole, **counts, **ranked
             )
     asked |= {"time_limit": time_limit, "total_time_limit": total_time_limit}
     found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
     frame = found.to_frame()
     frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
-    columns = [
-        "mechanism",
-        "error",
-        "ratio",
-        "standard deviation",
-        "mean absolute error",
-        "95% half-width",
-        "privacy",
-    ]
+    columns = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
+    columns.append("privacy")
     show(columns, frame[columns].itertuples(index=False), f"{found.question}; {found.privacy}")
     typer.echo(f"ratio: to {found.reference}")
     for name, reason in found.refused.items():
         typer.echo(f"not {name}: {reason}")
-    for target, write in ((csv, found.to_csv), (out, found.save), (report, found.report)):
-        if target is not None:
-            write(target)
-            typer.echo(f"written to {target}")
+    _written(found, csv, out, report)
 
 
 File = Annotated[Path, typer.Argument(help="Result file.")]
@@ -261,34 +254,50 @@ def _import(modules: list[str]) -> None:
             ) from None
 
 
-def _held(path: Path, modules: list[str] | None) -> tuple[Any, dict[str, Any]]:
-    """What a file holds, and the results in it by name: one, "" , or those of a comparison or of a frontier."""
+@dataclass(frozen=True)
+class _Checked:
+    """One result of a file, alone or in a table of several, with what the package found out about it.
+
+    ``title`` is what stands before a line that speaks of it: its name and a colon, nothing for a result alone.
+    """
+
+    title: str
+    result: Result
+    claims: pd.DataFrame
+    constraints: pd.DataFrame
+    summary: str
+
+
+def _checked(
+    path: Path, modules: list[str] | None
+) -> tuple[Result | Handed, list[_Checked], list[str], list[str]]:
+    """What a file holds, each result in it checked, what does not hold, and what is only claimed."""
+    from mechdesign.evidence.proofs import audited
     from mechdesign.evidence.results import Result
     from mechdesign.files import load
 
     _import(modules or [])
-    loaded = load(path)
+    loaded, rows = load(path), []
     if isinstance(loaded, Result):
-        return loaded, {"": loaded}
-    kind = type(loaded).__name__
-    if not hasattr(loaded, "agreements"):
-        raise DesignError(f"{path}: holds a {kind}, not a result")
-    if not loaded.members:
+        members = {"": loaded}
+    elif hasattr(loaded, "agreements") and loaded.members:
+        members, rows = {f"{name}: ": member for name, member in loaded.members.items()}, loaded.agreements()
+    else:
         raise DesignError(
-            f"{path}: holds a {kind} without its results, as older versions wrote it: make it again and save it"
+            f"{path}: holds a {type(loaded).__name__}, not a result, nor a comparison or frontier with its results"
         )
-    return loaded, loaded.members
-
-
-def _of_table(loaded: Any) -> tuple[list[str], list[str]]:
-    """What a comparison or a frontier says of its results that does not hold, and what nothing in it shows."""
-    rows = loaded.agreements() if hasattr(loaded, "agreements") else []
-    amiss = [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
-    return amiss, [f"claimed: {claim}" for claim, how, _, holds in rows if holds and how == "claimed"]
-
-
-def _named(name: str) -> str:
-    return f"{name}: " if name else ""
+    found = [_Checked(title, member, *audited(member, str(path))) for title, member in members.items()]
+    failed = [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
+    for one in found:
+        failed += [
+            f"does not hold: {one.title}{claim}" for claim in one.claims["claim"][~one.claims["holds"]]
+        ]
+    return (
+        loaded,
+        found,
+        failed,
+        [f"claimed: {claim}" for claim, how, _, holds in rows if holds and how == "claimed"],
+    )
 
 
 def audit(
@@ -303,33 +312,25 @@ def audit(
     """
     import pandas as pd
 
-    from mechdesign.evidence.proofs import audited, counted, tightest
+    from mechdesign.evidence.proofs import counted, tightest
     from mechdesign.shell.show import show
 
     if csv is not None:
-        _beside(csv, result, "csv")
-    loaded, members = _held(result, modules)
-    (amiss, claimed), tables, counts = _of_table(loaded), [], []
-    for name, member in members.items():
-        claims, table, summary = audited(member, str(result))
-        typer.echo(f"{_named(name)}{summary}")
-        tables.append(table if member is loaded else table.assign(result=name))
-        least = tightest(table, rows).itertuples(index=False)
-        show(
-            table.columns,
-            least,
-            f"{_named(name)}least slack of {len(table)} constraints, the tightest of each family first",
-        )
-        show(claims.columns, claims.itertuples(index=False), f"{_named(name)}claim by claim")
-        amiss += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
+        _check_target(csv, result, "csv")
+    _, found, amiss, claimed = _checked(result, modules)
+    tables, counts = [], []
+    for one in found:
+        table, claims = one.constraints, one.claims
+        typer.echo(f"{one.title}{one.summary}")
+        tables.append(table.assign(result=one.title.removesuffix(": ")) if one.title else table)
+        heading = f"{one.title}least slack of {len(table)} constraints, the tightest of each family first"
+        show(table.columns, tightest(table, rows).itertuples(index=False), heading)
+        show(claims.columns, claims.itertuples(index=False), f"{one.title}claim by claim")
         # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
         definition = table[~table["family"].astype(str).str.startswith("model:")]
-        over = definition[~(definition["slack"] >= -1e-9)]
-        amiss += [
-            f"violated: {_named(name)}{r.family} {r.index}, slack {r.slack:.3g}"
-            for r in over.head(1).itertuples(index=False)
-        ]
-        counts.append(f"{_named(name)}every constraint of the definition holds; {counted(claims)}")
+        over = definition[~(definition["slack"] >= -1e-9)].head(1).itertuples(index=False)
+        amiss += [f"violated: {one.title}{r.family} {r.index}, slack {r.slack:.3g}" for r in over]
+        counts.append(f"{one.title}every constraint of the definition holds; {counted(claims)}")
     if csv is not None:
         pd.concat(tables).to_csv(csv, index=False)
     if amiss:
@@ -338,7 +339,7 @@ def audit(
         typer.echo(line)
 
 
-def _beside(target: Path, result: Path, name: str) -> None:
+def _check_target(target: Path, result: Path, name: str) -> None:
     """Refuse a file that cannot be written, and the result itself."""
     from mechdesign.evidence.whole_files import check_writable
 
@@ -354,27 +355,22 @@ def verify(result: File, modules: Modules = None) -> None:
     checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
     its table shows them.
     """
-    from mechdesign.evidence.proofs import audited, counted
+    from mechdesign.evidence.proofs import counted
     from mechdesign.evidence.serialize import dumps
     from mechdesign.shell.show import show
 
-    loaded, members = _held(result, modules)
-    (failed, claimed), counts, by = _of_table(loaded), [], []
-    for name, member in members.items():
-        claims, _, _ = audited(member, str(result))
-        text = result.read_text(encoding="utf-8") if member is loaded else dumps(member)
-        rows, said = _alone(text)
-        if member is loaded:
+    loaded, found, failed, claimed = _checked(result, modules)
+    counts, by = [], []
+    for one in found:
+        alone = one.result is loaded
+        rows, said = _stand_alone(result.read_text(encoding="utf-8") if alone else dumps(one.result))
+        if alone:
             if rows:
                 show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
-            shown = claims[["claim", "how", "holds"]].itertuples(index=False)
+            shown = one.claims[["claim", "how", "holds"]].itertuples(index=False)
             show(("claim", "how", "holds"), shown, "by the package")
-        failed += [f"does not hold: {_named(name)}{claim}" for claim, _, holds in rows if not holds]
-        failed += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
-        counts += [
-            f"{_named(name)}stand-alone verifier: {said}",
-            f"{_named(name)}package: {counted(claims)}",
-        ]
+        failed += [f"does not hold: {one.title}{claim}" for claim, _, holds in rows if not holds]
+        counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
         by.append("two programs" if rows else "the package alone")
     if failed:
         raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
@@ -390,7 +386,7 @@ def verify(result: File, modules: Modules = None) -> None:
     )
 
 
-def _alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
+def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     """The claims that the stand-alone verifier checked, and its summary."""
     from mechdesign.verifier import verify as alone
 
@@ -411,15 +407,9 @@ def report(
     modules: Modules = None,
 ) -> None:
     """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
-    from mechdesign.evidence.proofs import audited
-
     target = result.with_suffix(".html") if out is None and result.name else out or result
-    _beside(target, result, "out")
-    loaded, members = _held(result, modules)
-    failed, _ = _of_table(loaded)
-    for name, member in members.items():
-        claims, _, _ = audited(member, str(result))  # refuses a file whose parts do not fit together
-        failed += [f"does not hold: {_named(name)}{claim}" for claim in claims["claim"][~claims["holds"]]]
+    _check_target(target, result, "out")
+    loaded, _, failed, _ = _checked(result, modules)  # refuses a file whose parts do not fit together
     loaded.report(target)
     typer.echo(f"written to {target}")
     if failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import UP, instance, interval, one_of, settle, share, whole
+from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
@@ -30,9 +32,26 @@ __all__ = [
 ]
 
 
+class _Question(Checked):
+    """What the three questions share: a result answers one if its mechanism is of the kind and covers what is asked."""
+
+    asks: ClassVar[str]
+    answered_by: ClassVar[str]
+
+    def check(self, name: str, result: Result) -> None:
+        """Raise DesignError unless a result answers the question, or one that asks for more."""
+        if instance("result", result, Result).design.asks != self.asks:
+            raise DesignError.of(name, type(result.design).__name__, f"must be {self.answered_by}")
+        self._check_covered(name, result)
+
+    @abstractmethod
+    def _check_covered(self, name: str, result: Result) -> None:
+        """Raise DesignError unless a result of the right kind is for no less than what is asked."""
+
+
 @serializable("numeric-query")
 @dataclass(frozen=True)
-class NumericQuery:
+class NumericQuery(_Question):
     """Numbers computed from everybody's data, to be published with noise.
 
     Parameters
@@ -56,28 +75,22 @@ class NumericQuery:
     20 numbers; at most 3 coordinates change, each by at most 1 (add-remove neighbours)
     """
 
-    asks: ClassVar[str] = "numbers"
+    asks, answered_by = "numbers", "noise, for numbers"
 
-    dimension: int = 1
+    dimension: int = field(check=whole, least=1, most=10**9, default=1)
     sensitivity: float | Sensitivity = 1.0
-    loss: str = "squared"
-    rounds: int = 1
-    sampling_rate: float = 1.0
-    whole: bool = False
+    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+    sampling_rate: float = field(check=share, side=UP, default=1.0)
+    whole: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            dimension=whole("dimension", self.dimension, 1, 10**9),
-            rounds=whole("rounds", self.rounds, 1, 10**9),
-            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
-        )
+        super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
             settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
-        one_of("loss", self.loss, ("squared", "absolute"))
-        if one_of("whole", self.whole, (True, False)) and self.bounds.largest_linf(self.dimension) < 1:
+        if self.whole and self.bounds.largest_linf(self.dimension) < 1:
             raise DesignError.of(
                 "whole", True, "whole numbers change by 1 at least: this sensitivity lets none change"
             )
@@ -91,16 +104,12 @@ class NumericQuery:
         """Raise DesignError unless this kind of privacy can be asked of numbers."""
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
 
-    def check(self, name: str, result: Result) -> None:
-        """Raise DesignError unless a result answers the question, or one that asks for more."""
-        instance("result", result, Result)
-        if result.design.asks != self.asks:
-            raise DesignError.of(name, type(result.design).__name__, "must be noise, for numbers")
+    def _check_covered(self, name: str, result: Result) -> None:
         result.design.protection().check(name, self)
 
     def error(self, result: Result) -> float:
         """The question's loss of one number, on average."""
-        found = instance("result", result, Result).errors(self)
+        found = result.errors(self)
         return found.standard_deviation**2 if self.loss == "squared" else found.absolute_error
 
     @property
@@ -118,7 +127,7 @@ class NumericQuery:
 
 @serializable("local-report")
 @dataclass(frozen=True)
-class LocalReport:
+class LocalReport(_Question):
     """A number of one person's, reported privately in a few bits, unbiased.
 
     Parameters
@@ -139,25 +148,22 @@ class LocalReport:
     a report of 2 bits on a number in [-1, 1], absolute loss
     """
 
-    asks: ClassVar[str] = "report"
+    asks, answered_by = "report", "an unbiased quantizer, for reports"
 
-    bits: int = 4
+    bits: int = field(check=whole, least=1, most=6, default=4)
     input_range: Any = None
     prior: Any = None
     loss: Any = "absolute"
 
     def __post_init__(self) -> None:
-        settle(self, bits=whole("bits", self.bits, 1, 6), loss=Loss.of(self.loss))
+        super().__post_init__()
+        settle(self, loss=Loss.of(self.loss))
         given = (-1.0, 1.0) if self.input_range is None and self.prior is None else self.input_range
-        if self.prior is None:
-            low, high = interval("input_range", given)
-            prior = Prior.of(stats.uniform(low, high - low), (low, high))
-        else:
-            prior = Prior.of(self.prior, None if given is None else interval("input_range", given))
-        settle(
-            self, prior=prior, input_range=prior.support if given is None else interval("input_range", given)
-        )
-        low, high = self.input_range
+        support = None if given is None else interval("input_range", given)
+        law = stats.uniform(support[0], support[1] - support[0]) if self.prior is None else self.prior
+        prior = Prior.of(law, support)
+        low, high = support or prior.support
+        settle(self, prior=prior, input_range=(low, high))
         self.loss.check_convex(np.linspace(low, high, 9), low, high)
 
     @property
@@ -169,13 +175,7 @@ class LocalReport:
         """Raise DesignError unless this kind of privacy can be asked of reports."""
         instance("privacy", privacy, PureDP)
 
-    def check(self, name: str, result: Result) -> None:
-        """Raise DesignError unless a result answers the question, or one that asks for more."""
-        instance("result", result, Result)
-        if result.design.asks != self.asks:
-            raise DesignError.of(
-                name, type(result.design).__name__, "must be an unbiased quantizer, for reports"
-            )
+    def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
         low, high = mechanism.input_range
         if low > self.input_range[0] or high < self.input_range[1]:
@@ -186,7 +186,7 @@ class LocalReport:
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        return float(instance("result", result, Result).mechanism.expected_loss(self.prior, self.loss))
+        return float(result.mechanism.expected_loss(self.prior, self.loss))
 
     def __str__(self) -> str:
         low, high = self.input_range
@@ -196,7 +196,7 @@ class LocalReport:
 
 @serializable("metric-report")
 @dataclass(frozen=True)
-class MetricReport:
+class MetricReport(_Question):
     """A point of one person's in a metric space, reported so that near points look alike.
 
     Parameters
@@ -213,14 +213,11 @@ class MetricReport:
     a report on 9 points, metric loss
     """
 
-    asks: ClassVar[str] = "places"
+    asks, answered_by = "places", "a channel, for points of a metric space"
 
-    space: MetricSpace
+    space: MetricSpace = field(MetricSpace)
     prior: Any = None
     loss: Any = "metric"
-
-    def __post_init__(self) -> None:
-        instance("space", self.space, MetricSpace)
 
     def design(self, alpha: float = 1.0) -> MetricChannel:
         """The channel of least loss."""
@@ -233,20 +230,13 @@ class MetricReport:
                 "privacy", privacy, "must be alpha times the space's own distance: give alpha="
             )
 
-    def check(self, name: str, result: Result) -> None:
-        """Raise DesignError unless a result answers the question."""
-        instance("result", result, Result)
-        if result.design.asks != self.asks:
-            raise DesignError.of(
-                name, type(result.design).__name__, "must be a channel, for points of a metric space"
-            )
+    def _check_covered(self, name: str, result: Result) -> None:
         asked, given = self.design(), result.design
         if not (same(given.space, self.space) and same(given.weights, asked.weights)):
             raise DesignError.of(name, str(given.space), "must be for the question's space and prior")
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        instance("result", result, Result)
         asked = self.design()
         return float((asked.weights[:, None] * asked.losses * result.mechanism.matrix).sum())
 

@@ -11,10 +11,10 @@ import base64
 import hashlib
 import io
 import math
-import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
@@ -27,7 +27,6 @@ from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.digits import at_least, at_most, meaningful, shown
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, tightest
 from mechdesign.evidence.serialize import dumps
-from mechdesign.evidence.whole_files import write_whole
 from mechdesign.plotting import STYLE
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ __all__ = [
     "page",
     "result_sections",
     "versions",
-    "write_page",
 ]
 
 Fact = tuple[str, str, str]
@@ -111,19 +109,6 @@ class Section:
             and all(isinstance(s, str) for s in self.file)
         ):
             raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
-
-
-def write_page(
-    path: str | os.PathLike[str],
-    title: str,
-    sections: Sequence[Section],
-    *,
-    subtitle: str = "",
-    kind: str = "",
-    facts: Sequence[Fact] = (),
-) -> None:
-    """Write `page` to a file, whole or not at all."""
-    write_whole(path, page(title, sections, subtitle=subtitle, kind=kind, facts=facts))
 
 
 def page(
@@ -519,12 +504,10 @@ def _covered(text: str) -> bool:
     return True
 
 
-def versions() -> pd.DataFrame:
-    """What is installed: Python and the libraries that compute."""
+def versions(*more: str) -> pd.DataFrame:
+    """What is installed: Python, the libraries that compute, and further ones."""
     rows = [("python", platform.python_version())]
-    for name in _LIBRARIES:
-        try:
+    for name in (*_LIBRARIES, *more):
+        with suppress(metadata.PackageNotFoundError):
             rows.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
     return pd.DataFrame(rows, columns=["library", "version"])

@@ -6,16 +6,16 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, at_least, at_most, meaningful
-from mechdesign.evidence.page import Account, Section, headline, result_sections, write_page
+from mechdesign.evidence.page import Account, Section, headline, page, result_sections
 from mechdesign.evidence.proofs import Certificate, Proof, claims, fitting
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import check_writable, write_whole
@@ -60,32 +60,17 @@ class SolveReport:
     fallbacks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "status", Status(self.status))
-        except ValueError:
-            raise DesignError.of(
-                "status", self.status, f"must be one of {[s.value for s in Status]}"
-            ) from None
+        known = [status.value for status in Status]
+        if not isinstance(self.status, str) or self.status not in known:
+            raise DesignError.of("status", self.status, f"must be one of {known}")
+        object.__setattr__(self, "status", Status(self.status))
 
     @classmethod
-    def of(cls, solution: Any, **changes: Any) -> SolveReport:
+    def of(cls, solution: Any) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
         if not hasattr(solution, "native_status"):
             raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
-        fields = {
-            name: getattr(solution, name)
-            for name in (
-                "solver",
-                "seconds",
-                "build_seconds",
-                "variables",
-                "constraints",
-                "iterations",
-                "requested",
-                "fallbacks",
-            )
-        }
-        return cls(**{**fields, "status": solution.status, **changes})
+        return cls(**{f.name: getattr(solution, f.name) for f in fields(cls)})
 
     def lines(self) -> list[str]:
         """The model's size and how the solve went, for summaries."""
@@ -142,11 +127,8 @@ class Handed(ABC):
     """What has a table, a picture and a page: results, frontiers, comparisons.
 
     A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
-    `mechdesign.evidence.page.write_page`); the rest follows.
+    `mechdesign.evidence.page.page`); the rest follows.
     """
-
-    _unprinted: ClassVar[tuple[str, ...]] = ("seconds", "note")
-    """Columns of the table that a paper has no use for."""
 
     @property
     def _headings(self) -> dict[str, str]:
@@ -194,7 +176,7 @@ class Handed(ABC):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     result.report(pathlib.Path(folder) / "report.html")
         """
-        write_page(check_writable(path), **self._page())
+        write_whole(check_writable(path), page(**self._page()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""
@@ -226,13 +208,9 @@ class Handed(ABC):
         frame = self.to_frame()
         known = [str(name) for name in frame.columns]
         if columns is None:
-            kept = [name for name in known if name not in self._unprinted]
+            kept = [name for name in known if name not in ("seconds", "note")]
         else:
-            kept = (
-                [columns]
-                if isinstance(columns, str)
-                else list(DesignError.unless("columns", columns, (list, tuple)))
-            )
+            kept = list(DesignError.unless("columns", columns, (list, tuple)))
             if not kept or not set(kept) <= set(known):
                 raise DesignError.of("columns", columns, f"must be some of {known}")
         frame = frame.set_axis(known, axis=1)[kept].rename(columns=self._headings)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,17 +31,6 @@ if TYPE_CHECKING:  # a table of studies is listed without them
 __all__ = ["Report", "Study"]
 
 KEPT = 10  # significant digits in CSV
-_LIBRARIES = (
-    "mechdesign",
-    "numpy",
-    "scipy",
-    "pandas",
-    "cvxpy",
-    "highspy",
-    "clarabel",
-    "dp-accounting",
-    "POT",
-)
 
 
 @dataclass(frozen=True)
@@ -257,15 +245,10 @@ class Report:
         ``contents.json`` lists tables with their tolerances, and figures; it is committed, and equal from run to run.
         ``manifest.json`` has what differs: times, versions, what was absent; it is not committed.
         """
-        from mechdesign.evidence.page import write_page
+        from mechdesign.evidence.page import page, versions
 
-        write_page(
-            self.folder / "report.html",
-            self._title,
-            self._sections,
-            subtitle=self._paper,
-            kind="mechdesign study",
-        )
+        html = page(self._title, self._sections, subtitle=self._paper, kind="mechdesign study")
+        (self.folder / "report.html").write_text(html, encoding="utf-8")
         (self.folder / "README.md").write_text("\n".join(self._lines).rstrip() + "\n")
         contents = {
             "study": self.name,
@@ -277,7 +260,7 @@ class Report:
         manifest = {
             "study": self.name,
             "seconds": round(time.perf_counter() - self._started, 3),
-            "versions": {"python": platform.python_version(), **{n: _version(n) for n in _LIBRARIES}},
+            "versions": dict(versions("pandas", "dp-accounting", "POT").itertuples(index=False)),
             "absent": self._absent,
             **self._records,
         }
@@ -286,12 +269,3 @@ class Report:
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
-
-
-def _version(name: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -16,7 +16,7 @@ from outline import Outline
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.page import Section, page, write_page
+from mechdesign.evidence.page import Section, page
 from mechdesign.plotting import figure
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</style>'
@@ -152,7 +152,9 @@ def test_many_drawings_stay_a_light_page() -> None:
 
 
 def test_a_long_table_is_cut_and_says_so(tmp_path) -> None:
-    write_page(tmp_path / "a.html", "t", [Section("s", table=pd.DataFrame({"k": range(1000)}), rows=50)])
+    (tmp_path / "a.html").write_text(
+        page("t", [Section("s", table=pd.DataFrame({"k": range(1000)}), rows=50)])
+    )
     text = (tmp_path / "a.html").read_text()
     assert "950 further rows are not shown" in text and text.count("<tr>") == 51
 

@@ -17,7 +17,7 @@ from browser import CHROMIUM, Browser, browser
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.page import Section, write_page
+from mechdesign.evidence.page import Section, page
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="NOT CHECKED: there is no Chromium here, so no page was shown in a browser"
@@ -78,7 +78,7 @@ def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, s
 
 def test_tables_are_sorted_by_mouse_and_keyboard(tab: Browser, tmp_path: Path) -> None:
     frame = pd.DataFrame({"law": ["b", "c", "a"], "error": [10.0, 9.0, float("nan")]})
-    write_page(tmp_path / "t.html", "t", [Section("s", table=frame)])
+    (tmp_path / "t.html").write_text(page("t", [Section("s", table=frame)]))
     tab.open(tmp_path / "t.html")
     rows = "JSON.stringify([...document.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent))"
     heads = "JSON.stringify([...document.querySelectorAll('thead th')].map(h => h.getAttribute('aria-sort')))"
@@ -129,9 +129,8 @@ def test_the_accessibility_tree_names_figures_and_tables(tab: Browser, pages: di
 def test_a_hostile_page_runs_nothing(tab: Browser, tmp_path: Path) -> None:
     evil = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
     frame = pd.DataFrame({evil: [evil, "b"]})
-    write_page(
-        tmp_path / "t.html", "safe", [Section(evil, f"{evil}\n\n- {evil}", frame, caption=evil, code=evil)]
-    )
+    section = Section(evil, f"{evil}\n\n- {evil}", frame, caption=evil, code=evil)
+    (tmp_path / "t.html").write_text(page("safe", [section]))
     tab.open(tmp_path / "t.html")
     assert tab.run("document.title") == "safe" and tab.complaints() == []
     # And were one to get in, the page's own policy would stop it.

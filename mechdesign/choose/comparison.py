@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,32 +98,24 @@ class Comparison(Handed):
                     made.append(measured(name, self.question, self.privacy, result))
             except MechdesignError as error:
                 reason = f" ({error})"
-            rows.append(
-                (f"{name}: answers the question at its privacy{reason}", PROVED, math.nan, not reason)
-            )
+            claim = f"{name}: answers the question at its privacy{reason}"
+            rows.append((claim, PROVED, math.nan, not reason))
         rows.append(self._least_agrees())
         whole = list(self.table) == COLUMNS and len(made) == len(self.results)
-        kept = self.table[self.table["error"].notna()] if whole else self.table
-        whole = whole and sorted(kept["mechanism"]) == sorted(self.results)
-        if whole:
-            rows += self._cells_agree(
-                kept.set_index("mechanism"), ranked(made, self.least).set_index("mechanism")
-            )
-            blank = self.table[self.table["error"].isna()].drop(columns=["mechanism", "seconds", "note"])
-            whole = kept["error"].is_monotonic_increasing and bool(
-                (blank.isna() | (blank == "")).all(axis=None)
-            )
-            whole = whole and bool((self.table["error"].notna().astype(int).diff().fillna(0) <= 0).all())
+        ranks = self.table["error"].notna() if whole else pd.Series(True, index=self.table.index)
+        kept = self.table[ranks]
+        if whole := whole and sorted(kept["mechanism"]) == sorted(self.results):
+            stated, fresh = (table.set_index("mechanism") for table in (kept, ranked(made, self.least)))
+            for name in self.results:
+                for column in fresh.columns.difference(["seconds", "note"], sort=False):
+                    near = close(stated.loc[name, column], fresh.loc[name, column])
+                    rows.append((f"{name}: the table shows its {column}", RECOMPUTED, math.nan, near))
+            blank = self.table[~ranks].drop(columns=["mechanism", "seconds", "note"])
+            blanks = bool((blank.isna() | (blank == "")).all(axis=None))
+            whole = blanks and kept["error"].is_monotonic_increasing and ranks.is_monotonic_decreasing
         rows.append(("every mechanism that the table ranks has a result", PROVED, math.nan, bool(whole)))
         rows.append((OWN_WORDS, CLAIMED, math.nan, True))
         return rows
-
-    def _cells_agree(self, shown_rows: pd.DataFrame, fresh: pd.DataFrame) -> Iterator[Check]:
-        """Whether the table shows of each result what follows from it: numbers to 1e-9, words as they are."""
-        for name in self.results:
-            for column in fresh.columns.difference(["seconds", "note"], sort=False):
-                near = close(shown_rows.loc[name, column], fresh.loc[name, column])
-                yield f"{name}: the table shows its {column}", RECOMPUTED, math.nan, near
 
     def _least_agrees(self) -> Check:
         """Whether the least error stated is that of a result's bound; of any reports, at most one that is found anew."""

@@ -158,11 +158,13 @@ class LocalReport(_Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, loss=Loss.of(self.loss))
-        given = (-1.0, 1.0) if self.input_range is None and self.prior is None else self.input_range
-        support = None if given is None else interval("input_range", given)
-        law = stats.uniform(support[0], support[1] - support[0]) if self.prior is None else self.prior
-        prior = Prior.of(law, support)
-        low, high = support or prior.support
+        given = None if self.input_range is None else interval("input_range", self.input_range)
+        law = self.prior
+        if law is None:
+            given = given or (-1.0, 1.0)
+            law = stats.uniform(given[0], given[1] - given[0])
+        prior = Prior.of(law, given)
+        low, high = given or prior.support
         settle(self, prior=prior, input_range=(low, high))
         self.loss.check_convex(np.linspace(low, high, 9), low, high)
 

@@ -493,13 +493,14 @@ def _to_check(result: Any) -> Section:
 
 def _covered(text: str) -> bool:
     """Whether the stand-alone verifier has a check for this file; it decides by kind, privacy and loss."""
-    from mechdesign.verifier import verify as alone
+    from mechdesign.verifier.reading import NotCovered, Refused
+    from mechdesign.verifier.verify import verify as stand_alone
 
     try:
-        alone.verify(text)
-    except alone.NotCovered:
+        stand_alone(text)
+    except NotCovered:
         return False
-    except (alone.Refused, RecursionError):
+    except (Refused, RecursionError):
         return True
     return True
 

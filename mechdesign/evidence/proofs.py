@@ -245,7 +245,7 @@ class Certificate:
             made = [c for proof in self.proofs if "privacy" in proof.speaks_of for c in proof.check(self)]
         failed = [claim for claim in made if not claim.holds]
         of_privacy = [claim for claim in made if "priva" in claim.claim]
-        return [*failed, *of_privacy, *made, Claim("privacy", CLAIMED, math.nan, False)][0]
+        return next(iter([*failed, *of_privacy, *made]), Claim("privacy", CLAIMED, math.nan, False))
 
     def checks(self) -> pd.DataFrame:
         """One row a claim: claim, how, margin, holds, about. Parts that do not fit together are one check that fails."""

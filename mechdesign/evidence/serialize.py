@@ -486,7 +486,9 @@ def _made(generator: Any) -> str:
     return repr(sorted(generator._updated_ctor_param().items()))
 
 
-_declared = cache(get_type_hints)
+@cache
+def _declared(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def check_members(made: Any) -> None:
@@ -518,13 +520,11 @@ def _fits(value: object, declared: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if origin is tuple:
+        if not isinstance(value, tuple) or parts[-1] is not ...:
+            return isinstance(value, tuple)
         # of values that are no tuples themselves, one of each type is enough
-        held = (
-            value
-            if not isinstance(value, tuple) or get_origin(parts[0])
-            else {type(v): v for v in value}.values()
-        )
-        return isinstance(value, tuple) and (parts[-1] is not ... or all(_fits(v, parts[0]) for v in held))
+        held = value if get_origin(parts[0]) else {type(v): v for v in value}.values()
+        return all(_fits(v, parts[0]) for v in held)
     if origin is np.ndarray:
         kinds = "iu" if issubclass(get_args(parts[1])[0], np.integer) else "iuf"
         return isinstance(value, np.ndarray) and value.dtype.kind in kinds

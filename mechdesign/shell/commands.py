@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -187,7 +187,7 @@ def compare(
     from mechdesign.shell.show import show
 
     _check_outputs(spec, csv=csv, out=out, report=report)
-    stated = {"sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2}
+    stated: dict[str, Any] = {"sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2}
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 
@@ -202,9 +202,9 @@ def compare(
         _only("the file", "its own question", **others)
         question, asked = question_from_toml(spec)
     else:
-        ranked = {} if loss is None else {"loss": loss}
+        ranked: dict[str, Any] = {} if loss is None else {"loss": loss}
         asked = {"privacy": privacy_of(epsilon, delta, rho)}
-        counts = {"dimension": dimension, "rounds": rounds, "sampling_rate": sampling_rate}
+        counts: dict[str, Any] = {"dimension": dimension, "rounds": rounds, "sampling_rate": sampling_rate}
         if bits is not None:
             changed_ones = {name: value for name, value in counts.items() if value != 1}
             _only("bits", "a local report", **stated, whole=whole or None, **changed_ones)
@@ -388,13 +388,14 @@ def verify(result: File, modules: Modules = None) -> None:
 
 def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     """The claims that the stand-alone verifier checked, and its summary."""
-    from mechdesign.verifier import verify as alone
+    from mechdesign.verifier.reading import NotCovered, Refused
+    from mechdesign.verifier.verify import verify as stand_alone
 
     try:
-        account = alone.verify(text)
-    except alone.NotCovered as error:
+        account = stand_alone(text)
+    except NotCovered as error:
         return [], f"not covered ({error})"
-    except alone.Refused as error:
+    except Refused as error:
         return [("the file can be read", "proved", False)], f"refused ({error})"
     return account.rows, account.summary()
 

@@ -105,7 +105,9 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
     with _opened(path) as given:
         names = ("NumericQuery", "LocalReport", "MetricReport")
         name = one_of("question", given.pop("question", None), names)
-        asked = {key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given}
+        asked: dict[str, Any] = {
+            key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given
+        }
         return _made("question", getattr(choose, name), given), asked
 
 
@@ -170,7 +172,7 @@ def _check_call(
         raise DesignError(f"{key}: {error}") from None
 
 
-def _value(key: str, value: object) -> object:
+def _value(key: str, value: object) -> Any:
     """The object that a table describes; numbers, words and lists as they are, which constructors check."""
     if not isinstance(value, dict):
         return value

@@ -25,7 +25,7 @@ class DesignError(MechdesignError, ValueError):
     """An argument is not acceptable; the message names it, its value and what is allowed."""
 
     @classmethod
-    def of(cls, argument: str, value: Any, allowed: str) -> DesignError:
+    def of(cls, argument: str, value: object, allowed: str) -> DesignError:
         """Return the error "argument = value: allowed".
 
         Examples

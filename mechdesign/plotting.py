@@ -19,7 +19,7 @@ SMALLEST, LARGEST = 0.5, 100.0  # inches
 # Okabe–Ito: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
-STYLE: Any = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -102,7 +102,7 @@ def legend_above(axis: Any, **options: Any) -> None:
     axis.legend(ncols=max(1, int(across)), frameon=False, fontsize=8.5, **{**place, **options})
 
 
-def plain(text: Any) -> str:
+def plain(text: object) -> str:
     """A name as a label that is not read as mathematics.
 
     Examples
@@ -113,7 +113,7 @@ def plain(text: Any) -> str:
     return str(text).replace("$", r"\$")
 
 
-def write_figure(fig: Figure, stem: Any) -> list[str]:
+def write_figure(fig: Figure, stem: object) -> list[str]:
     """Write ``stem.png`` and ``stem.svg``, byte-stable for the same data; return the file names."""
     from matplotlib import rc_context
 

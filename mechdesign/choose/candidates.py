@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.channels.channel import Channel
+from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
-from mechdesign.choose.questions import LocalReport, MetricReport, NumericQuery, Question, checked_question
+from mechdesign.choose.questions import (
+    CentralPrivacy,
+    LocalReport,
+    MetricReport,
+    NumericQuery,
+    Privacy,
+    Question,
+    checked_question,
+)
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
@@ -37,7 +45,8 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.rqm import RQM
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Status
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array, Status
 
 __all__ = ["Candidate", "candidates", "fewest", "register", "solved"]
 
@@ -71,7 +80,11 @@ def candidates(question: Question) -> dict[str, Candidate]:
 
 
 def register(
-    name: str, question: type[Question], designs: Callable[[Any, Any], Any], *, assumes: str = ""
+    name: str,
+    question: type[Question],
+    designs: Callable[..., Design | Iterable[Design]],
+    *,
+    assumes: str = "",
 ) -> None:
     """Let `compare`, `accuracy` and `least_epsilon` try a mechanism of one's own.
 
@@ -103,7 +116,7 @@ def register(
         raise DesignError.of("designs", designs, "must be a function of a question and a privacy requirement")
     instance("assumes", assumes, str)
 
-    def solve(asked: Question, privacy: Any, deadline: Deadline) -> Result:
+    def solve(asked: Question, privacy: Privacy, deadline: Deadline) -> Result:
         made = designs(asked, privacy)
         return _best(made if isinstance(made, Iterable) else (made,), deadline)
 
@@ -111,9 +124,9 @@ def register(
 
 
 def solved(
-    name: Any,
+    name: object,
     question: Question,
-    privacy: Any,
+    privacy: Privacy,
     deadline: Deadline | None = None,
     others: Mapping[str, Result] | None = None,
 ) -> Result:
@@ -126,7 +139,7 @@ def solved(
     return known[name].solve(question, privacy, Deadline.of(deadline), *further)
 
 
-def _best(designs: Iterable[Any], deadline: Deadline, **options: Any) -> Result:
+def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Result:
     """The best of several designs; of those that were solved by the deadline, where it comes first."""
     found: list[Result] = []
     for design in designs:
@@ -143,8 +156,8 @@ def _best(designs: Iterable[Any], deadline: Deadline, **options: Any) -> Result:
 # Noise ---------------------------------------------------------------------------------------------------------
 
 
-def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
-    def solve(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
+    def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.whole:
             raise DesignError.of(
                 "whole", q.whole, "is noise on the integers: for counts, NumericQuery(whole=True)"
@@ -156,7 +169,7 @@ def _calibrated(family: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
 
 
 def _optimal_noise(
-    q: NumericQuery, privacy: Any, deadline: Deadline, others: Mapping[str, Result] | None
+    q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline, others: Mapping[str, Result] | None
 ) -> Result:
     """The best independent noise that the seconds allow, and no named family's that was calibrated before is cheaper."""
     if isinstance(privacy, ZeroConcentratedDP):
@@ -185,7 +198,7 @@ def _optimal_noise(
     return min(found, key=lambda result: result.value)
 
 
-def _densities(others: Mapping[str, Result]) -> dict[str, Any]:
+def _densities(others: Mapping[str, Result]) -> dict[str, object]:
     """The laws of families that have a density, as far as they were calibrated."""
     return {
         name: result.mechanism.law
@@ -194,8 +207,8 @@ def _densities(others: Mapping[str, Result]) -> dict[str, Any]:
     }
 
 
-def _allocated(noise: str) -> Callable[[NumericQuery, Any, Deadline], Result]:
-    def solve(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
+    def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
@@ -237,7 +250,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     return design.solve(time_limit=deadline.limit(most=_SECONDS))
 
 
-def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
     if not isinstance(privacy, PureDP):
         raise DesignError.of("privacy", privacy, "K-norm noise is for PureDP")
     if q.sampling_rate < 1:
@@ -293,7 +306,7 @@ def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return _best(designs, deadline, gap=1e-5)
 
 
-def _even(q: LocalReport, privacy: PureDP) -> list[Any]:
+def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
     """Evenly spread outputs, from the least reach that an unbiased report needs outwards."""
     low, high = q.input_range
     centre, half = (low + high) / 2, (high - low) / 2 / np.tanh(privacy.epsilon / 2)
@@ -314,7 +327,7 @@ def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return _best((OPTM(bins, privacy, q.prior, q.loss, q.input_range) for bins in outputs[-2:]), deadline)
 
 
-def _family(kind: Any) -> Callable[[LocalReport, PureDP, Deadline], Result]:
+def _family(kind: type[RQM] | type[ERM]) -> Callable[[LocalReport, PureDP, Deadline], Result]:
     def solve(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
         # fewer outputs are allowed, and more are not always better
         sizes = [2**b for b in range(2, q.bits + 1)] or [2]
@@ -352,7 +365,7 @@ def fewest(result: Result) -> int:
 
 
 def _published(
-    make: Callable[[Any, float], Any], *, remapped: bool = False
+    make: Callable[[MetricSpace, float], Any], *, remapped: bool = False
 ) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
     """A channel of the literature, made exact and certified for the question's own loss."""
 
@@ -367,7 +380,7 @@ def _published(
     return solve
 
 
-def _kary(space: Any, alpha: float) -> Any:
+def _kary(space: MetricSpace, alpha: float) -> Response:
     apart = space.distances[~np.eye(space.size, dtype=bool)]
     return KaryResponse(space.size, alpha * float(apart.min()))
 

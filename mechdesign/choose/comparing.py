@@ -13,7 +13,7 @@ from joblib import effective_n_jobs
 
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import MetricReport, Question, check_same_privacy, checked_question
+from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Accuracy, Result
@@ -28,8 +28,8 @@ __all__ = ["MEASURES", "Accuracy", "accuracy", "compare", "least_epsilon"]
 
 
 def compare(
-    question: Any,
-    privacy: Any = None,
+    question: Question | MetricSpace,
+    privacy: Privacy | None = None,
     *,
     alpha: float | None = None,
     mechanisms: Sequence[str] | None = None,
@@ -133,7 +133,7 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
     return [rows[name] for name in known if name in rows]  # of equals the first is ranked first
 
 
-def _parsed(question: Any, privacy: Any, alpha: Any) -> tuple[Question, Any]:
+def _parsed(question: Question | MetricSpace, privacy: Any, alpha: float | None) -> tuple[Question, Privacy]:
     if isinstance(question, MetricSpace):
         question = MetricReport(question)
     checked_question(question)
@@ -158,7 +158,7 @@ def _alpha(alpha: Any) -> float:
         raise DesignError.of("alpha", alpha, "must be a positive, finite number") from None
 
 
-def _own(also: Any, question: Question, privacy: Any, names: list[str]) -> dict[str, Result]:
+def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:
     found = dict(instance("also", also, Mapping)) if also is not None else {}
     for name, result in found.items():
         if not isinstance(name, str) or name in names:
@@ -175,7 +175,7 @@ class _Try:
     """Solve one mechanism by name; refusals become notes."""
 
     question: Question
-    privacy: Any
+    privacy: Privacy
     time_limit: float | None = None
     others: Mapping[str, Result] = field(default_factory=dict)
     clock: Deadline = field(default_factory=Deadline)
@@ -216,7 +216,9 @@ class _Try:
 MEASURES = ("standard_deviation", "absolute_error", "half_width")
 
 
-def accuracy(mechanism: Any, question: Question | None = None, privacy: Any = None) -> Accuracy:
+def accuracy(
+    mechanism: Result | str, question: Question | None = None, privacy: Privacy | None = None
+) -> Accuracy:
     """Return how accurate a mechanism is.
 
     Parameters
@@ -312,7 +314,7 @@ def least_epsilon(
     return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
 
 
-def _privacy(question: Question, epsilon: float, delta: float) -> Any:
+def _privacy(question: Question, epsilon: float, delta: float) -> Privacy:
     if isinstance(question, MetricReport):
         return MetricDP(epsilon)
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)

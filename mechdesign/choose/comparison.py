@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.choose.candidates import candidates, fewest
-from mechdesign.choose.questions import LocalReport, NumericQuery, Question, check_same_privacy
+from mechdesign.choose.questions import LocalReport, NumericQuery, Privacy, Question, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.page import Section, page
@@ -53,7 +53,7 @@ class Comparison(Handed):
     """
 
     question: Question
-    privacy: Any
+    privacy: Privacy
     table: pd.DataFrame
     results: dict[str, Result]
     least: float | None = None
@@ -176,7 +176,7 @@ class Comparison(Handed):
         ]
         return table.drop(columns=empty)
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the error of each mechanism over the reference."""
         shown_rows = self.to_frame().iloc[::-1]
         fig, axis = figure(**sized(options, 6.0, 0.9 + 0.28 * len(shown_rows)))
@@ -271,7 +271,7 @@ _STEPS = 300
 def measured(
     name: str,
     question: Question,
-    privacy: Any,
+    privacy: Privacy,
     result: Result,
     seconds: float = math.nan,
     *,
@@ -295,7 +295,7 @@ def measured(
     }
 
 
-def _privacy_claim(result: Result, privacy: Any, fresh: bool) -> str:
+def _privacy_claim(result: Result, privacy: Privacy, fresh: bool) -> str:
     """The guarantee, and how the certificate's claim of privacy was checked."""
     if result.certificate is None:
         return "not certified"
@@ -318,7 +318,7 @@ def ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
 
 def least_error(
     question: Question,
-    privacy: Any,
+    privacy: Privacy,
     results: dict[str, Result],
     time_limit: float | None = None,
     *,

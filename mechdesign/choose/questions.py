@@ -21,11 +21,14 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Numbers
 
 __all__ = [
+    "CentralPrivacy",
     "LocalReport",
     "MetricReport",
     "NumericQuery",
+    "Privacy",
     "Question",
     "check_same_privacy",
     "checked_question",
@@ -100,7 +103,7 @@ class NumericQuery(_Question):
         """The sensitivity as a set of bounds."""
         return Sensitivity.of(self.sensitivity)
 
-    def check_privacy(self, privacy: Any) -> None:
+    def check_privacy(self, privacy: object) -> None:
         """Raise DesignError unless this kind of privacy can be asked of numbers."""
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
 
@@ -151,7 +154,7 @@ class LocalReport(_Question):
     asks, answered_by = "report", "an unbiased quantizer, for reports"
 
     bits: int = field(check=whole, least=1, most=6, default=4)
-    input_range: Any = None
+    input_range: tuple[float, float] = None  # type: ignore[assignment]  # its default is the prior's support
     prior: Any = None
     loss: Any = "absolute"
 
@@ -173,7 +176,7 @@ class LocalReport(_Question):
         """How many different reports there are, at most."""
         return int(2**self.bits)
 
-    def check_privacy(self, privacy: Any) -> None:
+    def check_privacy(self, privacy: object) -> None:
         """Raise DesignError unless this kind of privacy can be asked of reports."""
         instance("privacy", privacy, PureDP)
 
@@ -218,14 +221,14 @@ class MetricReport(_Question):
     asks, answered_by = "places", "a channel, for points of a metric space"
 
     space: MetricSpace = field(MetricSpace)
-    prior: Any = None
-    loss: Any = "metric"
+    prior: Numbers | None = None
+    loss: str | Numbers = "metric"
 
     def design(self, alpha: float = 1.0) -> MetricChannel:
         """The channel of least loss."""
         return MetricChannel(self.space, alpha, self.prior, self.loss)
 
-    def check_privacy(self, privacy: Any) -> None:
+    def check_privacy(self, privacy: object) -> None:
         """Raise DesignError unless this kind of privacy can be asked of places."""
         if instance("privacy", privacy, MetricDP).metric != "absolute":
             raise DesignError.of(
@@ -248,15 +251,17 @@ class MetricReport(_Question):
 
 
 Question = NumericQuery | LocalReport | MetricReport
+CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP
+Privacy = CentralPrivacy | MetricDP
 
 
-def checked_question(question: Any) -> Question:
+def checked_question(question: object) -> Question:
     """Return the question, or raise DesignError."""
     found: Question = instance("question", question, NumericQuery, LocalReport, MetricReport)  # type: ignore[assignment]
     return found
 
 
-def check_same_privacy(name: str, result: Result, privacy: Any) -> None:
+def check_same_privacy(name: str, result: Result, privacy: object) -> None:
     """Raise DesignError unless the result was made for this privacy."""
     held = getattr(result.design, "privacy", None)
     if held != privacy:

@@ -6,7 +6,7 @@ import math
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line loads this module, and its help needs no pandas
     import pandas as pd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the command line loads this module, and its help needs no p
 __all__ = ["as_latex", "at_least", "at_most", "meaningful", "shown"]
 
 
-def shown(value: Any, digits: int = 6) -> str:
+def shown(value: object, digits: int = 6) -> str:
     """A cell of a table: numbers to `digits` significant digits, yes and no, a dash where there is nothing.
 
     Examples

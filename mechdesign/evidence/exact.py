@@ -36,8 +36,7 @@ def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
 
 
 def _exponent(x: Any) -> Fraction:
-    size: Any = abs(x)
-    if not size <= LARGEST:
+    if not abs(x) <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
     return Fraction(x)
 

@@ -31,7 +31,9 @@ from mechdesign.plotting import STYLE
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
     from matplotlib.figure import Figure
+
 
 __all__ = [
     "Account",
@@ -166,13 +168,13 @@ def _asset(name: str) -> str:
     return (resources.files("mechdesign.evidence") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _safe(text: str) -> Any:
+def _safe(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup(text)
 
 
-def _rendered(section: Section, number: int, longest: int) -> dict[str, Any]:
+def _rendered(section: Section, number: int, longest: int) -> dict[str, object]:
     alt = section.alt or section.caption or section.title
     picture = (
         ""
@@ -209,7 +211,7 @@ def _blocks(text: str) -> list[str | list[str]]:
     return found
 
 
-def _markdown(text: str) -> Any:
+def _markdown(text: str) -> Markup:
     from markdown_it import MarkdownIt
 
     return _safe(
@@ -217,7 +219,7 @@ def _markdown(text: str) -> Any:
     )
 
 
-def _table(section: Section) -> dict[str, Any]:
+def _table(section: Section) -> dict[str, object]:
     frame = section.table
     assert frame is not None
     kept = frame.head(section.rows)
@@ -240,7 +242,7 @@ def _kind(column: pd.Series) -> str:
     return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
 
 
-def _cell(value: Any, kind: str, digits: int) -> dict[str, Any]:
+def _cell(value: Any, kind: str, digits: int) -> dict[str, object]:
     text = shown(value, digits)
     if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
         kind = text

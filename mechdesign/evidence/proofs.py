@@ -191,7 +191,7 @@ class Certificate:
     law: Any
     value: float
     lower_bound: float | None = None
-    proofs: tuple[Any, ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
     def __post_init__(self) -> None:
         if not dataclasses.is_dataclass(self.question):
@@ -316,7 +316,7 @@ def counted(table: pd.DataFrame) -> str:
     )
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two values are equal: numbers and arrays of numbers by value, all others by the text of their file."""
     if a is b:  # also what no file can hold: a prior of a law that files cannot name
         return True

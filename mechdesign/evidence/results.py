@@ -140,7 +140,7 @@ class Handed(ABC):
         """The main table, tidy."""
 
     @abstractmethod
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw it.
 
         Parameters
@@ -264,7 +264,7 @@ class Result(Handed):
     lower_bound: float | None = None
     solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
     notes: tuple[str, ...] = ()
-    proofs: tuple[Any, ...] = ()
+    proofs: tuple[Proof, ...] = ()
     duals: pd.DataFrame | None = None
     table: pd.DataFrame | None = None
 
@@ -278,7 +278,7 @@ class Result(Handed):
             raise DesignError.of("design", self.design, "must be a design")
 
     @property
-    def certificate(self) -> Any:
+    def certificate(self) -> Certificate | None:
         """The evidence, to be checked alone: question, law, value, lower bound and proofs; None without proofs."""
         if not self.proofs:
             return None
@@ -341,7 +341,7 @@ class Result(Handed):
         said: list[str] = self.design.remarks(self)
         return said
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the mechanism."""
         drawn: Figure = self.design.plot(self, **options)
         return drawn
@@ -355,7 +355,7 @@ class Result(Handed):
         """What a page says of `tried`."""
         return "Computed for this page." if self.table is None else "Stated by the search, not checked."
 
-    def errors(self, question: Any = None) -> Accuracy:
+    def errors(self, question: object = None) -> Accuracy:
         """How far off an answer is: standard deviation, mean absolute error, 95% half-width.
 
         Parameters

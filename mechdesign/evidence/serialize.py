@@ -81,7 +81,7 @@ def serializable(kind: str) -> Callable[[C], C]:
     return decorate
 
 
-def _dtype(dtype: Any) -> str:
+def _dtype(dtype: object) -> str:
     if not _DTYPE.fullmatch(str(dtype)):
         raise DesignError(f"values of type {dtype} cannot be stored in a result file")
     return str(dtype)
@@ -139,7 +139,7 @@ def histogram_parts(law: Any) -> tuple[list[float], list[float], bool]:
     return contents.tolist(), edges.tolist(), bool(density)
 
 
-def _histogram(law: Any) -> Any:
+def _histogram(law: Any) -> object:
     _, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
     contents, edges, density = histogram_parts(law)
     kwds = {"loc": float(loc), "scale": float(scale)}
@@ -156,7 +156,7 @@ def _from_histogram(contents: Any, edges: Any, density: Any, **named: Any) -> An
     return stats.rv_histogram((contents, edges), density=density)(**named)
 
 
-def _class(kind: Any, kinds: Mapping[str, str]) -> type:
+def _class(kind: object, kinds: Mapping[str, str]) -> type:
     if not isinstance(kind, str) or (kind not in _CLASSES and kind not in kinds):
         _refuse(f"unknown kind {kind!r:.80}: written by a newer mechdesign?")
     if kind not in _CLASSES:
@@ -164,7 +164,7 @@ def _class(kind: Any, kinds: Mapping[str, str]) -> type:
     return _CLASSES[kind]
 
 
-def _generator(name: Any, kinds: Mapping[str, str]) -> Any:
+def _generator(name: object, kinds: Mapping[str, str]) -> Any:
     if isinstance(name, str):
         if name not in LAWS and f"law:{name}" in kinds:
             import_module(kinds[f"law:{name}"])
@@ -231,7 +231,7 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
     _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")
 
 
-def _array(values: Any, dtype: Any, shape: list[Any]) -> Any:
+def _array(values: Any, dtype: object, shape: list[object]) -> Any:
     sized = all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype) or not sized:
         _refuse(f"an array of type {dtype!r:.40} and shape {shape!s:.40}")
@@ -273,11 +273,11 @@ def _table(columns: list[Any], decoded: Callable[[Any], Any]) -> pd.DataFrame:
     )
 
 
-def _canonical(payload: Any) -> str:
+def _canonical(payload: object) -> str:
     return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Return the text of the result file that holds `value`.
 
     Raises
@@ -384,7 +384,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
 
-def register_law(name: str, generator: Any) -> None:
+def register_law(name: str, generator: object) -> None:
     """Let frozen laws of a custom `generator` survive saving, as `name`.
 
     A file holds the name and the parameters; a program that reads it registers the same name first.
@@ -439,12 +439,12 @@ def register_loss(name: str, function: Callable[[Any], Any]) -> None:
     LOSSES[name] = function
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DesignError.of("name", name, "must be 1 to 80 letters, digits, dots, dashes or underscores")
 
 
-def _ours(generator: Any) -> bool:
+def _ours(generator: object) -> bool:
     return type(generator).__module__.startswith("mechdesign.noise.laws.")
 
 
@@ -454,7 +454,7 @@ class UnavailableCallable:
 
     name: str
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if self.name.startswith("@"):
             name = self.name[1:]
             raise DesignError(
@@ -506,8 +506,9 @@ def check_members(made: Any) -> None:
     >>> from mechdesign.evidence.results import SolveReport
     >>> check_members(SolveReport("highs", seconds=2))
     """
+    cls: type = type(made)
     for field in dataclasses.fields(made):
-        value, declared = getattr(made, field.name), _declared(type(made))[field.name]
+        value, declared = getattr(made, field.name), _declared(cls)[field.name]
         if declared is not Any and not (
             _fits(value, declared) and _doubles(value, getattr(made, "finite", False))
         ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.typing import no_numbers
+from mechdesign.typing import Numbers, no_numbers
 
 __all__ = ["Grid"]
 
@@ -36,7 +35,7 @@ class Grid:
     {'delta': 1.0, 'inner': 0.1}
     """
 
-    def __init__(self, **axes: Any) -> None:
+    def __init__(self, **axes: Numbers) -> None:
         if not axes:
             raise DesignError("a Grid needs at least one axis")
         self.axes: dict[str, tuple[float, ...]] = {}
@@ -78,11 +77,11 @@ class Grid:
         """All points as a table."""
         return pd.DataFrame(self.columns())
 
-    def to_fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, object]:
         return {"axes": {k: list(v) for k, v in self.axes.items()}}
 
     @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Grid:
+    def from_fields(cls, fields: object) -> Grid:
         axes = fields.get("axes") if isinstance(fields, dict) else None
         if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
             raise DesignError.of("fields", fields, 'must be a dict with the dict "axes"')

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import joblib
 from joblib import parallel
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Store", "progress_bar", "run_chunks"]
 
+C = TypeVar("C")
+R = TypeVar("R")
 _MOST = 1 << 15  # workers
 
 
 def run_chunks(
-    task: Callable[[Any], Any],
-    chunks: Sequence[Any],
+    task: Callable[[C], R],
+    chunks: Sequence[C],
     *,
     store: Store | None = None,
     jobs: int = 1,
     backend: str = "loky",
     step: Callable[[], None] = lambda: None,
     deadline: Deadline | None = None,
-) -> list[Any]:
+) -> list[R]:
     """Apply `task` to every chunk and return the results in order.
 
     Parameters
@@ -99,7 +101,7 @@ def _available(backend: str) -> None:
         raise MissingExtra.of(backend, f"backend={backend!r}") from None
 
 
-def _results(task: Callable[[Any], Any], chunks: Sequence[Any], jobs: int, backend: str) -> Iterator[Any]:
+def _results(task: Callable[[C], R], chunks: Sequence[C], jobs: int, backend: str) -> Iterator[R]:
     if jobs == 1 and backend == "loky":
         yield from map(task, chunks)
         return
@@ -136,7 +138,7 @@ class Store:
         Results of chunks 0, 1, …, as far as they are done.
     """
 
-    def __init__(self, path: str | os.PathLike[str], definition: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], definition: object) -> None:
         self.path = file_path(path)
         text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
         self._header = (
@@ -176,7 +178,7 @@ class Store:
         if len(whole) < len(data):
             self._file.truncate(len(whole))
 
-    def append(self, rows: Any) -> None:
+    def append(self, rows: object) -> None:
         """Add the next chunk, and make sure that it is on the disk."""
         line = json.dumps({"chunk": len(self.chunks), "rows": rows}, separators=(",", ":")) + "\n"
         self._write(line.encode())

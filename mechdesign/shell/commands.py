@@ -206,9 +206,10 @@ def compare(
         asked = {"privacy": privacy_of(epsilon, delta, rho)}
         counts: dict[str, Any] = {"dimension": dimension, "rounds": rounds, "sampling_rate": sampling_rate}
         if bits is not None:
+            ranked |= {} if input_range is None else {"input_range": input_range}
             changed_ones = {name: value for name, value in counts.items() if value != 1}
             _only("bits", "a local report", **stated, whole=whole or None, **changed_ones)
-            question = choose.LocalReport(bits, input_range, **ranked)
+            question = choose.LocalReport(bits, **ranked)
         else:
             words = "noise on numbers computed from everybody's data"
             _only("sensitivity", words, input_range=input_range)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -25,8 +24,8 @@ def console(width: int = WIDTH) -> Console:
 
 
 def tabulated(
-    columns: Iterable[Any],
-    rows: Iterable[Iterable[Any]],
+    columns: Iterable[object],
+    rows: Iterable[Iterable[object]],
     title: str | None = None,
     *,
     digits: int = 4,
@@ -63,7 +62,7 @@ def tabulated(
 
 
 def show(
-    columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str | None = None, *, digits: int = 4
+    columns: Iterable[object], rows: Iterable[Iterable[object]], title: str | None = None, *, digits: int = 4
 ) -> None:
     """Print a table."""
     page = console()

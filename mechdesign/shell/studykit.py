@@ -139,7 +139,7 @@ class Report:
             self.text(f"Not computed: what needs {name}: `pip install 'mechdesign[{extra}]'`.")
         return False
 
-    def record(self, **facts: Any) -> None:
+    def record(self, **facts: object) -> None:
         """Put facts about this run into the manifest."""
         self._records.update(facts)
 
@@ -267,5 +267,5 @@ class Report:
         (self.folder / "manifest.json").write_text(json.dumps(manifest, indent=1, default=_plain) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if hasattr(value, "item") else str(value)

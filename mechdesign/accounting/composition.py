@@ -40,7 +40,6 @@ from mechdesign.accounting.losses import AtomicLoss, Loss
 from mechdesign.errors import DesignError
 
 __all__ = [
-    "Errors",
     "GridLoss",
     "Tilt",
     "composed_delta",
@@ -139,9 +138,9 @@ def discretise(
         x[0], x[-1] = x_low, x_high
         inside = (x > x_low) & (x < x_high)
         slop = float(np.max(np.abs(loss.loss(x[inside]) - grid[inside]), initial=0.0)) + evaluation
-        low, mass = spread(*loss.masses(x), grid)
+        mass = spread(*loss.masses(x), grid)
         mass[0] += float(loss.sf(-(x_low - half))) * (1 + 1e-12)
-        return GridLoss(step, first + low, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
+        return GridLoss(step, first, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
     centres = step * np.arange(first, last + 1)
     bounds = step * (np.arange(first, last + 2) - 0.5)
 
@@ -229,7 +228,7 @@ def discretise_atoms(
 
 def spread(
     p: np.ndarray, q: np.ndarray, p_error: np.ndarray, q_error: np.ndarray, grid: np.ndarray
-) -> tuple[int, np.ndarray]:
+) -> np.ndarray:
     """Connect the dots: split the masses of the cells (grid[i], grid[i+1]] between their two ends.
 
     Rounding goes upwards: the mass p, and within it the share of the upper end.
@@ -245,7 +244,7 @@ def spread(
     mass = np.zeros(grid.size)
     mass[1:] += high
     mass[:-1] += p - high
-    return 0, mass
+    return mass
 
 
 def contract(
@@ -414,15 +413,7 @@ def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
     return low, high, 2 * _OUTSIDE
 
 
-@dataclass(frozen=True)
-class Errors:
-    """What rounding does to the masses of a convolution: their Euclidean norm, and at most to each."""
-
-    norm: float
-    each: float
-
-
-def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, Errors, float]:
+def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float, float, float]:
     r"""Convolve the tilted parts.
 
     Returns
@@ -431,8 +422,8 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, Errors
         Grid index of the first entry.
     mass : ndarray
         The tilted law of the sum, on its window.
-    errors : Errors
-        Proved bounds on the rounding error of `mass`.
+    norm, each : float
+        Proved bounds on the rounding errors of `mass`: on their Euclidean norm, and on each.
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
@@ -495,7 +486,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, Errors
     each = min(2 / n * float(product_error.sum()), norm)
     # entry j of the circular result is the mass at index floor + j (mod n)
     mass = np.roll(mass, -((first - floor) % n))[: last - first + 1]
-    return first, mass, Errors(norm + inverse, each + inverse), outside
+    return first, mass, norm + inverse, each + inverse, outside
 
 
 def _frequencies(weights: np.ndarray, which: np.ndarray, n: int) -> tuple[np.ndarray, float]:
@@ -522,13 +513,13 @@ def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
 
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> float:
     """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
-    start, mass, errors, outside = convolve(parts, tilt)
+    start, mass, norm, _, outside = convolve(parts, tilt)
     gap = parts[0][0].step * (start + np.arange(mass.size)) - level
     positive = gap > 0
     gap = gap[positive]
     weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
     value = float(np.sum(weights * mass[positive]))
-    rounding = errors.norm * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
+    rounding = norm * _norm(weights) + 4 * _UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
     return value + sign * (rounding + 2 * outside * largest)

@@ -24,9 +24,9 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import levels
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
-__all__ = ["gaussian_log_profile", "gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]
+__all__ = ["gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -39,12 +39,12 @@ _SAFETY = 4e-14
 """Relative step down from the computed root: above the evaluation error, far below the 1e-12 promised."""
 
 
-def _mills(x: np.ndarray) -> np.ndarray:
+def _mills(x: Array) -> Array:
     """Q(x)/φ(x), for x > -37."""
-    return math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2))
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
 
 
-def _log_positive(epsilon: np.ndarray, mu: np.ndarray) -> np.ndarray:
+def _log_positive(epsilon: Array, mu: Array) -> Array:
     """log φ_ε(μ) for ε ≥ 0 and 0 < μ < ∞ (arrays of one shape)."""
     a = epsilon / mu - mu / 2
     b = epsilon / mu + mu / 2
@@ -79,42 +79,7 @@ def _flat(name: str, a: Array, b: Array) -> tuple[tuple[int, ...], Array, Array]
     return both[0].shape, both[0].ravel(), both[1].ravel()
 
 
-def gaussian_log_profile(epsilon: Any, mu: Any) -> Any:
-    r"""Return :math:`\log\varphi_\varepsilon(\mu)`: right where the profile itself underflows.
-
-    Parameters
-    ----------
-    epsilon : float or ndarray
-        ε ≥ 0.
-    mu : float or ndarray
-        μ > 0; broadcast against `epsilon`.
-
-    Returns
-    -------
-    float or ndarray
-
-    Raises
-    ------
-    DesignError
-        ε negative or NaN, μ not positive and finite.
-
-    Examples
-    --------
-    >>> round(gaussian_log_profile(1.0, 0.02), 3)
-    -1262.156
-    """
-    e, m = levels("epsilon", epsilon), levels("mu", mu, above_zero=True)
-    if not np.all(np.isfinite(m)):
-        raise DesignError.of("mu", mu, "must be positive and finite")
-    shape, e, m = _flat("mu", e, m)
-    out = np.full(e.shape, -np.inf)
-    finite = np.isfinite(e)
-    out[finite] = _log_positive(e[finite], m[finite])
-    shaped = out.reshape(shape)
-    return float(shaped) if shaped.ndim == 0 else shaped
-
-
-def gaussian_profile(epsilon: Any, mu: Any) -> Any:
+def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Any:
     r"""Return :math:`\varphi_\varepsilon(\mu) = Q(\varepsilon/\mu - \mu/2) - e^\varepsilon Q(\varepsilon/\mu + \mu/2)`.
 
     The δ(ε) of the Gaussian mechanism, exact in any number of dimensions, in log space throughout.
@@ -129,7 +94,7 @@ def gaussian_profile(epsilon: Any, mu: Any) -> Any:
     Returns
     -------
     float or ndarray
-        δ in [0, 1]; zero only by underflow (then see `gaussian_log_profile`).
+        δ in [0, 1]; zero only by underflow.
 
     Raises
     ------
@@ -145,11 +110,16 @@ def gaussian_profile(epsilon: Any, mu: Any) -> Any:
     >>> round(gaussian_profile(1.0, 1.0), 6)
     0.126937
     """
-    out = np.exp(gaussian_log_profile(epsilon, mu))
-    return float(out) if np.ndim(out) == 0 else out
+    e, m = levels("epsilon", epsilon), levels("mu", mu, above_zero=True)
+    if not np.all(np.isfinite(m)):
+        raise DesignError.of("mu", mu, "must be positive and finite")
+    shape, e, m = _flat("mu", e, m)
+    out, finite = np.zeros(e.shape), np.isfinite(e)
+    out[finite] = np.exp(_log_positive(e[finite], m[finite]))
+    return out.reshape(shape) if shape else float(out[0])
 
 
-def _log_rest(epsilon: np.ndarray, mu: np.ndarray) -> np.ndarray:
+def _log_rest(epsilon: Array, mu: Array) -> Array:
     """log(1 − φ_ε(μ)), in which nothing cancels: Q(−a) + φ(a) M(b)."""
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     with np.errstate(over="ignore"):  # a large: the profile is nil, and log_ndtr(a) = 0
@@ -170,23 +140,19 @@ def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
     return float(np.exp(_log_rest(np.array([epsilon]), np.array([mu])))[0] - (1 - delta))
 
 
-def _bracket(epsilon: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bracket(epsilon: Array, delta: Array) -> tuple[Array, Array]:
     """Bounds of μ₀, written without cancellation.
 
     Below: Q(a) ≥ φ_ε gives R(δ), and φ_0 = 2Φ(μ/2) − 1 ≥ φ_ε its own root. Above: R(δ + e^ε Q(√2ε)); and since b ≥ |a| where
     a ≤ 0, 1 − φ_ε ≤ 2Q(|a|), whose root serves where δ is near 1.
     """
 
-    def r(z: np.ndarray) -> np.ndarray:
+    def r(z: Array) -> Array:
         root = np.sqrt(z * z + 2 * epsilon)
         return np.where(z > 0, 2 * epsilon / (root + np.abs(z)), root - z)
 
-    def quantile(level: np.ndarray) -> np.ndarray:
-        return (
-            -np.sign(level - _HALF) * 0
-            if False
-            else np.asarray(np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level)))
-        )
+    def quantile(level: Array) -> Array:
+        return np.asarray(np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level)))
 
     central = np.where(
         delta > _HALF,
@@ -199,10 +165,10 @@ def _bracket(epsilon: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.nda
     return low, np.minimum(one, r(-central)) * (1 + 1e-12)
 
 
-def gaussian_mu(epsilon: Any, delta: Any) -> Any:
+def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Any:
     r"""Return the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, from the safe side.
 
-    This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may spend. It is found by
+    This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may consume. It is found by
     Newton steps on :math:`\log\varphi` inside the proved bracket
     :math:`R(\delta) \le \mu_0 \le R(\delta + e^\varepsilon Q(\sqrt{2\varepsilon}))`, and the value returned lies
     below the root by a margin larger than the evaluation error.
@@ -267,12 +233,11 @@ def gaussian_mu(epsilon: Any, delta: Any) -> Any:
             break
     # `mu` is the root to a few ulps (Newton), `low` is certified below but may have stayed behind.
     mu = mu * (1 - _SAFETY)
-    out = mu.reshape(shape)
-    return float(out) if out.ndim == 0 else out
+    return mu.reshape(shape) if shape else float(mu[0])
 
 
 def gaussian_square(epsilon: float, delta: float) -> float:
-    r"""Return :math:`\mu_0^2`, what Gaussian noise may spend, rounded down.
+    r"""Return :math:`\mu_0^2`, what Gaussian noise may consume, rounded down.
 
     Raises
     ------
@@ -286,6 +251,6 @@ def gaussian_square(epsilon: float, delta: float) -> float:
     """
     square = float(gaussian_mu(epsilon, delta) ** 2 * (1 - 1e-15))
     if square < _LEAST_SQUARE:
-        allowed = "leave Gaussian noise less to spend than doubles hold; ask for a larger delta"
+        allowed = "leave Gaussian noise a smaller budget than doubles hold; ask for a larger delta"
         raise DesignError.of("epsilon, delta", (epsilon, delta), allowed)
     return square

@@ -23,6 +23,7 @@ from mechdesign.accounting.losses import (
     CentredLoss,
     Loss,
     NoiseTerm,
+    Terms,
     as_terms,
     in_sigmas,
     is_gaussian,
@@ -252,7 +253,7 @@ class DeltaInterval:
 
 
 def delta_interval(
-    terms: Any,
+    terms: Terms,
     epsilon: float,
     *,
     width: float = 0.01,
@@ -325,7 +326,7 @@ def delta_interval(
     return _refine(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points, deadline)
 
 
-def _repeated(terms: Any, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
+def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
     """The terms of all rounds, or of one where rounds are sampled."""
     times = rounds if sampling_rate == 1.0 else 1
     return tuple(replace(t, count=t.count * times) for t in as_terms(terms))
@@ -392,7 +393,7 @@ def _near_atoms(plan: GridPlan, epsilon: float) -> bool:
 
 
 def upper_delta(
-    terms: Any,
+    terms: Terms,
     epsilon: float,
     *,
     width: float = 1e-3,
@@ -421,7 +422,7 @@ def upper_delta(
 
 
 def lower_delta(
-    terms: Any, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
+    terms: Terms, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:
     """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
     terms = _repeated(terms, rounds, sampling_rate)
@@ -434,7 +435,7 @@ def lower_delta(
 
 
 def epsilon_bound(
-    terms: Any,
+    terms: Terms,
     delta: float,
     *,
     width: float = 0.01,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["Tail", "inverse_of", "panel_integrals"]
 
@@ -145,30 +144,30 @@ class Tail:
                 "the worst case",
             )
 
-    def sf(self, t: Any) -> Array:
+    def sf(self, t: Numbers) -> Array:
         """P(T > t)."""
         t = np.asarray(t, dtype=float)
         u = np.minimum(np.abs(t).ravel(), self.reach)
         panel = np.clip(np.searchsorted(self._edges, u, side="right") - 1, 0, self._edges.size - 2)
         width = self._edges[panel + 1] - u
         nodes = u[:, None] + width[:, None] * (1 + _NODES) / 2
-        upper = np.exp(self._levels(nodes)) @ _WEIGHTS * width / 2 + self._beyond[panel + 1]
+        upper: Array = np.exp(self._levels(nodes)) @ _WEIGHTS * width / 2 + self._beyond[panel + 1]
         upper = upper.reshape(t.shape)
         return np.where(t >= 0, upper, 1 - upper)
 
-    def isf(self, s: Any) -> Array:
+    def isf(self, s: Numbers) -> Array:
         """About the point beyond which the mass s lies, from the panels' masses."""
         s = np.asarray(s, dtype=float)
         held = self._beyond > 0
-        logs = np.log(self._beyond[held])[::-1]
+        logs: Array = np.log(self._beyond[held])[::-1]
         with np.errstate(divide="ignore"):
             small = np.minimum(s, 1 - s)
-            u = np.interp(np.log(small), logs, self._edges[held][::-1])
+            u: Array = np.interp(np.log(small), logs, self._edges[held][::-1])
         # within the last panel the logarithm ends nowhere
         left = self._beyond[held][-1]
         last = self._edges[-1] - (self._edges[-1] - self._edges[held][-1]) * small / left
         u = np.where(small < left, last, u)
-        return np.where(s <= 0.5, u, -u)
+        return np.asarray(np.where(s <= 0.5, u, -u))
 
 
 _MESH = 256  # points of the mesh that brackets many roots
@@ -178,7 +177,9 @@ _STEPS = 160
 """Of an interpolation and two halvings each, at most: 53 halvings end any bracket."""
 
 
-def inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf) -> Callable[[Any], Any]:
+def inverse_of(
+    loss: Callable[[Array], Array], scale: float, edge: float = math.inf
+) -> Callable[[Array], Array]:
     """Return the generalised inverse of an odd, non-decreasing loss, infinite beyond `edge`.
 
     Examples
@@ -188,9 +189,9 @@ def inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf)
     [-2.0, 1.0]
     """
     last = edge * (1 - 8 * np.finfo(float).eps)
-    jump = float(loss(last)) if 0 < edge < math.inf else math.inf
+    jump = float(loss(np.array(last))) if 0 < edge < math.inf else math.inf
 
-    def inverse(v: Any) -> Any:
+    def inverse(v: Array) -> Array:
         v = np.asarray(v, dtype=float)
         w = np.abs(v).ravel()
         beyond = w >= jump
@@ -219,7 +220,7 @@ def inverse_of(loss: Callable[[Any], Any], scale: float, edge: float = math.inf)
     return inverse
 
 
-def _roots(loss: Callable[[Any], Any], w: Array, low: Array, high: Array, off: float) -> Array:
+def _roots(loss: Callable[[Array], Array], w: Array, low: Array, high: Array, off: float) -> Array:
     """Where the loss is w, to within `off` or the resolution of doubles: false position (Illinois), halved where it is slow."""
     root, left = low.copy(), np.arange(w.size)
     with np.errstate(all="ignore"):  # beyond a support's end the loss is infinite

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from flint import arb
@@ -33,20 +33,23 @@ from scipy import stats
 
 from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, positive, settle, whole
-from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.typing import Array
+from mechdesign.problem.checks import UP, positive, whole
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.law_moments import FrozenLaw, frozen_parts
+from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "CLOSED",
     "AtomicLoss",
     "CentredLoss",
     "Coordinates",
+    "Function",
     "Loss",
     "NoiseLaw",
     "NoiseTerm",
     "PreciseLoss",
     "TailForm",
+    "Terms",
     "UnitLoss",
     "as_terms",
     "cell_masses",
@@ -60,6 +63,10 @@ __all__ = [
     "truncnorm_density",
     "truncnorm_loss",
 ]
+
+
+Function: TypeAlias = Callable[[Array], Array]
+"""A function of each entry of an array."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,8 @@ class UnitLoss:
         How far out the loss can be evaluated; ``inf`` where the noise is bounded.
     """
 
-    loss: Callable[[Any], Any]
-    inverse: Callable[[Any], Any]
+    loss: Function
+    inverse: Function
     atoms: tuple[float, ...] = ()
     edge: float = math.inf
     kinks: tuple[float, ...] | None = None
@@ -110,10 +117,10 @@ class AtomicLoss:
         """Positive values, when they are few enough to align a grid with."""
         return (float(self.values.max()),) if self.values.size <= 3 else ()
 
-    def delta(self, epsilon: Any) -> Any:
+    def delta(self, epsilon: Numbers) -> Array:
         """δ(ε) by summation."""
         gap = np.maximum(self.values - np.asarray(epsilon, dtype=float)[..., None], 0.0)
-        return self.infinity + -np.expm1(-gap) @ self.mass
+        return np.asarray(self.infinity + -np.expm1(-gap) @ self.mass)
 
 
 @dataclass(frozen=True)
@@ -134,8 +141,8 @@ class TailForm:
 
     log_density: Callable[[arb], arb]
     upper: Callable[[arb], arb]
-    end: Any = None
-    slope: Any = None
+    end: arb | None = None
+    slope: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class PreciseLoss:
         Fraction ratio → the largest loss, a Fraction or ``inf``; None where `delta` is not known.
     """
 
-    delta: Callable[[Any, Any], Any]
+    delta: Callable[[arb, arb], arb | None]
     largest: Callable[[Fraction], Fraction | float | None] = lambda ratio: math.inf
 
 
@@ -167,7 +174,7 @@ class NoiseLaw(Protocol):
             The law has no finite answer at this distance (a staircase beyond its step).
         """
 
-    def precise(self, *shapes: Any) -> TailForm | PreciseLoss:
+    def precise(self, *shapes: arb) -> TailForm | PreciseLoss:
         """The law in ball arithmetic, its shapes being `flint.arb`."""
 
     def mean_absolute(self, *shapes: float) -> float:
@@ -181,25 +188,22 @@ def _normal(r: float) -> UnitLoss:
 def laplace_loss(r: float) -> UnitLoss:
     """The loss of Laplace noise, 2t cut off at ±r: all of it beyond r/2 is one atom."""
 
-    def inverse(v: Any) -> Any:
-        v = np.asarray(v, dtype=float)
+    def inverse(v: Array) -> Array:
         return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
 
-    return UnitLoss(lambda t: np.clip(2 * np.asarray(t, dtype=float), -r, r), inverse, (r,))
+    return UnitLoss(lambda t: np.clip(2 * t, -r, r), inverse, (r,))
 
 
 def _logistic(r: float) -> UnitLoss:
     # log density -2 log 2cosh(t/2): loss 2 log cosh(t/2 + r/4)/cosh(t/2 - r/4), bounded by r
     # log 2cosh(x) = |x| + log(1 + e^{-2|x|}); the difference of the |x| is t, cut off at ±r/2
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
+    def loss(t: Array) -> Array:
         plus, minus = np.log1p(np.exp(-np.abs(t + r / 2))), np.log1p(np.exp(-np.abs(t - r / 2)))
-        return 2 * (np.clip(t, -r / 2, r / 2) + (plus - minus))
+        return np.asarray(2 * (np.clip(t, -r / 2, r / 2) + (plus - minus)))
 
-    def inverse(v: Any) -> Any:
+    def inverse(v: Array) -> Array:
         # tanh(t/2)·tanh(r/4) = tanh(v/4), written with expm1 as tanh saturates:
         # t = log[(e^{v/2} - e^{-r/2}) / (1 - e^{(v-r)/2})] - r/2 + ... (symmetrised below for v >= 0)
-        v = np.asarray(v, dtype=float)
         w = np.minimum(np.abs(v), r)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.log(-np.expm1(-(w + r) / 2)) - np.log(-np.expm1((w - r) / 2)) + w / 2
@@ -212,10 +216,7 @@ def _logistic(r: float) -> UnitLoss:
 def _hypsecant(r: float) -> UnitLoss:
     """The log density is −log cosh t, half of what the logistic law's is at 2t."""
     twice = _logistic(2 * r)
-    return UnitLoss(
-        lambda t: twice.loss(2 * np.asarray(t, dtype=float)) / 2,
-        lambda v: twice.inverse(2 * np.asarray(v, dtype=float)) / 2,
-    )
+    return UnitLoss(lambda t: twice.loss(2 * t) / 2, lambda v: twice.inverse(2 * v) / 2)
 
 
 def _gennorm(r: float, beta: float) -> UnitLoss:
@@ -225,9 +226,8 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     if beta == 1:
         return laplace_loss(r)
 
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        return np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta
+    def loss(t: Array) -> Array:
+        return np.asarray(np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta)
 
     return UnitLoss(loss, inverse_of(loss, 1.0))
 
@@ -243,17 +243,14 @@ def truncnorm_loss(r: float, end: float) -> UnitLoss:
     """
     edge = end - r / 2
 
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        # what rounding has put a hair beyond the edge belongs to it
+    def loss(t: Array) -> Array:
+        # what rounding has put just beyond the edge belongs to it
         return np.where(np.abs(t) <= edge * (1 + 1e-15), r * t, np.copysign(np.inf, t))
 
-    return UnitLoss(
-        loss, lambda v: np.clip(np.asarray(v, dtype=float) / r, -edge, edge), edge=edge, reach=math.inf
-    )
+    return UnitLoss(loss, lambda v: np.clip(v / r, -edge, edge), edge=edge, reach=math.inf)
 
 
-def truncnorm_density(end: float) -> Callable[[Any], Any]:
+def truncnorm_density(end: float) -> Function:
     """The log density of normal noise on [−end, end], without SciPy's overhead, which is twenty times the work."""
     peak = -math.log(math.sqrt(2 * math.pi) * math.erf(end / math.sqrt(2)))
     return lambda t: np.where(np.abs(t) <= end, peak - t * t / 2, -np.inf)
@@ -308,12 +305,12 @@ class CentredLoss:
         How far out the loss can be evaluated.
     """
 
-    law: Any
+    law: FrozenLaw
     sensitivity: float
-    loss: Callable[[Any], Any]
-    inverse: Callable[[Any], Any]
-    sf: Callable[[Any], Any]
-    isf: Callable[[Any], Any]
+    loss: Callable[[Numbers], Array]
+    inverse: Callable[[Numbers], Array]
+    sf: Callable[[Numbers], Array]
+    isf: Callable[[Numbers], Array]
     atoms: tuple[float, ...] = ()
     edge: float = math.inf
     kinks: tuple[float, ...] = ()
@@ -326,7 +323,7 @@ class CentredLoss:
             return 0.0
         return 1e-15 * (self.edge + self.sensitivity / 2) / self.sensitivity
 
-    def masses(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def masses(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
 
         Returns
@@ -345,7 +342,7 @@ _ULPS = 4e-15
 exponential of a rounded argument beyond)."""
 
 
-def cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
     """P(x_i < T ≤ x_{i+1}) of a symmetric law, and bounds on the rounding errors."""
     # By symmetry P(a < T <= b) = P(-b <= T < -a): use the side on which the tails are small.
     upper = sf(np.abs(x))
@@ -364,9 +361,9 @@ def cell_masses(sf: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np
 
 
 @lru_cache(maxsize=64)
-def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[Any, Tail, float, float]:
+def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, float, float]:
     """The law of scale one, its tail, the end of its support or of what doubles see of it, and its standard deviation."""
-    law = dist(*shapes)
+    law: FrozenLaw = dist(*shapes)
     top = float(law.support()[1])
     log_density = truncnorm_density(top) if _truncated_normal(dist, shapes) else law.logpdf
     return law, Tail(log_density, top, dist.name), _seen(law, top), float(law.std())
@@ -376,7 +373,7 @@ def _truncated_normal(dist: Any, shapes: tuple[float, ...]) -> bool:
     return of_scipy(dist) == "truncnorm" and shapes[0] == -shapes[1]
 
 
-def _seen(law: Any, top: float) -> float:
+def _seen(law: FrozenLaw, top: float) -> float:
     """Where the density ends, or has no logarithm in doubles any more."""
     low, high = 0.0, min(1.0, top)
     with np.errstate(all="ignore"):
@@ -399,12 +396,11 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
     if _truncated_normal(dist, shapes):
         return truncnorm_loss(r, top), tail
 
-    def log_density(t: Any) -> Any:
-        # what rounding has put a hair beyond the end of the support belongs to it
+    def log_density(t: Array) -> Array:
+        # what rounding has put just beyond the end of the support belongs to it
         return law.logpdf(np.where(np.abs(t) <= top * (1 + 1e-15), np.clip(t, -top, top), t))
 
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
+    def loss(t: Array) -> Array:
         with np.errstate(all="ignore"):
             out = log_density(t - r / 2) - log_density(t + r / 2)
         return np.where(np.isnan(out), np.copysign(np.inf, t), out)
@@ -422,7 +418,7 @@ def of_scipy(dist: Any) -> str:
 Loss = CentredLoss | AtomicLoss
 
 
-def loss_of(law: Any, sensitivity: float) -> Loss:
+def loss_of(law: FrozenLaw, sensitivity: float) -> Loss:
     """Return the privacy loss of a frozen law at `sensitivity`: with finitely many values, or as a function."""
     delta = positive("sensitivity", sensitivity, side=UP)
     dist, shapes, loc, scale = frozen_parts(law)
@@ -436,13 +432,15 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
         unit = CLOSED[dist.name](ratio, *shapes)
     elif isinstance(dist, stats.rv_continuous):
         unit, tail = _numeric(dist, ratio, shapes)
-        return _centred(law, delta, unit, scale, lambda t: tail.sf(t / scale), lambda s: tail.isf(s) * scale)
+        return _centred(
+            law, delta, unit, scale, lambda t: tail.sf(np.asarray(t) / scale), lambda s: tail.isf(s) * scale
+        )
     else:
         raise DesignError.of("law", dist.name, "must be continuous, or a discrete law this package knows")
     if isinstance(unit, AtomicLoss):
         return unit
 
-    def sf(t: Any) -> Any:
+    def sf(t: Numbers) -> Array:
         # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).
         t = np.asarray(t, dtype=float)
         return np.where(t >= top, 0.0, dist._sf(np.minimum(t, top) / scale, *shapes))
@@ -451,12 +449,12 @@ def loss_of(law: Any, sensitivity: float) -> Loss:
 
 
 def _centred(
-    law: Any,
+    law: FrozenLaw,
     sensitivity: float,
     unit: UnitLoss,
     scale: float,
-    sf: Callable[[Any], Any],
-    isf: Callable[[Any], Any],
+    sf: Callable[[Numbers], Array],
+    isf: Callable[[Numbers], Array],
 ) -> CentredLoss:
     """Bring a loss of unit scale to the law's own."""
     return CentredLoss(
@@ -473,7 +471,7 @@ def _centred(
     )
 
 
-def centred_loss(law: Any, sensitivity: float) -> CentredLoss:
+def centred_loss(law: FrozenLaw, sensitivity: float) -> CentredLoss:
     """Return the centred privacy loss of a frozen, symmetric, log-concave law.
 
     Parameters
@@ -513,7 +511,7 @@ Coordinates = tuple[int, float, float, int]
 
 
 @dataclass(frozen=True)
-class NoiseTerm:
+class NoiseTerm(Checked):
     """Independent noise from one law on `count` coordinates.
 
     Parameters
@@ -531,19 +529,22 @@ class NoiseTerm:
     20
     """
 
-    law: Any
-    sensitivity: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
-            count=whole("count", self.count, 1),
-        )
+    law: FrozenLaw
+    sensitivity: float = field(check=positive, side=UP)
+    count: int = field(check=whole, least=1, default=1)
 
 
-def as_terms(terms: Any) -> tuple[NoiseTerm, ...]:
+class Additive(Protocol):
+    """A mechanism that adds independent noise."""
+
+    def noise_terms(self) -> Iterable[NoiseTerm]:
+        """The laws on its coordinates."""
+
+
+Terms: TypeAlias = NoiseTerm | Additive | Iterable["NoiseTerm | Additive"]
+
+
+def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     """Accept one term, something with ``noise_terms()``, or an iterable of either."""
     if isinstance(terms, NoiseTerm):
         return (terms,)
@@ -556,7 +557,7 @@ def as_terms(terms: Any) -> tuple[NoiseTerm, ...]:
     raise DesignError.of("terms", terms, "must be NoiseTerm values or additive mechanisms, at least one")
 
 
-def is_gaussian(law: Any) -> bool:
+def is_gaussian(law: FrozenLaw) -> bool:
     """Normal, or that member of a family that contains it (b = 0, β = 2)."""
     dist, shapes, loc, _ = frozen_parts(law)
     ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")

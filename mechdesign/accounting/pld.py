@@ -16,6 +16,8 @@ from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Numbers
 
 try:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
@@ -25,7 +27,7 @@ except ImportError:
 __all__ = ["LawPrivacyLoss", "terms_to_pld", "to_pld"]
 
 
-class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
+class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
     """A symmetric log-concave law seen by dp-accounting: upper = law moved left by Δ, lower = the law.
 
     Parameters
@@ -44,22 +46,21 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
     0.221199
     """
 
-    def __init__(self, law: Any, sensitivity: float, *, tail_mass: float = 1e-25) -> None:
+    def __init__(self, law: FrozenLaw, sensitivity: float, *, tail_mass: float = 1e-25) -> None:
         super().__init__(is_discrete=False)
         self._loss = centred_loss(law, sensitivity)
         self._half = self._loss.sensitivity / 2
         self._law = law
         self._tail_mass = share("tail_mass", tail_mass)
 
-    def mu_upper_cdf(self, x: Any) -> Any:
+    def mu_upper_cdf(self, x: Numbers) -> Array:
         return self._law.cdf(np.add(x, 2 * self._half))
 
-    def mu_lower_log_cdf(self, x: Any) -> Any:
+    def mu_lower_log_cdf(self, x: Numbers) -> Array:
         return self._law.logcdf(x)
 
-    def get_delta_for_epsilon(self, epsilon: Any) -> Any:
-        x = np.asarray(self._loss.inverse(np.asarray(epsilon, dtype=float)), dtype=float)
-        x = np.clip(x, -self._loss.edge, self._loss.edge)
+    def get_delta_for_epsilon(self, epsilon: Numbers) -> Any:
+        x = np.clip(self._loss.inverse(epsilon), -self._loss.edge, self._loss.edge)
         with np.errstate(over="ignore", invalid="ignore"):
             lower = np.nan_to_num(np.exp(epsilon) * self._loss.sf(x + self._half), nan=0.0)
         delta = np.clip(self._loss.sf(x - self._half) - lower, 0, 1)
@@ -92,7 +93,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):
 
 
 def to_pld(
-    law: Any,
+    law: FrozenLaw,
     sensitivity: float,
     *,
     dimension: int = 1,

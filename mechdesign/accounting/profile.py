@@ -47,7 +47,8 @@ from mechdesign.accounting.losses import (
 )
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
-from mechdesign.typing import Array
+from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.typing import Array, Numbers
 
 __all__ = [
     "ball_form",
@@ -90,7 +91,7 @@ def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
     return value + (float(loss.sf(loss.edge - half)) if math.isfinite(loss.edge) else 0.0)
 
 
-def profile_interval(law: Any, sensitivity: float, epsilon: float) -> tuple[float, float]:
+def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tuple[float, float]:
     """Enclose δ(ε) of one coordinate.
 
     The loss is a double, off by a few units in the last place of what it is the difference of; a true loss within η of
@@ -122,7 +123,7 @@ def profile_interval(law: Any, sensitivity: float, epsilon: float) -> tuple[floa
     return max(lower * (1 - error) - 1e-290, 0.0), min(upper * (1 + error) + 1e-290, 1.0)
 
 
-def privacy_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
+def privacy_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Any:
     r"""Return δ(ε) of one coordinate, rounded up.
 
     Parameters
@@ -157,14 +158,14 @@ def privacy_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
     return float(out) if out.ndim == 0 else out
 
 
-def _upper(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> float:
+def _upper(law: FrozenLaw, sensitivity: float, epsilon: float, loss: Loss) -> float:
     if math.isinf(epsilon) and isinstance(loss, CentredLoss) and math.isinf(loss.edge):
         return 0.0
     found = enclosed_delta(law, sensitivity, min(epsilon, _FAR), loss)
     return (profile_interval(law, sensitivity, min(epsilon, _FAR)) if found is None else found)[1]
 
 
-def fast_profile(law: Any, sensitivity: float, epsilon: Any) -> Any:
+def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Any:
     """Return δ(ε) of one coordinate in doubles, to search with: off by rounding in either direction.
 
     Parameters
@@ -209,7 +210,7 @@ def _log_concave(loss: CentredLoss, e: Array, *, cancelled: float = 1e-7) -> Arr
     return np.where(never, 0.0, out)
 
 
-def integrated_profile(law: Any, sensitivity: float, epsilon: float) -> float:
+def integrated_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> float:
     r"""Return δ(ε) of one coordinate by quadrature of :math:`[g(t - \Delta/2) - e^\varepsilon g(t + \Delta/2)]_+`.
 
     A second opinion: the crossing is found by bisection on the law's own ``logpdf`` and nothing is taken from the
@@ -241,7 +242,7 @@ def integrated_profile(law: Any, sensitivity: float, epsilon: float) -> float:
     return _integrated(loss, x, epsilon)
 
 
-def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
+def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
     r"""Return the least ε ≥ 0 with δ(ε) ≤ `delta` for one coordinate, rounded up.
 
     Parameters
@@ -294,7 +295,7 @@ def profile_epsilon(law: Any, sensitivity: float, delta: float) -> float:
     return found
 
 
-def _largest_loss(law: Any, sensitivity: float) -> float:
+def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     """The supremum of the privacy loss (δ = 0), infinite for Gaussian-like or bounded noise."""
     loss = loss_of(law, sensitivity)
     if (known := largest_loss(law, sensitivity)) is not None:
@@ -395,7 +396,9 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
     return _enclosed(terms)
 
 
-def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> tuple[float, float] | None:
+def enclosed_delta(
+    law: FrozenLaw, sensitivity: float, epsilon: float, loss: Loss
+) -> tuple[float, float] | None:
     """Enclose δ(ε) of one coordinate; None for a law without a closed form in high precision.
 
     Examples
@@ -414,7 +417,9 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
         if isinstance(form, TailForm):
             return _tail_terms(form, ratio, arb(epsilon), start)
         assert form is not None
-        return form.delta(ratio, arb(epsilon)), arb(0), arb(0)
+        delta = form.delta(ratio, arb(epsilon))
+        assert delta is not None
+        return delta, arb(0), arb(0)
 
     with ctx.workdps(30):
         known = ball_form(dist, shapes)
@@ -425,7 +430,7 @@ def enclosed_delta(law: Any, sensitivity: float, epsilon: float, loss: Loss) -> 
     return _enclosed(terms)
 
 
-def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
+def largest_loss(law: FrozenLaw, sensitivity: float, count: int = 1) -> float | None:
     """The supremum of the privacy loss over `count` coordinates, rounded up; None where no closed form says it.
 
     Examples
@@ -436,12 +441,13 @@ def largest_loss(law: Any, sensitivity: float, count: int = 1) -> float | None:
     """
     dist, shapes, _, scale = frozen_parts(law)
     distance = Fraction(float(sensitivity)) / Fraction(scale)
+    largest: Fraction | float | None = None
     form = ball_form(dist, shapes)
     if isinstance(form, TailForm):
-        largest: Any = math.inf if form.slope is None else form.slope * distance
-    else:
-        largest = None if form is None else form.largest(distance)
-    return largest if largest in (None, math.inf) else round_up(count * largest)
+        largest = math.inf if form.slope is None else form.slope * distance
+    elif form is not None:
+        largest = form.largest(distance)
+    return None if largest is None else math.inf if largest == math.inf else round_up(count * largest)
 
 
 def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple[arb, arb, arb]:

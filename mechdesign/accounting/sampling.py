@@ -143,8 +143,8 @@ def _stretches(parts: Sequence[Part], negligible: float) -> list[_Stretch]:
 def _stretch(parts: Sequence[Part], tilt: Tilt) -> list[_Stretch]:
     if not math.isfinite(tilt.log_mgf):
         return []
-    first, mass, errors, outside = convolve(parts, tilt)
-    return [_Stretch(tilt, first, mass, errors.each, outside)]
+    first, mass, _, each, outside = convolve(parts, tilt)
+    return [_Stretch(tilt, first, mass, each, outside)]
 
 
 def _sampled(loss: Array, rate: float) -> Array:

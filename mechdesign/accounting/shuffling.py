@@ -95,7 +95,7 @@ __all__ = [
 ACCOUNTING = ("numerical", "closed-form", "composition")
 
 
-def item_level(value: Any) -> float:
+def item_level(value: float) -> float:
     """An item's α₀, or a DesignError where shuffling leaves of it what doubles do not hold to full precision."""
     found = positive("item_alpha", value)
     if found < 1e-290:
@@ -103,7 +103,9 @@ def item_level(value: Any) -> float:
     return found
 
 
-def shuffled(accounting: Any, delta: Any, unit: float, item_epsilon: Any) -> tuple[str, float, float]:
+def shuffled(
+    accounting: str, delta: float, unit: float, item_epsilon: float | None
+) -> tuple[str, float, float]:
     """Return accounting, δ and ε₀ for the clones: α₀ · diameter, or the channel's own smaller loss."""
     name = one_of("accounting", accounting, ACCOUNTING)
     if name != "composition":

@@ -20,19 +20,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 __all__ = ["emd", "emd_multisets", "tree_edges"]
 
 
-def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
+def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Any:
     """Earth mover's distance between histograms over the points of `space`.
 
     Parameters
@@ -82,7 +81,7 @@ def emd(p: ArrayLike, q: ArrayLike, space: MetricSpace) -> Any:
     return costs.reshape(shape) if shape else float(costs[0])
 
 
-def emd_multisets(xs: ArrayLike, ys: ArrayLike, space: MetricSpace) -> Any:
+def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Any:
     """Earth mover's distance between the normalised histograms of two multisets of point indices.
 
     Parameters

@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, indices, one_of, positive, settle, whole
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
     "EARTH_RADIUS_KM",
@@ -120,9 +120,7 @@ class MetricSpace:
     # ------------------------------------------------------------------ constructors
 
     @classmethod
-    def from_matrix(
-        cls, distances: ArrayLike, *, points: ArrayLike | None = None, unit: str = ""
-    ) -> MetricSpace:
+    def from_matrix(cls, distances: Numbers, *, points: Numbers | None = None, unit: str = "") -> MetricSpace:
         """The space of a distance matrix, shape (n, n); checked in O(n³) vectorised steps.
 
         Rounding errors up to 10⁻⁹ of the diameter are accepted (and asymmetry that small averaged away).
@@ -137,7 +135,7 @@ class MetricSpace:
         )
 
     @classmethod
-    def euclidean(cls, points: ArrayLike, *, unit: str = "") -> MetricSpace:
+    def euclidean(cls, points: Numbers, *, unit: str = "") -> MetricSpace:
         """Points of Euclidean space, shape (n, k), or (n,) for points on a line."""
         coordinates = array("points", points, ndim=None)
         if coordinates.ndim == 1 or (coordinates.ndim == 2 and coordinates.shape[1] == 1):
@@ -149,7 +147,7 @@ class MetricSpace:
         return space
 
     @classmethod
-    def line(cls, positions: ArrayLike, *, unit: str = "") -> MetricSpace:
+    def line(cls, positions: Numbers, *, unit: str = "") -> MetricSpace:
         """Points on a line, in any order, shape (n,); d(x, y) = |x − y|."""
         values = array("positions", positions)
         order = np.sort(values)
@@ -182,7 +180,7 @@ class MetricSpace:
         return cls(kind="grid", matrix=matrix, points=points, unit=unit, shape=(rows, columns))
 
     @classmethod
-    def geodesic(cls, latitude: ArrayLike, longitude: ArrayLike, *, unit: str = "km") -> MetricSpace:
+    def geodesic(cls, latitude: Numbers, longitude: Numbers, *, unit: str = "km") -> MetricSpace:
         """Great-circle distances in kilometres (haversine, mean Earth radius) between points in degrees."""
         lat, lon = (
             array(name, given, ndim=None).ravel()
@@ -218,7 +216,7 @@ class MetricSpace:
 
     @classmethod
     def tree(
-        cls, parents: ArrayLike, lengths: ArrayLike, *, points: ArrayLike | None = None, unit: str = ""
+        cls, parents: Numbers, lengths: Numbers, *, points: Numbers | None = None, unit: str = ""
     ) -> MetricSpace:
         """Path lengths in a rooted tree.
 
@@ -271,7 +269,7 @@ class MetricSpace:
             assert self.parents is not None and self.lengths is not None and self.leaves is not None
             return tree_distances(self.parents, self.lengths, self.leaves)
         if self.kind == "clustered":
-            labels = self.clusters
+            labels = np.arange(self.size) // self.shape[1]
             matrix = np.where(np.equal.outer(labels, labels), self.within, self.across)
             np.fill_diagonal(matrix, 0.0)
             return matrix
@@ -346,7 +344,7 @@ class MetricSpace:
 
     # ------------------------------------------------------------------ items and histograms
 
-    def indices(self, items: ArrayLike, *, name: str = "items") -> Indices:
+    def indices(self, items: Numbers, *, name: str = "items") -> Indices:
         """Check that `items` are indices of points and return them as an integer array of the same shape.
 
         Raises
@@ -356,7 +354,7 @@ class MetricSpace:
         """
         return indices(name, items, self.size)
 
-    def nearest(self, coordinates: ArrayLike) -> Indices:
+    def nearest(self, coordinates: Numbers) -> Indices:
         """Index of the point nearest to each row of `coordinates`, shape (m, k); snapping, not a check."""
         if self.points is None:
             raise DesignError("coordinates: this space has no coordinates; pass point indices")
@@ -368,7 +366,7 @@ class MetricSpace:
         parts = [gaps(rows[i : i + chunk], self.points).argmin(axis=1) for i in range(0, len(rows), chunk)]
         return np.concatenate(parts)
 
-    def histogram(self, items: ArrayLike) -> Array:
+    def histogram(self, items: Numbers) -> Array:
         """Normalised histogram of a multiset of point indices, shape (n,); row by row for a 2-D array.
 
         Examples
@@ -383,7 +381,7 @@ class MetricSpace:
         result = counts.reshape(len(rows), self.size) / rows.shape[1]
         return result.reshape(*held.shape[:-1], self.size)
 
-    def distribution(self, weights: ArrayLike, *, name: str = "histogram") -> Array:
+    def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
         plain = type(weights) is np.ndarray and weights.dtype == np.float64 and weights.size > 0
         held = np.asarray(weights) if plain else array(name, weights, ndim=None)  # no copy, no extra pass

@@ -55,10 +55,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
@@ -79,7 +77,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 
 __all__ = [
     "FrequencyEstimate",
@@ -102,7 +100,7 @@ def _project(vectors: Array, mass: Array) -> Array:
     return np.maximum(vectors - shift, 0.0)
 
 
-def simplex_projection(estimate: ArrayLike, space: MetricSpace | None = None) -> Array:
+def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> Array:
     r"""Nearest histogram to an estimate that sums to 1.
 
     On a clustered space first the clusters' masses are projected on the simplex, then every cluster on its
@@ -148,7 +146,7 @@ def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
     return space
 
 
-def signed_emd(difference: ArrayLike, space: MetricSpace) -> float:
+def signed_emd(difference: Numbers, space: MetricSpace) -> float:
     """Least cost of moving the positive part of a vector of total mass 0 onto its negative part.
 
     Examples
@@ -197,7 +195,7 @@ class FrequencyFit:
         """Whether the bound says nothing: no two histograms are farther apart than the diameter of the space."""
         return self.error_bound >= self.space.diameter
 
-    def emd(self, truth: ArrayLike) -> float:
+    def emd(self, truth: Numbers) -> float:
         """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
         return signed_emd(self.histogram - self.space.distribution(truth), self.space)
 
@@ -256,12 +254,12 @@ class FrequencyEstimate:
         """Bound of the expected EMD with this many reports, for any data."""
         return self._unit_bound / float(np.sqrt(whole("reports", reports, 1)))
 
-    def fit(self, reports: ArrayLike) -> FrequencyFit:
+    def fit(self, reports: Numbers) -> FrequencyFit:
         """Estimate from reports, an array of output indices of any shape."""
         held = indices("reports", reports, self.channel.outputs)
         return self.fit_counts(np.bincount(held.ravel(), minlength=self.channel.outputs))
 
-    def fit_counts(self, counts: ArrayLike) -> FrequencyFit:
+    def fit_counts(self, counts: Numbers) -> FrequencyFit:
         """Estimate from the number of times each output was reported, shape (outputs,)."""
         assert self.space is not None
         tally = array("counts", counts, ndim=None)
@@ -333,7 +331,7 @@ class LaplaceHistogram:
         """Bound of the expected EMD to the histogram, for any data."""
         return laplace_error_bound(self.space, self.scale, project=self.project)
 
-    def sample(self, histogram: ArrayLike, *, rng: Any = None) -> FrequencyFit:
+    def sample(self, histogram: Numbers, *, rng: Randomness = None) -> FrequencyFit:
         """Release the average `histogram` of the users, shape (n,), with noise in doubles: for simulation."""
         truth = self.space.distribution(histogram)
         return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
@@ -344,7 +342,7 @@ class LaplaceHistogram:
         moved = Fraction(2, self.users) + self.space.size * Fraction(1, 1 << 50)
         return RoundedSum(1, round_up(moved / Fraction(self.epsilon)), math.inf)
 
-    def release(self, histogram: ArrayLike) -> FrequencyFit:
+    def release(self, histogram: Numbers) -> FrequencyFit:
         """Release the average for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
         Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.

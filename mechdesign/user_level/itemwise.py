@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
@@ -31,13 +30,13 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, instance, non_negative, one_of, positive, settle, whole
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Indices
+from mechdesign.typing import Indices, Numbers, Randomness
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, settle_users
 
 __all__ = ["ItemwiseRelease", "equal_sizes"]
 
 
-def equal_sizes(datasets: Any, *, name: str = "datasets") -> Any:
+def equal_sizes(datasets: Numbers, *, name: str = "datasets") -> Any:
     """Return datasets as a rectangular array; refuse users who hold different numbers of items."""
     if isinstance(datasets, np.ndarray):
         return datasets
@@ -233,7 +232,7 @@ class ItemwiseRelease:
             return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
         return EMDPrivacy(self.alpha, delta, self.model, "bounded")
 
-    def sample(self, datasets: ArrayLike, *, rng: Any = None) -> Indices:
+    def sample(self, datasets: Numbers, *, rng: Randomness = None) -> Indices:
         """Release the shuffled reports, for simulation: doubles and a seeded generator.
 
         Parameters
@@ -253,7 +252,7 @@ class ItemwiseRelease:
             return source.rng.permutation(reports.ravel())
         return source.rng.permuted(reports, axis=-1)
 
-    def release(self, datasets: ArrayLike) -> Indices:
+    def release(self, datasets: Numbers) -> Indices:
         """The same from the operating system's randomness: the channel's exact law, a uniform order."""
         items, source = self._items(datasets), Deployment()
         reports = self.channel.drawn(items, source)
@@ -262,7 +261,7 @@ class ItemwiseRelease:
         rows = reports.reshape(-1, self.items)
         return np.take_along_axis(rows, source.order(*rows.shape), axis=1).reshape(reports.shape)
 
-    def _items(self, datasets: ArrayLike) -> Indices:
+    def _items(self, datasets: Numbers) -> Indices:
         items = self.space.indices(equal_sizes(datasets), name="datasets")
         expected = (self.users, self.items) if self.model == "central" else (self.items,)
         got = items.shape if self.model == "central" else items.shape[-1:]

@@ -35,10 +35,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_mu
@@ -57,7 +55,7 @@ from mechdesign.problem.checks import (
     whole,
 )
 from mechdesign.spaces.space import MetricSpace, check_size
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.user_level.privacy import EMDPrivacy, settle_users
 
 __all__ = ["LinearQuery", "LinearRelease"]
@@ -145,7 +143,7 @@ class LinearRelease:
         """The K-norm noise; None for the Gaussian version."""
         return None if self.gaussian else KNormNoise(self.query.dimension, self.scale, self.norm)
 
-    def sample(self, histogram: ArrayLike, *, rng: Any = None) -> Array:
+    def sample(self, histogram: Numbers, *, rng: Randomness = None) -> Array:
         """Answer the query with noise in doubles: for simulation.
 
         Parameters
@@ -173,7 +171,7 @@ class LinearRelease:
             return RoundedSum(1, self.scale, math.inf)
         return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
 
-    def release(self, histogram: ArrayLike, *, sizes: Any = None) -> Array:
+    def release(self, histogram: Numbers, *, sizes: Numbers | None = None) -> Array:
         """Answer the query for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
         What is rounded is the exact sum of the answer and continuous noise, for the histogram exactly as it is given: its
@@ -217,7 +215,7 @@ class LinearRelease:
 
         return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
 
-    def _check_sizes(self, sizes: Any, pooled: float | None) -> None:
+    def _check_sizes(self, sizes: Numbers | None, pooled: float | None) -> None:
         """Refuse `pooled` items of all users unless all hold equally many, and sizes that nothing needs."""
         if pooled is None:
             if sizes is not None:
@@ -232,7 +230,7 @@ class LinearRelease:
             wanted = f"must be equal for all {self.users} users, {pooled:g} in all; or give one row per user"
             raise DesignError.of("sizes", sizes, wanted)
 
-    def _rows(self, histogram: ArrayLike) -> Array:
+    def _rows(self, histogram: Numbers) -> Array:
         """Check histograms: (n,), or a row per user."""
         weights = self.query.space.distribution(histogram)
         if weights.ndim > 2:
@@ -310,7 +308,7 @@ class LinearQuery:
         return cls(space, space.distances_from(at), "distance")
 
     @classmethod
-    def region(cls, space: MetricSpace, members: ArrayLike, *, bandwidth: float) -> LinearQuery:
+    def region(cls, space: MetricSpace, members: Numbers, *, bandwidth: float) -> LinearQuery:
         """The share of items in a region, smoothed: f(x) = max(0, 1 − d(x, region)/bandwidth)."""
         width = positive("bandwidth", bandwidth)  # a sharp region is not Lipschitz
         inside = np.unique(instance("space", space, MetricSpace).indices(members, name="members"))
@@ -319,7 +317,7 @@ class LinearQuery:
 
     @classmethod
     def embedding(
-        cls, space: MetricSpace, matrix: ArrayLike, *, features: ArrayLike | None = None
+        cls, space: MetricSpace, matrix: Numbers, *, features: Numbers | None = None
     ) -> LinearQuery:
         """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
         if features is None and instance("space", space, MetricSpace).points is None:
@@ -334,7 +332,7 @@ class LinearQuery:
 
     @classmethod
     def similarity(
-        cls, space: MetricSpace, vectors: ArrayLike, *, features: ArrayLike | None = None
+        cls, space: MetricSpace, vectors: Numbers, *, features: Numbers | None = None
     ) -> LinearQuery:
         """Average inner product with unit query vectors, shape (k, dim): an embedding with normalised rows."""
         v = np.atleast_2d(array("vectors", vectors, ndim=None))
@@ -357,11 +355,11 @@ class LinearQuery:
         """k, the length of the answer."""
         return int(self.values.shape[1])
 
-    def __call__(self, histogram: ArrayLike) -> Any:
+    def __call__(self, histogram: Numbers) -> Array:
         """F of histograms, shape (..., n) → (..., k)."""
         return self.space.distribution(histogram) @ self.values
 
-    def lipschitz(self, norm: Any = 2) -> float:
+    def lipschitz(self, norm: float = 2) -> float:
         """Exact Lipschitz constant L from the space's metric to the ℓ₁, ℓ₂ or ℓ_∞ norm, rounded up.
 
         The maximum over all pairs of points (on a line over neighbours: others are chains of them); it is the
@@ -376,14 +374,14 @@ class LinearQuery:
         )
         return self._largest(norm, changes)
 
-    def spread(self, norm: Any = 2) -> float:
+    def spread(self, norm: float = 2) -> float:
         """Largest ‖f(x) − f(y)‖ over all pairs, rounded up: the sensitivity without a metric (user-level DP)."""
         return self._largest(norm, ((self._changes(x), 1.0) for x in range(self.space.size - 1)))
 
     def _changes(self, x: int) -> Array:
         return np.asarray(self.values[x + 1 :] - self.values[x])
 
-    def _largest(self, norm: Any, changes: Iterable[tuple[Array, Any]]) -> float:
+    def _largest(self, norm: float, changes: Iterable[tuple[Array, Array | float]]) -> float:
         """Largest ratio of the norm of a change to its distance, rounded up."""
         order = norm_order("norm", norm)
         ratios = ((np.linalg.norm(change, ord=order, axis=1) / d).max(initial=0.0) for change, d in changes)

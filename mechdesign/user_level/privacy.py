@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
@@ -44,6 +43,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Numbers
 
 __all__ = ["DiscreteEMDPrivacy", "EMDPrivacy", "ItemPrivacy", "alpha_from_semantics", "group_privacy"]
 
@@ -78,7 +78,7 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     return total, delta * growth * (1 + 1e-14)
 
 
-def alpha_from_semantics(epsilon: ArrayLike, *, fraction: ArrayLike, distance: ArrayLike) -> float:
+def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbers) -> float:
     r"""α from a statement: "a fraction ρ of the data moved by a distance t is protected with ε₀".
 
     Such a change has EMD at most ρt, so α = ε₀/(ρt). Several statements at once (arrays) take the smallest α.

@@ -21,9 +21,9 @@ It holds in both models: in the central one only one user's draws change.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -34,7 +34,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Indices
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearRelease
 from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
@@ -114,7 +114,7 @@ class SamplingReduction(Checked):
         """The α the bounded mechanism must have for discrete `discrete_alpha` after sampling."""
         return positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
 
-    def sample(self, datasets: Any, *, rng: Any = None) -> Indices:
+    def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Indices:
         """Draw `samples` items with replacement from every user's collection, shape (users, samples).
 
         Parameters
@@ -129,7 +129,7 @@ class SamplingReduction(Checked):
         """
         return self.drawn(datasets, Simulation(rng))
 
-    def drawn(self, datasets: Any, source: Simulation | Deployment) -> Indices:
+    def drawn(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
         """Draw with the randomness of `source`."""
         rows = []
         instance("source", source, Simulation, Deployment)
@@ -180,7 +180,8 @@ class ReducedRelease:
     failure: float = 1e-8
 
     def __post_init__(self) -> None:
-        held: Any = instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease)
+        instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease)
+        held = self.mechanism
         if isinstance(held, ItemwiseRelease):
             if held.radius is not None:
                 raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
@@ -202,33 +203,36 @@ class ReducedRelease:
         """The sampling step."""
         bounded = self.mechanism.guarantee
         assert self.samples is not None and isinstance(bounded, EMDPrivacy)
-        given: dict[str, Any] = {
-            "delta": bounded.delta,
-            "diameter": self.space.diameter,
-            "model": bounded.model,
-        }
-        return SamplingReduction(bounded.alpha, self.radius, self.samples, self.failure, **given)
+        return SamplingReduction(
+            bounded.alpha,
+            self.radius,
+            self.samples,
+            self.failure,
+            bounded.delta,
+            self.space.diameter,
+            bounded.model,
+        )
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:
         """Discrete EMD-DP of the whole."""
         return self.reduction.guarantee
 
-    def sample(self, datasets: Any, *, rng: Any = None) -> Any:
+    def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Array | Indices:
         """Sample from every user's items (any sizes), then release; local: one row per user. For simulation."""
         source = Simulation(rng)
         drawn = self._draws(datasets, source)
         linear = isinstance(self.mechanism, LinearRelease)
         return self.mechanism.sample(self.space.histogram(drawn) if linear else drawn, rng=source.rng)
 
-    def release(self, datasets: Any) -> Any:
+    def release(self, datasets: Iterable[Numbers]) -> Array | Indices:
         """The same with the operating system's randomness, exactly."""
         drawn = self._draws(datasets, Deployment())
         if isinstance(self.mechanism, LinearRelease):  # whole counts: nothing is rounded
             drawn = np.rint(self.space.histogram(drawn) * drawn.shape[1])
         return self.mechanism.release(drawn)
 
-    def _draws(self, datasets: Any, source: Simulation | Deployment) -> Any:
+    def _draws(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
         checked = [
             self.space.indices(items, name=f"datasets[{user}]")
             for user, items in enumerate(_collection(datasets))
@@ -236,7 +240,7 @@ class ReducedRelease:
         return self.reduction.drawn(checked, source)
 
 
-def _collection(datasets: Any) -> list[Any]:
+def _collection(datasets: Iterable[Numbers]) -> list[Numbers]:
     """The users' collections, or a `DesignError`."""
     try:
         return list(datasets)

@@ -398,7 +398,7 @@ def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, 
 
     def log_density(t: Array) -> Array:
         # what rounding has put just beyond the end of the support belongs to it
-        return law.logpdf(np.where(np.abs(t) <= top * (1 + 1e-15), np.clip(t, -top, top), t))
+        return np.asarray(law.logpdf(np.where(np.abs(t) <= top * (1 + 1e-15), np.clip(t, -top, top), t)))
 
     def loss(t: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -54,10 +54,10 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignor
         self._tail_mass = share("tail_mass", tail_mass)
 
     def mu_upper_cdf(self, x: Numbers) -> Array:
-        return self._law.cdf(np.add(x, 2 * self._half))
+        return np.asarray(self._law.cdf(np.add(x, 2 * self._half)))
 
     def mu_lower_log_cdf(self, x: Numbers) -> Array:
-        return self._law.logcdf(x)
+        return np.asarray(self._law.logcdf(x))
 
     def get_delta_for_epsilon(self, epsilon: Numbers) -> Any:
         x = np.clip(self._loss.inverse(epsilon), -self._loss.edge, self._loss.edge)

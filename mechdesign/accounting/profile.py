@@ -76,7 +76,7 @@ def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
 
     def gain(t: Array) -> Array:
         with np.errstate(all="ignore"):
-            return loss.law.pdf(t - half) * -np.expm1(np.minimum(epsilon - loss.loss(t), 0.0))
+            return np.asarray(loss.law.pdf(t - half) * -np.expm1(np.minimum(epsilon - loss.loss(t), 0.0)))
 
     value, start, levels = 0.0, x, np.concatenate([[0.7, 0.4, 0.2], 10.0 ** -np.arange(1.0, 19.0)])
     while True:

@@ -46,17 +46,24 @@ from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
+from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
-from mechdesign.solvers import LinearProgram
-from mechdesign.solvers.base import Model
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.registry import get, solve
+from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
 from mechdesign.typing import Array, Status
 
 __all__ = ["FEW", "MVU", "AlphabetSearch"]
 
-_TOLD_APART = 16.0
-"""Budgets up to which a linear program's tolerance is far below e^-epsilon."""
+FEW = 4
+"""Outputs up to which they are searched by the simplex method."""
+_FARTHER = 3.0  # than outputs ever want: all starts are within
+
+# How closely, in the logarithm of a gap between outputs, a start is followed at first.
+_ROUGH = 1e-2
+_FOLLOWED = 3
+
+# First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
+_SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
+_SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +257,7 @@ class MVU(QuantizerDesign, ModelledDesign):
             return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
         # Slightly inside the budget, so that the alphabet is feasible for it and not only next to one that is.
         # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
-        epsilon = min(self.privacy.epsilon, _TOLD_APART) * (1 - 1e-10)
+        epsilon = min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10)
         return self.search.simplex(epsilon, starts, deadline)
 
     def _table(
@@ -258,7 +265,7 @@ class MVU(QuantizerDesign, ModelledDesign):
     ) -> _Table:
         """The best P for an alphabet."""
         # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
-        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > _TOLD_APART):
+        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > RESOLVED):
             return self._as_optimum(alphabet, epsilon, deadline)
         model = self.model(alphabet, epsilon=epsilon)
         solution = solve(model, solver or "highs", deadline=deadline, **options)
@@ -271,22 +278,12 @@ class MVU(QuantizerDesign, ModelledDesign):
         return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
 
 
-FEW = 4
-"""Outputs up to which they are searched by the simplex method."""
-_FARTHER = 3.0  # than outputs ever want: all starts are within
-
-# How closely, in the logarithm of a gap between outputs, a start is followed at first.
-_ROUGH = 1e-2
-_FOLLOWED = 3
-
-# First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
-_SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
-_SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
-
-
 @dataclass(frozen=True)
 class AlphabetSearch:
-    """Where m outputs are looked for; each search returns them with the number of programs it solved.
+    """Where m outputs are looked for, mirrored about the centre; each search returns them with the number of programs it solved.
+
+    A local search of a non-convex problem: by the simplex method for a few outputs, by the derivatives of `OptimalQuantizer` for
+    some dozens, over the range of evenly spread ones for more. All are over when their deadline is.
 
     Parameters
     ----------

@@ -45,9 +45,6 @@ from mechdesign.typing import Array
 
 __all__ = ["ParameterSearch", "SelectionLine", "searched_among", "searched_outputs", "settle_family"]
 
-_LEVELS = 40
-"""Steps 3⁻⁴⁰ as wide are narrower than doubles are apart."""
-
 
 def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
@@ -149,7 +146,7 @@ class ParameterSearch(QuantizerDesign):
         clock : Clock
             Exact arithmetic (``certify=True``) takes seconds from 64 outputs and minutes at 256.
         zoom : int
-            How often the grid is refined around the best points.
+            How often the grid is refined around the best points, at most 40 times.
         starts : int
             How many of the best points are followed.
 
@@ -160,7 +157,7 @@ class ParameterSearch(QuantizerDesign):
         """
         lines = _Lines(self, clock)
         rough = lines.rough(3 * whole("starts", starts, 1))
-        best = lines.zoomed(rough, whole("zoom", zoom, 0), starts)
+        best = lines.zoomed(rough, whole("zoom", zoom, 0, 40), starts)
         member = self.mechanism(**best.point)
         assert member is not None
         yield from least_loss(self, member.bins, clock)
@@ -225,8 +222,8 @@ class _Lines:
         on_budget = [self.best_at([c.point[k] for k in self.outer]) or c for c in members]
         best = sorted(on_budget, key=lambda c: c.value)[:starts]
         steps = np.array([np.diff(np.unique(axis)).max(initial=0.0) for axis in self.axes])
-        for level in range(min(zoom, _LEVELS)):
-            best = [self._moved(c, steps / 3**level) for c in best]
+        for level in range(zoom):
+            best = [self._moved(c, steps * 3.0**-level) for c in best]
         return min(best, key=lambda c: c.value)
 
     def _moved(self, member: _Member, steps: Array) -> _Member:

@@ -24,8 +24,6 @@ from mechdesign.typing import Array
 
 __all__ = ["RQM"]
 
-_DELTAS = np.concatenate([np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0]])
-
 
 @serializable("rqm")
 @dataclass(frozen=True)
@@ -53,7 +51,8 @@ class RQM(ParameterSearch):
     _selector = "q"
 
     def __post_init__(self) -> None:
-        settle_family(self, Grid(delta=_DELTAS, q=np.linspace(0.02, 0.9, 12)))
+        delta = np.append(np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0])
+        settle_family(self, Grid(delta=delta, q=np.linspace(0.02, 0.9, 12)))
 
     def _outputs(self, given: dict[str, float]) -> Array | None:
         delta = given["delta"]

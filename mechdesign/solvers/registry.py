@@ -150,9 +150,11 @@ class CvxpySolver(Solver):
             status = _STATUS.get(native, Status.FAILED)
         except (cp.error.SolverError, TypeError, ValueError, AttributeError, KeyError) as error:
             native = " ".join(str(error).split())
-            if options and (not isinstance(error, cp.error.SolverError) or _OPTION.search(native)):
+            # Without a status that CVXPY knows there is nothing to unpack.
+            failed = isinstance(error, cp.error.SolverError) or "invalid solution" in native
+            if options and (not failed or _OPTION.search(native)):
                 raise DesignError.of("options", options, f"{self.name} refuses them: {native}") from None
-            if not isinstance(error, cp.error.SolverError):
+            if not failed:
                 raise
         if status in (Status.FAILED, Status.INACCURATE) and deadline.passed:
             status = Status.LIMIT

@@ -194,9 +194,9 @@ OPTMS = (
     Strategy(
         "grid of boxes up to four bins",
         {OPTM + "design:OPTM._on_boxes": constant(False)},
-        {OPTM + "boxes:BoxSearch.best": lambda _: True},
+        {OPTM + "design:BoxSearch.best": lambda _: True},
     ),
-    Strategy("one sweep of all boxes", {OPTM + "boxes:BoxSearch._values": box_by_box}),
+    Strategy("one sweep of all boxes", {OPTM + "design:BoxSearch._values": box_by_box}),
 )
 
 # -- the optimal noise of several coordinates, and of large δ ---------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.quantizers.optm.boxes import Sweep, authors_levels, grid_boxes
+from mechdesign.quantizers.optm.design import Sweep, authors_levels, grid_boxes
 from mechdesign.quantizers.optm.search import authors_bins
 from mechdesign.solvers import LinearProgram
 from mechdesign.typing import Status

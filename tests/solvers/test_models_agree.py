@@ -11,7 +11,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign import solvers
 from mechdesign.noise.optimal.lattice import LatticeProgram, Line, lattice_model
-from mechdesign.quantizers.optm.boxes import BoxSearch
+from mechdesign.quantizers.optm.design import BoxSearch
 from mechdesign.solvers import Deadline, LinearProgram, Model
 
 UNIFORM = stats.uniform(-1, 2)

@@ -192,6 +192,21 @@ def test_any_cvxpy_solver_by_name() -> None:
     assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)
 
 
+def test_an_unknown_status_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVXPY raises a `ValueError` where HiGHS ends with "Unknown"; the next backend takes over."""
+
+    def unknown(self: cp.Problem, **_: object) -> None:
+        raise ValueError("Cannot unpack invalid solution: Solution(status=UNKNOWN)")
+
+    program = lp()
+    with monkeypatch.context() as patch:
+        patch.setattr(cp.Problem, "solve", unknown)
+        assert solvers.get("highs").solve(program).status is Status.FAILED
+        with pytest.raises(md.SolverError, match="invalid solution"):
+            solvers.solve(program, "highs", threads=1)
+    assert solvers.solve(program, "highs").status is Status.OPTIMAL
+
+
 def random_program(rng: np.random.Generator) -> LinearProgram:
     """Two families of columns and three of rows, feasible and bounded."""
     program = LinearProgram("random program")

@@ -65,7 +65,6 @@ _MOST_PAIRED = 2_500  # of one whose pairs join as they are broken
 _ROUNDS = 30
 _SHRINK = 1e-9  # share of ε that the repair of rows may consume; neighbours need more
 _LEAST = 1e-13  # of an output in use: far below a solver's tolerance, far above the rounding of rows
-_POINTS = 17  # of a segment where its worst input is sought
 _OUTERMOST = "only the two outermost outputs are used: no program was solved"
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
 
@@ -379,7 +378,7 @@ def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]
 def _worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
     """Inputs between the knots that lose more than `least`: the worst of each segment, about, and the worst of all."""
     knots, rows = mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]])
-    share = np.linspace(0, 1, _POINTS)[1:-1, None]
+    share = np.linspace(0, 1, 17)[1:-1, None]
     x = knots[:-1] * (1 - share) + knots[1:] * share
     mixed = (1 - share)[:, :, None] * rows[:-1] + share[:, :, None] * rows[1:]
     lost = (mixed * loss(mechanism.bins - x[:, :, None])).sum(axis=2)

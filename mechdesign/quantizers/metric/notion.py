@@ -126,8 +126,8 @@ class PairwisePrivacy:
         k, l = self.pairs(len(knots))
         ratio = self.ratios(knots, (k, l))
         out = np.empty(len(k))
-        for start in range(0, len(k), 4096):
-            part = slice(start, start + 4096)
+        for start in range(0, len(k), _BLOCK):
+            part = slice(start, start + _BLOCK)
             excess = rows[k[part]] - ratio[part, None] * rows[l[part]]
             out[part] = (
                 self.delta - np.maximum(excess, 0.0).sum(axis=1) if self.delta else -excess.max(axis=1)

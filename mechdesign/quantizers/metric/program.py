@@ -2,7 +2,7 @@ r"""The linear program over rows at knots, and the one that bounds every mechani
 
 On a grid they are the same. On the continuum the rows of the first are interpolated and neighbours are within 1 + εh; for
 the bound of the worst case the second keeps finitely many inputs, for that of the expected loss the means on cells
-(`cells`).
+(`cell_model`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mechdesign.typing import Array
 
 __all__ = ["about_zero", "bounding_program", "cell_model", "hats", "row_model", "set_budget"]
 
-_OUTWARD = 1e-14  # covers the rounding of the program's ratios
 _MOST = 257  # inputs, or ends of cells, of a bounding program
 
 
@@ -148,7 +147,8 @@ def bounding_program(
         notion = None  # a program with lowered ratios would not bound all mechanisms
     model = row_model(bins, knots, notion, prior, loss, objective, pairs=pairs, places=places, relaxed=True)
     if notion is not None:
-        set_budget(model, notion, knots, notion.privacy.epsilon, pairs, _OUTWARD)
+        outward = 1e-14  # covers the rounding of the ratios
+        set_budget(model, notion, knots, notion.privacy.epsilon, pairs, outward)
     return model
 
 
@@ -160,9 +160,6 @@ def hats(knots: Array, x: Array) -> Array:
     out[np.arange(len(x)), at] = 1 - t
     out[np.arange(len(x)), at + 1] += t
     return out
-
-
-_QUANTILES = 512
 
 
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
@@ -185,7 +182,7 @@ def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[f
 
 def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Array]:
     """Points and conditional distribution function of the density on a cell."""
-    x = np.linspace(start, stop, _QUANTILES + 1)
+    x = np.linspace(start, stop, 513)
     mass = np.concatenate([[0.0], np.cumsum(prior.continuous_moments(x)[:, 0])])
     with np.errstate(invalid="ignore"):  # an empty cell between atoms: the caller takes the hull
         return x, mass / mass[-1]
@@ -215,7 +212,23 @@ def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[flo
 def cell_model(
     bins: Array, epsilon: float, prior: Prior, loss: Loss, input_range: tuple[float, float], cells: int
 ) -> Model:
-    """Declare the program over the cells' means; its value is the bound."""
+    r"""Declare a program over the means of p on cells, which no mechanism that is private at :math:`d = |x - x'|` beats.
+
+    Cut the input range into cells. For any mechanism let :math:`q_{ki}` be the mean of :math:`p_i` over cell k under the
+    prior, and :math:`d_{ki}` that of :math:`(x - \bar x_k)\, p_i`. These 2Km numbers satisfy linear constraints, whatever the mechanism:
+
+    - :math:`\sum_i q_{ki} = 1`, :math:`\sum_i B_i q_{ki} = \bar x_k`, :math:`\sum_i d_{ki} = 0`,
+      :math:`\sum_i B_i (\bar x_k q_{ki} + d_{ki})` = the mean of :math:`x^2`;
+    - :math:`q_{k+1,i} \le e^{\varepsilon w_k} q_{ki}` and back, :math:`w_k` the ∞-Wasserstein distance of
+      the two cells' conditional laws (couple their quantiles: paired inputs are at most w apart);
+    - :math:`|d_{ki}| \le \tau_k h_k q_{ki}`, :math:`\tau = (\sqrt r - 1)/(\sqrt r + 1)`,
+      :math:`r = e^{\varepsilon h}`: inside a cell p varies by a factor r at most;
+    - the loss is at least :math:`t_{ki} \ge |(B_i - \bar x_k) q_{ki} - d_{ki}|` (Jensen), with equality where B is outside
+      the cell, and the squared loss is exactly :math:`\sum B_i^2 q_{ki}` less the mean of :math:`x^2`.
+
+    The least value of that linear program is a bound, and is itself taken from the program's duals with outward
+    rounding (`mechdesign.solvers.proved_bound`), never from the solver's objective.
+    """
     table = _cells(prior, *input_range, cells)
     moments = np.array([c[2] for c in table])
     mass, centre, second = moments[:, 0], moments[:, 1] / moments[:, 0], moments[:, 2] / moments[:, 0]

@@ -75,10 +75,8 @@ class Searched:
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
-    def table(self, bound: str) -> pd.DataFrame | None:
-        """What was tried, best first, and the lower bound for any outputs as the row of kind `bound`; None without a search."""
-        if not self.rows:
-            return None
+    def table(self, bound: str) -> pd.DataFrame:
+        """What was tried, best first, and the lower bound for any outputs as the row of kind `bound`."""
         table = pd.DataFrame(self.rows).sort_values("value", kind="stable", ignore_index=True)
         if self.any_outputs_bound is not None:
             table.loc[len(table)] = [bound, self.any_outputs_bound, ()]

@@ -265,7 +265,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         mechanism = fixed._in_floats(solution.floors)
         yield _FloorLaw(
             mechanism, fixed._loss(mechanism), report=report, notes=(*searched.notes, *notes, *self._notes),
-            duals=_multipliers(solution), table=searched.table(_ANY_OUTPUTS), floors=solution.floors, fixed=fixed,
+            duals=_multipliers(solution), table=searched.table(_ANY_OUTPUTS) if searched.rows else None, floors=solution.floors, fixed=fixed,
         )  # fmt: skip
 
     def certified(self, law: Law, clock: Clock) -> Law:

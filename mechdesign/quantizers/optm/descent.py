@@ -44,12 +44,11 @@ import pandas as pd
 from scipy import sparse
 
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import Selection
-from mechdesign.quantizers.optm.program import RESOLVED, pair_costs
+from mechdesign.quantizers.optm.program import RESOLVED, audited, pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array, Status
 
@@ -58,7 +57,6 @@ __all__ = ["Block", "Descent", "LinearisedPoint", "SelectionBlocks", "selection_
 Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs of one descent
-_ACTIVE = 1e-9
 _LEAST_UNIT = 1e-6  # of the rows of an output that is hardly ever drawn
 _FEW = 150  # unknowns up to which a descent is followed to the smaller tolerance
 # Stop when a step promises less, relative to the loss; ten times that for many unknowns. A product of two unknowns that
@@ -444,15 +442,12 @@ class LinearisedPoint:
         blocks, q = self.blocks, self.q
         p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
         unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
+        ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual
         parts = []
         for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
-            lhs, rhs = (low, p) if family == "floor" else (p, math.exp(min(epsilon, 700.0)) * low)
-            frame = pd.DataFrame({"family": f"model: {family}", "index": np.array(blocks.labels)[rows]})
-            frame["lhs"], frame["rhs"] = lhs[rows], rhs[rows]
-            frame["slack"] = frame["rhs"] - frame["lhs"]
-            frame["dual"] = self.solution.dual.get(family, np.nan) / unit[rows]
-            frame["active"] = frame["slack"] <= _ACTIVE
-            parts.append(frame[AUDIT_COLUMNS])
+            lhs, rhs = (low, p) if family == "floor" else (p, ratio * low)
+            labels = np.array(blocks.labels)[rows].tolist()
+            parts.append(audited(family, labels, lhs[rows], rhs[rows], dual.get(family, np.nan) / unit[rows]))
         return pd.concat(parts, ignore_index=True)
 
 

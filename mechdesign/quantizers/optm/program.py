@@ -43,8 +43,10 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
+from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.solvers import LinearProgram, Model
@@ -257,6 +259,15 @@ def theorem6_rows(view: View) -> sparse.csr_array:
     return sparse.csr_array((np.concatenate([a, -b]), places), shape=(len(entries), view.outer.size))
 
 
+def audited(family: str, labels: Sequence[str], lhs: Array, rhs: Array, dual: Array | float) -> pd.DataFrame:
+    """Rows of one family of a program, as an audit lists them."""
+    frame = pd.DataFrame({"family": f"model: {family}", "index": labels, "lhs": lhs, "rhs": rhs})
+    frame["slack"] = frame["rhs"] - frame["lhs"]
+    frame["dual"] = dual
+    frame["active"] = frame["slack"] <= 1e-9
+    return frame[AUDIT_COLUMNS]
+
+
 def summed(groups: Indices) -> sparse.csr_array:
     """The matrix that sums entries by their groups, which are 0, 1, … and none empty."""
     return sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
@@ -324,7 +335,7 @@ class OPTMProgram:
         return np.unique(self.rows.bound[self.rows.bound >= 0])
 
     def signature(self) -> bytes:
-        """Equal for programs that share one compiled form."""
+        """Equal for programs that are changes of one another."""
         parts = (self.rows.row, self.rows.unknown, self.bounded, np.array([self.m, self.width]))
         return b"|".join(np.asarray(p, dtype=np.int64).tobytes() for p in parts)
 

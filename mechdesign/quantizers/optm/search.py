@@ -30,8 +30,7 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import least_loss
-from mechdesign.quantizers.optm.boxes import Boxes, Sweep, authors_levels, check_levels, grid_boxes
-from mechdesign.quantizers.optm.design import OPTM
+from mechdesign.quantizers.optm.design import OPTM, Boxes, Sweep, authors_levels, check_levels, grid_boxes
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import Store, progress_bar, run_chunks

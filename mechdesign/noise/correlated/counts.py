@@ -29,10 +29,9 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.corners import size_of_change
-from mechdesign.noise.correlated.design import ROUNDING, CovarianceDesign, least_claim, shown_covariance
+from mechdesign.noise.correlated.design import CovarianceDesign, cost_claims, shown_covariance
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
-    budget_worth,
     gaussian_budget,
     gaussian_privacy,
     within_budget,
@@ -259,10 +258,5 @@ class CountsProof(Proof):
         np.fill_diagonal(wanted, whitening[0, 0])
         alike, left = bool((whitening == wanted).all()), budget - _largest_spent(design, whitening)
         yield Claim("the budget covers every set of counts (rational)", PROVED, left, alike and left >= 0)
-        worth = budget_worth(design.privacy, budget)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
         yield shown_covariance(law)
-        room = stated.value * (1 + ROUNDING) - _cost(law)
-        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is not None:
-            yield least_claim(_bound(design, self.multipliers), stated.lower_bound)
+        yield from cost_claims(stated, _cost(law), lambda: _bound(design, self.multipliers))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
@@ -53,15 +53,14 @@ from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
 __all__ = [
-    "ROUNDING",
     "CorrelatedGaussian",
     "CorrelatedGaussianProof",
     "CovarianceDesign",
-    "least_claim",
+    "cost_claims",
     "shown_covariance",
 ]
 
-ROUNDING = 1e-11
+_ROUNDING = 1e-11
 """Relative tolerance for the roundings of a cost and of a dual bound."""
 
 
@@ -406,27 +405,26 @@ class CorrelatedGaussianProof(Proof):
             budget - spent,
             spent <= budget,
         )
-        worth = budget_worth(design.privacy, budget)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
         yield shown_covariance(law)
         root = loss_root(span, design.weights)
-        room = stated.value * (1 + ROUNDING) - trace_loss(law, root)
-        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is None:
-            return
-        found = balance(reduced @ root.T, self.multipliers)
-        proved = 0.0 if found is None else found.lower_bound / budget
-        yield least_claim(proved, stated.lower_bound)
+
+        def proved() -> float:
+            found = balance(reduced @ root.T, self.multipliers)
+            return 0.0 if found is None else found.lower_bound / budget
+
+        yield from cost_claims(stated, trace_loss(law, root), proved)
 
 
-def least_claim(proved: float, bound: float) -> Claim:
-    """That no covariance costs less than `bound`, where weights prove `proved`."""
-    return Claim(
-        f"no covariance does better than {bound:.9g}",
-        RECOMPUTED,
-        proved - bound,
-        proved * (1 + ROUNDING) >= bound,
-    )
+def cost_claims(stated: Certificate, cost: float, proved: Callable[[], float]) -> Iterator[Claim]:
+    """That the budget is worth the requirement, that `cost` is stated, and that no covariance costs less than the stated bound."""
+    worth = budget_worth(stated.question.privacy, stated.question.budget)
+    yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
+    room = stated.value * (1 + _ROUNDING) - cost
+    yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+    if (bound := stated.lower_bound) is not None:
+        least = proved()
+        holds = least * (1 + _ROUNDING) >= bound
+        yield Claim(f"no covariance does better than {bound:.9g}", RECOMPUTED, least - bound, holds)
 
 
 def shown_covariance(law: CorrelatedGaussianNoise) -> Claim:

@@ -28,8 +28,8 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.corners import Changes, size_of_change
-from mechdesign.noise.correlated.design import ROUNDING, least_claim
-from mechdesign.noise.correlated.noise import budget_worth, gaussian_budget, within_budget
+from mechdesign.noise.correlated.design import cost_claims
+from mechdesign.noise.correlated.noise import gaussian_budget, within_budget
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,
@@ -302,21 +302,22 @@ class MatrixProof(Proof):
             design.budget - spent,
             spent <= design.budget,
         )
-        worth = budget_worth(design.privacy, design.budget)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
         root = design.workload.root
         left = root - (root @ law.inverse) @ law.strategy
         off = float(np.abs(left).max() / np.abs(root).max())
         yield Claim("the answers are unbiased, to rounding", RECOMPUTED, _UNBIASED - off, off <= _UNBIASED)
-        room = stated.value * (1 + ROUNDING) - design.cost(law)
-        yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is None:
-            return
-        wanted = stated.lower_bound / design.unit
-        found = proved_bound(
-            design.workload, design.changes, self.multipliers, largest=design.largest, wanted=wanted
-        )
-        yield least_claim(found * design.unit, stated.lower_bound)
+
+        def proved() -> float:
+            assert stated.lower_bound is not None
+            return design.unit * proved_bound(
+                design.workload,
+                design.changes,
+                self.multipliers,
+                largest=design.largest,
+                wanted=stated.lower_bound / design.unit,
+            )
+
+        yield from cost_claims(stated, design.cost(law), proved)
 
 
 def _multipliers(found: Multipliers) -> pd.DataFrame:

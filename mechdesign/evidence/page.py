@@ -330,7 +330,7 @@ def _pixels(figure: Figure, description: str) -> str:
 
 
 LARGEST_FILE = 200_000  # characters that a page carries; a longer file is named only
-_LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "mpmath")
+_LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "python-flint")
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
     RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",

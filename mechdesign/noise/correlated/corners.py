@@ -81,7 +81,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
         raise DesignError.of(
             "vectors",
             str(s),
-            "says not how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
+            "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
         )
     s.check(whole("dimension", dimension, 1))
     single = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=np.inf)
@@ -152,7 +152,7 @@ class Changes:
         return signed_supports(self.size, self.changed, signed=self.signed)
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """The most that a change spends of the budget under a strategy, rounded up, and whether it was rational before."""
+        """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
         if self.changed == 1 and self.size > EXACT:
             return column_spent(strategy, self.most), False
         return largest_spent(strategy, self.most * self.vectors())

@@ -2,7 +2,7 @@ r"""The best Gaussian noise for counts of which one person changes a few: solved
 
 One person more or less raises at most c of n counts, each by at most a. The set is :math:`\{a 1_S : |S| \le c\}` and its
 hull, which no permutation changes, so neither does the best covariance: :math:`\Sigma = x(I - J/n) + z J/n`. With
-:math:`|S| = k` a change spends :math:`a^2 (A_k/x + B_k/z)`, :math:`A_k = k - k^2/n`, :math:`B_k = k^2/n`, and
+:math:`|S| = k` a change consumes :math:`a^2 (A_k/x + B_k/z)`, :math:`A_k = k - k^2/n`, :math:`B_k = k^2/n`, and
 
 .. math:: \min_{x, z} (n-1) x + z \quad\text{s.t.}\quad a^2 (A_k/x + B_k/z) \le \mu^2, \; k = 1..c,
 

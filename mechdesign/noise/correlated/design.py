@@ -313,7 +313,7 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     ) -> tuple[Balance, Array, SolveReport]:
         """The model's multipliers, and a whitening of its covariance."""
         if solver == "clarabel":
-            # Closer than this it stalls; the bounds tell how much is left.
+            # With closer tolerances Clarabel stalls; the bounds show how much is left.
             options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
         solution = solvers.solve(self.model(), solver, time_limit=clock.limit(), **options)
         x, stretch, directions = self._stretched

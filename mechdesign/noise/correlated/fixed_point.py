@@ -3,7 +3,7 @@ r"""The best covariance as a fixed point, with two bounds at every step.
 Let V be the changes, weighted by :math:`w`, and A the answers whose error counts, weighted by :math:`q`. With singular
 values :math:`\sqrt q\,A\,V^\top\sqrt w = U S W^\top` the program's dual is the largest :math:`(\operatorname{tr} S)^2/\mu^2`
 over w of sum 1 (and, for the largest error, over q of sum 1), jointly concave by Lieb's theorem in the form of Carlen, Frank
-and Lieb. Its optimum spends :math:`g_v` on a change and gives the answer j the share :math:`h_j` of the largest error,
+and Lieb. Its optimum consumes :math:`g_v` on a change and gives the answer j the share :math:`h_j` of the largest error,
 
 .. math:: g_v = \frac{(W S W^\top)_{vv}}{w_v \operatorname{tr} S}, \qquad h_j = \frac{(U S U^\top)_{jj}}{q_j \operatorname{tr} S},
 

@@ -1,8 +1,8 @@
-r"""Gaussian noise held as a whitening matrix R: what it spends of the budget, and its exact release.
+r"""Gaussian noise held as a whitening matrix R: what it consumes of the budget, and its exact release.
 
-A change v spends :math:`\lVert R v \rVert^2`, a sum of squares of exact numbers. A release is
+A change v consumes :math:`\lVert R v \rVert^2`, a sum of squares of exact numbers. A release is
 :math:`\lfloor Rf/h + 1/2 \rfloor` in exact arithmetic, plus discrete Gaussians: rounded images of neighbours are at most
-:math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu` spends no
+:math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu` consumes no
 more than the budget.
 """
 
@@ -144,13 +144,13 @@ class CorrelatedGaussianNoise(LinearNoise):
         Σ, symmetric positive semidefinite; directions it does not reach get no noise.
     whitening : ndarray, shape (r, r), optional
         R, which then is the law: the coordinates P of the noise are :math:`R^{-1} z`, z standard normal, so that a
-        change v spends :math:`\lVert R v_P \rVert^2`, and `covariance` is its rounding.
+        change v consumes :math:`\lVert R v_P \rVert^2`, and `covariance` is its rounding.
     coordinates : tuple of int, optional
         P, ascending; all when not given. Fewer than all need a lift.
     lift : tuple of tuple of Fraction, shape (K, r), optional
         E: the noise is :math:`E R^{-1} z`.
     budget : float, optional
-        μ²: no change spends more; `release` needs it.
+        μ²: no change consumes more; `release` needs it.
 
     Examples
     --------
@@ -358,7 +358,7 @@ def _quotients(numbers: Any, divisor: int) -> Array:
 def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that.
 
-    Doubles, with a bound on their error, tell which vectors can be the worst; up to 64 dimensions what these spend is a
+    Doubles, with a bound on their error, tell which vectors can be the worst; up to 64 dimensions what these consume is a
     rational number.
     """
     columns = vectors.shape[1]

@@ -135,7 +135,7 @@ class Staircase(SymmetricLaw):
 
     def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
         def delta(r: Values, epsilon: Values) -> Values:
-            if r > 1:  # by rounding: `privacy_loss` lets a hair pass
+            if r > 1:  # by rounding: `privacy_loss` has a tolerance of 1e-12
                 return None
             b = (-epsilon0).exp()
             level = (1 - b) / (2 * (gamma + b * (1 - gamma)))

@@ -1,6 +1,6 @@
 r"""The optimal matrix mechanism for Gaussian noise: many linear queries on counts, from one set of correlated noises.
 
-One person changes at most c of n counts, each by at most a. Released is :math:`z = R x + \mathcal N(0, I)`; a change d spends
+One person changes at most c of n counts, each by at most a. Released is :math:`z = R x + \mathcal N(0, I)`; a change d consumes
 :math:`\lVert R d \rVert^2 \le \mu^2`, and the answers :math:`A x` are made from z with covariance :math:`A (R^\top R)^{-1} A^\top`:
 
 .. math:: \min_R \operatorname{tr}\bigl(A (R^\top R)^{-1} A^\top\bigr) \ \text{ or }\ \max_j \bigl(A (R^\top R)^{-1} A^\top\bigr)_{jj}

@@ -125,12 +125,12 @@ class Chain:
         weights, loads = self.split(logs)
         with np.errstate(all="ignore"):
             diagonal, above = self._inverse(weights, loads)
-            square, beside = diagonal**2, diagonal[:-1] * above
+            square, off_diagonal = diagonal**2, diagonal[:-1] * above
             square[1:] += above**2
-            if not (np.isfinite(square).all() and np.isfinite(beside).all()):
+            if not (np.isfinite(square).all() and np.isfinite(off_diagonal).all()):
                 return None
             try:
-                values, vectors = linalg.eigh_tridiagonal(square, beside)
+                values, vectors = linalg.eigh_tridiagonal(square, off_diagonal)
             except np.linalg.LinAlgError:
                 return None
             if not values[0] > 0:
@@ -157,11 +157,11 @@ class Chain:
         loads = None if loads is None else loads / loads.sum()
         with np.errstate(all="ignore"):
             diagonal, above = self._inverse(weights, loads)
-            beside = np.empty(2 * self.size - 1)
-            beside[::2], beside[1::2] = diagonal, above
-            if not np.isfinite(beside).all():
+            off_diagonal = np.empty(2 * self.size - 1)
+            off_diagonal[::2], off_diagonal[1::2] = diagonal, above
+            if not np.isfinite(off_diagonal).all():
                 return 0.0
-            values = linalg.eigvalsh_tridiagonal(np.zeros(2 * self.size), beside, lapack_driver="sterf")
+            values = linalg.eigvalsh_tridiagonal(np.zeros(2 * self.size), off_diagonal, lapack_driver="sterf")
             room = 4 * self.size * 2.0**-52 * (np.abs(diagonal).max() + np.abs(above).max(initial=0.0))
             return float((1 / (np.abs(values[self.size :]) + room)).sum()) ** 2 * (1 - 1e-12)
 

@@ -1,6 +1,6 @@
 r"""The law of a matrix mechanism: :math:`z = R x + \mathcal N(0, I)` is released, and the answers are made from it.
 
-A change d of the counts spends :math:`\lVert R d \rVert^2` of the budget, whatever is made of z. With the rows of A in those of
+A change d of the counts consumes :math:`\lVert R d \rVert^2` of the budget, whatever is made of z. With the rows of A in those of
 R the answers :math:`A R^+ z` are unbiased, their covariance :math:`A (R^\top R)^+ A^\top`. A triangular R answers counts
 as they come: z_t and answer t depend on the first t counts alone, and privacy holds for counts chosen in view of earlier answers
 (Denisov, McMahan, Rush, Smith and Thakurta 2022).
@@ -47,7 +47,7 @@ class StrategyNoise(LinearNoise):
     strategy : array_like, shape (r, n)
         R, of r independent rows in which those of A lie.
     budget : float
-        μ²: no change of the counts spends more.
+        μ²: no change of the counts consumes more.
 
     Examples
     --------

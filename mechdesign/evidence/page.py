@@ -340,7 +340,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Account:
-    """What a wing says of one of its results.
+    """What a wing says of one of its results: the question in words, what the value is, what the picture shows.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ class Account:
     value : str
         What the value measures.
     privacy : (str, str)
-        The guarantee for the headline, and what it spends or whom it protects.
+        The guarantee for the headline, and what it consumes or whom it protects.
     picture : str
         What the picture shows.
     alternatives : str

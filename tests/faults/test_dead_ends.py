@@ -221,7 +221,8 @@ LARGE_QUANTIZER = """md.OptimalQuantizer(
 def test_a_large_design_keeps_its_limit(solve: str) -> None:
     """The channel takes 80 s."""
     code = f"import numpy as np\nfrom scipy import stats\nimport mechdesign as md\n{solve}"
-    subprocess.run([sys.executable, "-c", code], timeout=16, check=True)
+    run = subprocess.run([sys.executable, "-c", code], timeout=16, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-500:]
 
 
 @fault(23, "squared_error takes a norm here and a vector there")

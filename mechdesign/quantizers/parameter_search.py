@@ -30,14 +30,13 @@ from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
-    LARGEST,
     Selection,
     SelectionPlaces,
     check_bins,
     check_range,
     summing_to_one,
 )
-from mechdesign.quantizers.mechanism.table import loss_from_floats
+from mechdesign.quantizers.mechanism.table import LARGEST, loss_from_floats
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late

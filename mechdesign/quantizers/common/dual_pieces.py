@@ -332,8 +332,6 @@ class _Problem:
 
 _FEW = 129
 """Outputs that are bounded as they are; where a search chooses among more, anywhere from the first to the last."""
-_HAIR = 1e-9
-"""By how much of itself a range is widened, so that roundings of its outermost outputs are inside."""
 
 
 @dataclass(frozen=True)
@@ -364,9 +362,9 @@ class OutputSpace:
 
     @classmethod
     def around(cls, input_range: tuple[float, float], reach: float) -> OutputSpace:
-        """Any output not more than `reach` half widths from the centre of the range, and a hair for rounding."""
+        """Any output not more than `reach` half widths from the centre of the range, 1e-9 more for their rounding."""
         low, high = input_range
-        centre, far = low / 2 + high / 2, (1 + _HAIR) * reach * (high / 2 - low / 2)
+        centre, far = low / 2 + high / 2, (1 + 1e-9) * reach * (high / 2 - low / 2)
         return cls((centre - far, centre + far), True)
 
     def bounded_by(self, duals: DualPieces) -> bool:

@@ -162,7 +162,6 @@ _WAITING = (
     1 << 13
 )  # values that are climbed together: few enough for the cache, enough to outweigh the cost of a call
 _SHORT = 16  # random bits that a value takes, where they settle it
-_BELOW_ONE = 1 - 2.0**-53
 
 
 class GuideTable:
@@ -266,7 +265,7 @@ class GuideTable:
         u = rng.random(len(x))
         u += row
         u *= 2.0**-self.bits
-        np.minimum(u, _BELOW_ONE, out=u)
+        np.minimum(u, 1 - 2.0**-53, out=u)
         k, m = self.segment(x), len(self.bins)
         t = (x - self.knots.take(k)) / self._width.take(k)
         kind, found = np.divmod(code, m)

@@ -24,11 +24,10 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, interval, positive, probability, settle
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
-from mechdesign.quantizers.mechanism.table import cell_edges
+from mechdesign.quantizers.mechanism.table import LARGEST, cell_edges
 from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
-    "LARGEST",
     "Selection",
     "SelectionPlaces",
     "check_bins",
@@ -44,8 +43,6 @@ __all__ = [
 
 _WEIGHT_BITS = 72
 
-LARGEST = 1e100
-"""Beyond it squares, and products with them, leave the range of doubles."""
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 

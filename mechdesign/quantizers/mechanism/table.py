@@ -25,6 +25,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.typing import Array, Numbers
 
 __all__ = [
+    "LARGEST",
     "PiecewiseTable",
     "accuracy",
     "cell_edges",
@@ -37,7 +38,8 @@ __all__ = [
     "mean_loss",
 ]
 
-_LEAST, _MOST = 1e-290, 1e290  # half the range of inputs
+LARGEST = 1e100
+"""Beyond it squares, and products with them, leave the range of doubles; below its inverse too."""
 
 
 def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
@@ -104,7 +106,7 @@ class PiecewiseTable:
 
     def __post_init__(self) -> None:
         settle(self, bins=increasing("bins", self.bins), knots=increasing("knots", self.knots))
-        if not _LEAST <= self.knots[-1] / 2 - self.knots[0] / 2 <= _MOST:
+        if not 1 / LARGEST <= self.knots[-1] / 2 - self.knots[0] / 2 <= LARGEST:
             span = f"knots: inputs in [{self.knots[0]:g}, {self.knots[-1]:g}] span too little or too much"
             raise DesignError(f"{span} for doubles: measure in other units")
         settle(self, starts=self._rows("starts"), ends=self._rows("ends"))
@@ -172,15 +174,11 @@ class PiecewiseTable:
         return rows.min(axis=0), rows.max(axis=0)
 
 
-# Equal stretches of the input range on which errors are listed for their 95% half-width.
-_STRETCHES = 2000
-
-
 def accuracy(mechanism: Any, prior: object) -> Accuracy:
-    """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of equal stretches."""
+    """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of 2,000 equal stretches."""
     law = Prior.of(prior, mechanism.input_range)
     low, high = mechanism.input_range
-    edges = np.linspace(low, high, _STRETCHES + 1)
+    edges = np.linspace(low, high, 2001)
     middle = (edges[:-1] + edges[1:]) / 2
     weights = law.moments(edges)[:, :1] * mechanism.probabilities(middle)
     return Accuracy(

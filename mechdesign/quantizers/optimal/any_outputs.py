@@ -34,14 +34,12 @@ from mechdesign.typing import Array, Numbers
 __all__ = ["any_outputs", "least_loss"]
 
 _GAP = 1e-4
-_COARSE, _BIASED = 32, 48  # cells of the input range; at most, where a bias is allowed
-_FINE = 128, 192  # cells of the input range at most, for usual budgets and for large ones
-_GROWTH = 0.25, 0.1  # of cells beyond what mechanisms of least squared error use
-_LARGE = 3.0, 5.0  # ε from which growth is small, and cells of the input range are fine
+_COARSE, _FINE = 32, 192  # cells of the input range, on a first grid and at most
+_GROWTH = 0.1  # of cells beyond what mechanisms of least squared error use
 _SHARE = 0.1  # of the expected error that a cell is wide
 _MARGIN = 16  # cells that are even beyond what mechanisms of least squared error use
 _ATOMS = 64  # point masses that are outputs of the grid
-_POINTS = 10_000, 2_000  # point masses at most, also past a deadline: more take seconds to verify
+_POINTS = 10_000  # point masses at most: more take seconds to verify
 _ENTRIES = 300_000  # cells times point masses at most
 _SECONDS = 0.5  # for one grid
 _LEVELS = 16  # values of κ that are tried
@@ -59,7 +57,7 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
     deadline : Deadline
         When it has passed, a coarse grid is all that is tried.
     """
-    if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS[deadline.passed]:
+    if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS:
         return None
     try:
         return _multipliers(design, design.output_space, bins, deadline)
@@ -90,8 +88,7 @@ def _multipliers(
     found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)))
     if found is None:
         return None
-    finest = _BIASED if design.max_bias else _FINE[design.privacy.epsilon > _LARGE[1]]
-    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(finest, most))
+    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(_FINE, most))
     if cell < (high - low) / _COARSE and not deadline.passed:
         found = _solved(design, _grid(design, space, cell)) or found
     return _lowered(found[1], replace(found[0], outputs=np.array(found[1].bins), between=True))
@@ -132,10 +129,9 @@ def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
         farthest = max(low - space.points[0], space.points[-1] - high)
         used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + _MARGIN * cell
         even = max(cell, used / _COARSE)
-        growth = _GROWTH[design.privacy.epsilon > _LARGE[0]]
         steps, place = [], 0.0
         while place < farthest:
-            place += max(even, growth * (place - used))
+            place += max(even, _GROWTH * (place - used))
             steps.append(place)
         beyond = np.array(steps)
         inner = np.concatenate([low - beyond[::-1], inner, high + beyond])

@@ -45,9 +45,6 @@ from mechdesign.typing import Array
 
 __all__ = ["Alphabet", "BinSearch", "Searched", "any_outputs_bound", "bin_slopes", "search_bins"]
 
-_GRID_OUTPUTS = 121
-_POLISHES = 5
-
 
 def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
     """Lower bound for any outputs within the range of the problem's, from the bound for these."""
@@ -234,7 +231,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
     """
     search = _Search(problem, spec, deadline)
     coarse = max(gap, 1e-7)
-    fine = replace(problem, bins=np.linspace(-search.R, search.R, _GRID_OUTPUTS))
+    fine = replace(problem, bins=np.linspace(-search.R, search.R, 121))
     alphabet = best_floors(fine, 1e-5, deadline=deadline)
     search.found.any_outputs_bound = any_outputs_bound(fine, alphabet.lower_bound)
     tried = [
@@ -252,7 +249,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         )
         best, value = min((best, value), (free, height), key=lambda found: found[1])
     # Under point masses the value has kinks, on which a descent stops early: begun anew, it may leave them.
-    for _ in range(1 if problem.has_density or problem.objective == "worst" else _POLISHES):
+    for _ in range(1 if problem.has_density or problem.objective == "worst" else 5):
         before = value
         best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
         if not before - value > coarse * abs(before):

@@ -54,8 +54,6 @@ from mechdesign.typing import Array, Indices, Status
 
 __all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes", "worst_case", "worst_planes"]
 
-_ROUNDS = 400
-
 
 @dataclass(frozen=True, eq=False)
 class Planes:
@@ -254,7 +252,7 @@ def minimise(
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
     bundle.add(best, found)
     narrowest, stalled, count, middle = math.inf, 0, 0, True
-    for count in range(1, _ROUNDS + 1):
+    for count in range(1, 401):
         answer = bundle.solve()
         distance = bundle.value - bundle.lower_bound
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1

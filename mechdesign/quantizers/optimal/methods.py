@@ -30,11 +30,10 @@ from mechdesign.typing import Array
 
 __all__ = ["METHODS", "best_floors", "check_feasible", "expected", "uncapped"]
 
-METHODS = ("newton", "cutting-planes", "exchange")
-# Below this the bound's rounding margin decides, not the method.
+Method = Callable[..., FloorSolution]
+METHODS: dict[str, Method] = {"newton": newton, "cutting-planes": cutting_planes, "exchange": worst_case}
 LEAST_GAP = 1e-13
-
-Method = Callable[[FloorProblem, float, Array | None, Deadline], FloorSolution]
+"""Below it the margins for rounding decide, not the method."""
 
 
 def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, float] = (0.0, 1.0)) -> None:
@@ -96,7 +95,8 @@ def uncapped(
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         try:
-            found = attempt(problem, gap, begin, deadline).merged(found)
+            options = {} if attempt is newton else {"start": begin}
+            found = attempt(problem, gap=gap, deadline=deadline, **options).merged(found)
         except SolverError as error:
             failure = error
             continue
@@ -111,40 +111,17 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
     """What to try, in order; only cutting planes can use a guess."""
     m, atoms = len(problem.bins), len(problem.atoms[0])
     if method is not None:
-        return [_BY_NAME[method]]
+        return [METHODS[method]]
     if problem.objective == "worst":
-        return [_exchange]
+        return [worst_case]
     if problem.bias > 0:
-        return [_planes]
+        return [cutting_planes]
     if guessed:
-        return [_planes, _newton]
+        return [cutting_planes, newton]
     # Many point masses make the loss piecewise linear: planes fit it better than Newton's quadratics.
     if atoms > 30:
-        return [_planes, _newton] if atoms * m <= 20_000 else [_planes]
-    return [_newton, _planes] if m <= 512 else [_newton]
-
-
-def _newton(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
-    return newton(problem, gap=gap, deadline=deadline)
-
-
-def _planes(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
-    return cutting_planes(problem, gap=gap, start=start, deadline=deadline)
-
-
-def _exchange(problem: FloorProblem, gap: float, start: Array | None, deadline: Deadline) -> FloorSolution:
-    return worst_case(problem, gap=gap, start=start, deadline=deadline)
-
-
-_BY_NAME: dict[str, Method] = {
-    "newton": _newton,
-    "cutting-planes": _planes,
-    "exchange": _exchange,
-}
-
-
-_ROUNDS = 60
-_ROOM = 1e-13
+        return [cutting_planes, newton] if atoms * m <= 20_000 else [cutting_planes]
+    return [newton, cutting_planes] if m <= 512 else [newton]
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:
@@ -183,9 +160,8 @@ def best_floors(
     if problem.max_mse is None:
         return uncapped(problem, gap, method, start, deadline)
     cap, deadline = problem.max_mse, deadline or Deadline(None)
-    goal = cap * (
-        1 - _ROOM
-    )  # the exact law's squared error is floors' to rounding, and must be within the cap
+    # The exact law's squared error is the floors' to rounding, and must be within the cap.
+    goal = cap * (1 - LEAST_GAP)
     problem = replace(problem, max_mse=None)
     square = replace(problem, loss=Loss(squared=1.0))
 
@@ -211,7 +187,7 @@ def best_floors(
     goal = min(cap, max(goal, least.value))
     best = below = point(least.floors)
     bound, proof, price = free.lower_bound, free, 0.0
-    for _ in range(_ROUNDS):
+    for _ in range(60):
         if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
             break
         # Where the two dual lines F + ν (F₂ − cap) meet.

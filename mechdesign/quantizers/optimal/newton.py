@@ -44,9 +44,6 @@ from mechdesign.typing import Array
 
 __all__ = ["newton"]
 
-# Fraction of the way to the boundary that a step may go.
-_REACH = 0.995
-_STEPS = 120
 # Systems beyond this size are factorised as sparse ones.
 _DENSE = 700
 
@@ -281,7 +278,7 @@ class _Path:
 
     def _armijo(self, step: _Step, part: Continuum, slope: Array, goal: float, tries: int) -> float:
         """Step length at which F − goal·Σ log falls as promised; 0 when `tries` halvings do not find one."""
-        reach = min(1.0, _REACH * self._longest(step))
+        reach = min(1.0, 0.995 * self._longest(step))  # the boundary itself is never reached
         problem, rows = self.problem, self.rows
         if not problem.has_density or (
             float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span
@@ -349,7 +346,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     longest = margin = 0.0
     # The last steps divide by what has become zero; results are checked.
     with one_thread(), np.errstate(all="ignore"):
-        for count in range(1, _STEPS + 1):  # noqa: B007
+        for count in range(1, 121):  # noqa: B007
             began = time.monotonic()
             new_value, new_bound, new_margin, part = path.assess()
             if not (math.isfinite(new_value) and math.isfinite(new_bound)):

@@ -24,7 +24,7 @@ from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.optimal.any_outputs import any_outputs
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier import verify as alone
+from mechdesign.verifier.quantizer_bound import dual_bound
 
 UNIFORM = stats.uniform(-1, 2)
 LOSSES: dict[str, Any] = {
@@ -171,7 +171,7 @@ def test_stand_alone_arithmetic_agrees(loss: str, prior: str) -> None:
         plain = {name: getattr(changed, name) for name in ("origin", "cap_price", "between")}
         plain |= {n: getattr(changed, n).tolist() for n in ("pieces", "multipliers", "outputs")}
         weights = {"absolute": asked.loss.absolute, "squared": asked.loss.squared}
-        other = alone.dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact)
+        other = dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact)
         assert float(other) == pytest.approx(float(mine), rel=1e-9, abs=1e-9)
 
 

@@ -76,6 +76,12 @@ class QuantizerDesign(Design):
             outputs, asked, _ULPS * np.finfo(float).eps, 0
         )
 
+    def loss_of(self, mechanism: Quantizer) -> float:
+        """The expected or the worst-case loss of a mechanism, in floats."""
+        if self.objective == "worst":
+            return mechanism.worst_case_loss(self.loss)[0]
+        return mechanism.expected_loss(self.prior, self.loss)
+
     def audit(self, result: Result) -> pd.DataFrame:
         r"""Every constraint of the definition at both ends of every segment, recomputed from the mechanism alone.
 
@@ -172,9 +178,7 @@ class QuantizerDesign(Design):
         low, high = self.input_range
         rows: list[tuple[str, float]] = [("this quantizer", result.value)]
         if pure:
-            rival, worst = self._two_outputs(), self.objective == "worst"
-            error = rival.worst_case_loss(loss)[0] if worst else rival.expected_loss(self.prior, loss)
-            rows.append(("two outputs (Duchi et al.)", error))
+            rows.append(("two outputs (Duchi et al.)", self.loss_of(self._two_outputs())))
         metric = isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"
         if loss.polynomial and (pure or metric):
             scale = (high - low if pure else 1.0) / self.privacy.epsilon

@@ -212,7 +212,7 @@ class ValueProof(Proof):
         elif design.loss.polynomial:
             yield self._at_most(claim, design, law, design.loss, value, design.objective)
         else:
-            found = _float_loss(design, stated.law)
+            found = design.loss_of(stated.law)
             # of a loss that cancels, the rounding is that of its size
             apart = stated.law.bins[:, None] - stated.law.input_range
             room = _FLOATS * abs(found) + 1e-14 * float(abs(design.loss(apart)).max())
@@ -230,12 +230,6 @@ class ValueProof(Proof):
         return Claim(claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance)
 
 
-def _float_loss(design: QuantizerDesign, mechanism: Quantizer) -> float:
-    if design.objective == "worst":
-        return mechanism.worst_case_loss(design.loss)[0]
-    return mechanism.expected_loss(design.prior, design.loss)
-
-
 def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, ValueProof]:
     """Return the loss of a mechanism with an exact law, rounded up, and its proof.
 
@@ -245,7 +239,7 @@ def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[floa
     proof = ValueProof.of(design, law)
     if design.loss.polynomial and len(law.knots) * len(law.bins) <= _MANY:
         return round_up(proof.exactly(design, law, design.loss, design.objective)), proof
-    value = _float_loss(design, mechanism)
+    value = design.loss_of(mechanism)
     return (value + _MARGIN * abs(value) if design.loss.polynomial else value), proof
 
 

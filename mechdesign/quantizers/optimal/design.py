@@ -264,7 +264,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         )
         mechanism = fixed._in_floats(solution.floors)
         yield _FloorLaw(
-            mechanism, fixed._loss(mechanism), report=report, notes=(*searched.notes, *notes, *self._notes),
+            mechanism, fixed.loss_of(mechanism), report=report, notes=(*searched.notes, *notes, *self._notes),
             duals=_multipliers(solution), table=searched.table(_ANY_OUTPUTS) if searched.rows else None, floors=solution.floors, fixed=fixed,
         )  # fmt: skip
 
@@ -303,11 +303,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             yield proved_bound(self, duals, self.bins, found)
         elif math.isfinite(found) and found <= value + 1e-9 * abs(value):
             yield Bound(found)
-
-    def _loss(self, mechanism: Quantizer) -> float:
-        if self.objective == "worst":
-            return mechanism.worst_case_loss(self.loss)[0]
-        return mechanism.expected_loss(self.prior, self.loss)
 
     @property
     def _notes(self) -> Iterator[str]:

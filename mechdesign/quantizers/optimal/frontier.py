@@ -235,7 +235,7 @@ def frontier(
     one_of("verify", verify, (True, False))
     deadline, quantizer = Deadline(time_limit), isinstance(design, OptimalQuantizer)
     numbers = dict.fromkeys(
-        (*(("bits",) if quantizer else ()), *_numbers(design), *_numbers(_privacy(design)))
+        (*(("bits",) if quantizer else ()), *_numbers(design), *_numbers(getattr(design, "privacy", None)))
     )
     name = one_of("over", over, tuple(numbers))
     if values is None and not (quantizer and name in AXES):
@@ -308,16 +308,13 @@ def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str
     return {name: row[name] for name in COLUMNS}
 
 
-def _privacy(design: Design) -> Any:
-    return getattr(design, "privacy", None)
-
-
 def _varied(design: Any, over: str, value: float) -> Any:
     """The design with one number of its own, or of its privacy, at this value; or with that many bits."""
     if over == "bits" and isinstance(design, OptimalQuantizer):
         return _with_bits(design, value)
-    number = int(value) if value == int(value) and over in _whole(design) else value
-    if over in _numbers(design):
+    own = _numbers(design)
+    number = int(value) if value == int(value) and own.get(over) is int else value
+    if over in own:
         return replace(design, **{over: number})
     return replace(design, privacy=replace(design.privacy, **{over: number}))
 
@@ -333,27 +330,17 @@ def _with_bits(design: OptimalQuantizer, value: float) -> OptimalQuantizer:
     return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
 
 
-def _numbers(value: object) -> tuple[str, ...]:
-    """Fields that hold a number, or could."""
-    return tuple(f.name for f in _fields(value) if _kind(value, f) is not None)
-
-
-def _whole(design: Design) -> tuple[str, ...]:
-    return tuple(f.name for f in _fields(design) if _kind(design, f) is int)
-
-
-def _fields(value: object) -> tuple[Any, ...]:
-    return fields(value) if is_dataclass(value) else ()
-
-
-def _kind(owner: Any, field: Any) -> type | None:
-    """The type of number that a field holds, or would where it is left open."""
-    held = getattr(owner, field.name)
-    if held is None:
-        return {"int | None": int, "float | None": float}.get(field.type)
-    if isinstance(held, bool) or not isinstance(held, (int, float)):
-        return None
-    return int if isinstance(held, int) else float
+def _numbers(value: object) -> dict[str, type]:
+    """Fields that hold a number, or would where they are left open, with its type."""
+    left_open = {"int | None": int, "float | None": float}
+    found: dict[str, type] = {}
+    for f in fields(value) if is_dataclass(value) else ():
+        held = getattr(value, f.name)
+        if held is None and f.type in left_open:
+            found[f.name] = left_open[str(f.type)]
+        elif isinstance(held, (int, float)) and not isinstance(held, bool):
+            found[f.name] = int if isinstance(held, int) else float
+    return found
 
 
 def _default(design: OptimalQuantizer, over: str, gap: float | None, deadline: Deadline) -> list[float]:

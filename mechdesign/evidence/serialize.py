@@ -527,7 +527,8 @@ def _fits(value: object, declared: Any) -> bool:
         held = value if get_origin(parts[0]) else {type(v): v for v in value}.values()
         return all(_fits(v, parts[0]) for v in held)
     if origin is np.ndarray:
-        kinds = "iu" if issubclass(get_args(parts[1])[0], np.integer) else "iuf"
+        scalar = get_args(parts[1])[0]
+        kinds = "b" if scalar is np.bool_ else "iu" if issubclass(scalar, np.integer) else "iuf"
         return isinstance(value, np.ndarray) and value.dtype.kind in kinds
     if declared is Any or not isinstance(declared, type) or getattr(declared, "_is_protocol", False):
         return True

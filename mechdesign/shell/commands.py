@@ -285,7 +285,7 @@ def _checked(
         members, rows = {f"{name}: ": member for name, member in loaded.members.items()}, loaded.agreements()
     else:
         raise DesignError(
-            f"{path}: holds a {type(loaded).__name__}, not a result, nor a comparison or frontier with its results"
+            f"{path}: holds a {type(loaded).__name__}, not a result, nor a comparison or frontier with its results: make it again and save it"
         )
     found = [_Checked(title, member, *audited(member, str(path))) for title, member in members.items()]
     failed = [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]

@@ -125,7 +125,7 @@ def objects() -> Iterator[Any]:
         md.OptimalNoise(md.PureDP(2.0), loss=abs, dimension=2).solve(gap=0.5).certificate,
     ]
     yield [n.NamedLawProof(), n.SymmetricBound()]
-    query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, changed=2, each=[1.0, 2.0, 0.0]))
+    query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, l0=2, each=[1.0, 2.0, 0.0]))
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
     yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate

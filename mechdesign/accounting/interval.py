@@ -35,7 +35,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, instance, non_negative, number, one_of, probability, whole
+from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
 from mechdesign.solvers.deadline import Deadline, too_late
 
 __all__ = [
@@ -314,7 +314,7 @@ def delta_interval(
     """
     non_negative("epsilon", epsilon)
     inside("width", width, 1e-9, 1)
-    whole("rounds", rounds, 1)
+    integer("rounds", rounds, 1)
     if probability("sampling_rate", sampling_rate) == 0:
         raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
     deadline, epsilon = Deadline.of(deadline, time_limit), float(epsilon)

@@ -33,7 +33,7 @@ from scipy import stats
 
 from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, positive, whole
+from mechdesign.problem.checks import UP, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.law_moments import FrozenLaw, frozen_parts
 from mechdesign.typing import Array, Numbers
@@ -531,7 +531,7 @@ class NoiseTerm(Checked):
 
     law: FrozenLaw
     sensitivity: float = field(check=positive, side=UP)
-    count: int = field(check=whole, least=1, default=1)
+    count: int = field(check=integer, least=1, default=1)
 
 
 class Additive(Protocol):

@@ -64,7 +64,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, non_negative, number, one_of, positive, whole
+from mechdesign.problem.checks import inside, integer, non_negative, number, one_of, positive
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -404,7 +404,7 @@ def clone_divergence(u: float, *, total: int, item_epsilon: float) -> float:
     """
     if not (level := number("u", u)) >= 1:
         raise DesignError.of("u", u, "must be at least 1")
-    return Clones.build(whole("total", total, 1), non_negative("item_epsilon", item_epsilon)).divergence(
+    return Clones.build(integer("total", total, 1), non_negative("item_epsilon", item_epsilon)).divergence(
         level
     )
 
@@ -459,7 +459,7 @@ def amplification(
     alpha = item_level(item_alpha)
     diameter = positive("diameter", diameter)
     tau = positive("moved", moved)
-    k, n = whole("positions", positions, 1), whole("total", total, 1, MOST)
+    k, n = integer("positions", positions, 1), integer("total", total, 1, MOST)
     accounting, delta, loss = shuffled(accounting, delta, alpha * diameter, item_epsilon)
     if k > n:
         raise DesignError.of("positions", k, f"must not exceed total = {n}")
@@ -525,7 +525,7 @@ def shuffled_alpha(
     0.651 2.869 10.000
     """
     alpha, diameter = positive("item_alpha", item_alpha), positive("diameter", diameter)
-    m, n = whole("items", items, 1), whole("total", total, 1, MOST)
+    m, n = integer("items", items, 1), integer("total", total, 1, MOST)
     unit = alpha * diameter
     accounting, delta, loss = shuffled(accounting, delta, unit, item_epsilon)
     if m > n:
@@ -602,7 +602,7 @@ def calibrate_item_alpha(
         radius = positive("radius", radius)
         if radius > 1e6 * positive("diameter", diameter):
             raise DesignError.of("radius", radius, "must be at most a million diameters")
-    m, n = whole("items", items, 1), whole("total", total, 1, MOST)
+    m, n = integer("items", items, 1), integer("total", total, 1, MOST)
     accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
     options: dict[str, Any] = {
         "items": m,

@@ -40,10 +40,10 @@ from mechdesign.problem.checks import (
     generator,
     indices,
     instance,
+    integer,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.solvers.deadline import Deadline
@@ -411,11 +411,11 @@ class Channel(Checked, Response):
         return np.asarray(inverse)
 
     def cumulative(self, row: int) -> Array:
-        sums = np.cumsum(self.matrix[whole("row", row, 0, self.size - 1)])
+        sums = np.cumsum(self.matrix[integer("row", row, 0, self.size - 1)])
         return np.where(sums >= sums[-1], 1.0, sums / sums[-1])[:-1]
 
     def integers(self, row: int) -> Sequence[int]:
-        row = whole("row", row, 0, self.size - 1)
+        row = integer("row", row, 0, self.size - 1)
         return integer_rows(self.matrix[[row]])[0] if self.weights is None else self.weights[row]
 
     # ------------------------------------------------------------------ ready-made channels

@@ -23,7 +23,7 @@ from mechdesign.channels.channel_loss import shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, positive, whole
+from mechdesign.problem.checks import DOWN, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Indices, Numbers
@@ -246,7 +246,7 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
     (True, True)
     """
     return ClusteredResponse(
-        MetricSpace.clustered(1, whole("items", items, 2), within=1.0),
+        MetricSpace.clustered(1, integer("items", items, 2), within=1.0),
         positive("epsilon", epsilon, side=DOWN),
     )
 
@@ -310,7 +310,7 @@ class HadamardResponse(Checked, Response):
     True
     """
 
-    items: int = field(check=whole, least=2, most=1 << 40)
+    items: int = field(check=integer, least=2, most=1 << 40)
     epsilon: float = field(check=positive, side=DOWN)
 
     @property

@@ -158,9 +158,9 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
 
 def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
     def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
-        if FAMILIES[family].discrete and not q.whole:
+        if FAMILIES[family].discrete and not q.integer:
             raise DesignError.of(
-                "whole", q.whole, "is noise on the integers: for counts, NumericQuery(whole=True)"
+                "integer", q.integer, "is noise on the integers: for counts, NumericQuery(integer=True)"
             )
         design = Calibration(family, privacy, q.sensitivity, q.dimension, q.loss, q.rounds, q.sampling_rate)
         return design.solve(time_limit=deadline.limit())
@@ -242,7 +242,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
                 f"has a list of corners of {entries:.3g} entries, more than the {_LISTED} compared: where nothing says how many "
                 "change, allocated gaussian noise is the optimum; else solve CorrelatedGaussian.of_sensitivity",
             )
-    elif s.l2 is not None and s.l1 is None and s.each is None and s.changed is None and s.linf is None:
+    elif s.l2 is not None and s.l1 is None and s.each is None and s.l0 is None and s.linf is None:
         raise DesignError.of(
             "l2", s.l2, "is a ball: independent gaussian noise is the optimum, no covariance does better"
         )

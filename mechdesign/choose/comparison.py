@@ -327,7 +327,7 @@ def least_error(
     """The least error proved, and of what; None where nothing is proved. `gap`: of the bound of any reports."""
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
-    if isinstance(question, NumericQuery) and (question.scalar is None or question.whole):
+    if isinstance(question, NumericQuery) and (question.scalar is None or question.integer):
         return None, ""  # whole numbers need not be protected from changes in between
     name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
     if name in results and results[name].lower_bound is not None:

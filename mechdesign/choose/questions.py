@@ -14,7 +14,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import UP, instance, interval, one_of, settle, share, whole
+from mechdesign.problem.checks import UP, instance, integer, interval, one_of, settle, share
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -62,30 +62,30 @@ class NumericQuery(_Question):
     dimension : int
         How many numbers.
     sensitivity : float or Sensitivity
-        What one person changes: a number for every coordinate at once, or ``Sensitivity(linf=1, changed=3)``.
+        What one person changes: a number for every coordinate at once, or ``Sensitivity(linf=1, l0=3)``.
     loss : {"squared", "absolute"}
         What mechanisms are ranked, and their parameters chosen, by.
     rounds : int
         How often it is answered, all under one budget.
     sampling_rate : float
         Each round sees a Poisson sample of the people at this rate.
-    whole : bool
+    integer : bool
         Whether the numbers are whole (counts): noise on the integers then applies.
 
     Examples
     --------
-    >>> print(NumericQuery(dimension=20, sensitivity=Sensitivity(linf=1, changed=3)))
+    >>> print(NumericQuery(dimension=20, sensitivity=Sensitivity(linf=1, l0=3)))
     20 numbers; at most 3 coordinates change, each by at most 1 (add-remove neighbours)
     """
 
     asks, answered_by = "numbers", "noise, for numbers"
 
-    dimension: int = field(check=whole, least=1, most=10**9, default=1)
+    dimension: int = field(check=integer, least=1, most=10**9, default=1)
     sensitivity: float | Sensitivity = 1.0
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
-    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+    rounds: int = field(check=integer, least=1, most=10**9, default=1)
     sampling_rate: float = field(check=share, side=UP, default=1.0)
-    whole: bool = field(check=one_of, allowed=(True, False), default=False)
+    integer: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,9 +93,9 @@ class NumericQuery(_Question):
             self.sensitivity.check(self.dimension)
         else:
             settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
-        if self.whole and self.bounds.largest_linf(self.dimension) < 1:
+        if self.integer and self.bounds.largest_linf(self.dimension) < 1:
             raise DesignError.of(
-                "whole", True, "whole numbers change by 1 at least: this sensitivity lets none change"
+                "integer", True, "whole numbers change by 1 at least: this sensitivity lets none change"
             )
 
     @property
@@ -122,7 +122,9 @@ class NumericQuery(_Question):
         return self.bounds.largest_linf(1) if lone else None
 
     def __str__(self) -> str:
-        what = f"{self.dimension} {'whole ' if self.whole else ''}number{'' if self.dimension == 1 else 's'}"
+        what = (
+            f"{self.dimension} {'whole ' if self.integer else ''}number{'' if self.dimension == 1 else 's'}"
+        )
         often = "" if self.rounds == 1 else f", {self.rounds} rounds"
         often += "" if self.sampling_rate == 1 else f", sampled at rate {self.sampling_rate:g}"
         return f"{what}; {self.bounds}{often}"
@@ -153,7 +155,7 @@ class LocalReport(_Question):
 
     asks, answered_by = "report", "an unbiased quantizer, for reports"
 
-    bits: int = field(check=whole, least=1, most=6, default=4)
+    bits: int = field(check=integer, least=1, most=6, default=4)
     input_range: tuple[float, float] = None  # type: ignore[assignment]  # its default is the prior's support
     prior: Any = None
     loss: Any = "absolute"

@@ -45,7 +45,7 @@ from mechdesign.learning.plan import (
     warn_refit,
 )
 from mechdesign.noise.calibration.evaluation import Privacy
-from mechdesign.problem.checks import array, non_negative, one_of, positive, whole
+from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
 from mechdesign.typing import Array, Numbers
 
 __all__ = [
@@ -114,26 +114,26 @@ def descend(
         ``answer(pass, i, total, change)``: the noisy gradient of a whole number that changes by at most `change`.
     """
     users, k = x.shape
-    whole = largest_whole(users)
+    integer = largest_whole(users)
     with np.errstate(all="ignore"):  # a record that overflows is clipped, or counts 0: that is its own affair
         # columns in units of the rounded contributions: one product gives what is clipped and summed
         signed = x if loss == "squared" else x * -y[:, None]
-        columns = [np.ascontiguousarray(signed[:, i]) * (whole / clips[i]) for i in range(k)]
+        columns = [np.ascontiguousarray(signed[:, i]) * (integer / clips[i]) for i in range(k)]
         state = -y if loss == "squared" else np.zeros(users)
         one, theta, path = np.empty(users), [0.0] * k, np.empty((passes, k))
         for round in range(passes):
             for i, column in enumerate(columns):
-                total = _total(state, column, one, whole, loss)
-                gradient = answer(round, i, total, 2 * whole)
+                total = _total(state, column, one, integer, loss)
+                gradient = answer(round, i, total, 2 * integer)
                 moved = proximal(theta[i] - steps[i] * gradient, steps[i] * penalty[i], power)
-                np.multiply(column, (moved - theta[i]) * (clips[i] / whole), out=one)
+                np.multiply(column, (moved - theta[i]) * (clips[i] / integer), out=one)
                 state += one
                 theta[i] = moved
             path[round] = theta
     return path
 
 
-def _total(state: Array, column: Array, one: Array, whole: int, loss: str) -> int:
+def _total(state: Array, column: Array, one: Array, integer: int, loss: str) -> int:
     """The sum of all records' clipped and rounded contributions: exact, a whole number."""
     if loss == "squared":
         np.multiply(state, column, out=one)
@@ -142,7 +142,7 @@ def _total(state: Array, column: Array, one: Array, whole: int, loss: str) -> in
         np.exp(one, out=one)
         one += 1.0
         np.divide(column, one, out=one)
-    np.clip(one, -whole, whole, out=one)
+    np.clip(one, -integer, integer, out=one)
     np.rint(one, out=one)
     total = float(one.sum())
     return int(total) if math.isfinite(total) else int(np.nan_to_num(one, nan=0.0).sum())
@@ -308,7 +308,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         one_of("fit_intercept", self.fit_intercept, (True, False))
         weight = non_negative("alpha", self.alpha) if self.penalty else 0.0
         rate = positive("learning_rate", self.learning_rate)
-        passes = whole("passes", self.passes, 1, 10**6)
+        passes = integer("passes", self.passes, 1, 10**6)
         x, y = x.clip(-_HUGE, _HUGE), y.clip(-_HUGE, _HUGE)
         if hasattr(self, "privacy_"):
             warn_refit()

@@ -33,7 +33,7 @@ from mechdesign.learning.plan import (
     warn_refit,
 )
 from mechdesign.noise.calibration.evaluation import Privacy
-from mechdesign.problem.checks import array, one_of, positive, whole
+from mechdesign.problem.checks import array, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Numbers
@@ -125,7 +125,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Find the components of records, shape (N, n_features); `y` is not used."""
         x = validate_data(self, X, dtype=np.float64)
         size = x.shape[1]
-        wanted = size if self.n_components is None else whole("n_components", self.n_components, 1, size)
+        wanted = size if self.n_components is None else integer("n_components", self.n_components, 1, size)
         norm = positive("norm", self.norm)
         if not 1e-150 < norm < 1e150:
             raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")

@@ -23,7 +23,7 @@ from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
-from mechdesign.problem.checks import UP, answers, array, generator, positive, settle, share, whole
+from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Numbers, Randomness
@@ -74,8 +74,8 @@ class AdditiveNoise:
     def __post_init__(self) -> None:
         settle(
             self,
-            dimension=whole("dimension", self.dimension, 1),
-            rounds=whole("rounds", self.rounds, 1),
+            dimension=integer("dimension", self.dimension, 1),
+            rounds=integer("rounds", self.rounds, 1),
             sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
         )
         if isinstance(self.sensitivity, Sensitivity):

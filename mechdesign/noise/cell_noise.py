@@ -37,11 +37,11 @@ from mechdesign.problem.checks import (
     array,
     doubles,
     generator,
+    integer,
     non_negative,
     number,
     positive,
     settle,
-    whole,
 )
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -110,16 +110,16 @@ class CellNoise:
     def __post_init__(self) -> None:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
-        weights = tuple(whole("weights", w, 0) for w in self.weights)
+        weights = tuple(integer("weights", w, 0) for w in self.weights)
         spans = DesignError.unless("spans", self.spans, (tuple, list))
-        spans = tuple(whole("spans", v, 1, MOST_CELLS) for v in spans)
+        spans = tuple(integer("spans", v, 1, MOST_CELLS) for v in spans)
         if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
             raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
         if spans and (len(spans) != len(weights) or len(spans) > MOST_SPANS):
             raise DesignError.of("spans", spans, f"must be one per weight, and {MOST_SPANS} at most")
         # Every shift costs time, and beyond the last cell all are alike.
         most = MOST_CELLS if spans else len(weights) + 100
-        n, spike = whole("cells_per_shift", self.cells_per_shift, 1, most), whole("spike", self.spike, 0)
+        n, spike = integer("cells_per_shift", self.cells_per_shift, 1, most), integer("spike", self.spike, 0)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = positive("width", self.width), number("start", self.start)
@@ -458,11 +458,11 @@ def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
         slope += bends[place]
         found[place] = value
         value += slope * (after - place)
-    whole = law.total * (widest * scale * down * (r.denominator - r.numerator if r else 1))
+    integer = law.total * (widest * scale * down * (r.denominator - r.numerator if r else 1))
     spike = Fraction(law.spike) / law.total
     out: dict[int, Fraction] = {}
     for sign in (1, -1) if not law.symmetric else (1,):
         shifts = [k for k in found if 0 < sign * k <= n]
         for k in (sign * n, max(shifts, key=lambda k: found[k])):
-            out[k] = Fraction(found[k]) / whole + spike
+            out[k] = Fraction(found[k]) / integer + spike
     return out

@@ -55,11 +55,11 @@ from mechdesign.problem.checks import (
     array,
     generator,
     instance,
+    integer,
     non_negative,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
@@ -109,7 +109,7 @@ def ball(dimension: int, norm: float, size: int, rng: Randomness = None) -> Arra
     """
     draws = generator(rng)
     order = norm_order("norm", norm)
-    size, dimension = whole("size", size, 0, 2**40), whole("dimension", dimension, 1)
+    size, dimension = integer("size", size, 0, 2**40), integer("dimension", dimension, 1)
     shape = (size, dimension)
     if order == math.inf:
         return draws.uniform(-1.0, 1.0, shape)
@@ -156,7 +156,7 @@ class KNormNoise:
     largest: float | None = None
 
     def __post_init__(self) -> None:
-        dimension, scale = whole("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
+        dimension, scale = integer("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
         if not dimension * scale <= _LARGEST:
             raise DesignError.of(
                 "scale", scale, f"must be at most {_LARGEST:g} over the dimension: choose another unit"
@@ -188,7 +188,7 @@ class KNormNoise:
     def sample(self, size: int | None = None, rng: Randomness = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
         draws = generator(rng)
-        rows = 1 if size is None else whole("size", size, 0, 2**40)
+        rows = 1 if size is None else integer("size", size, 0, 2**40)
         radius = draws.gamma(self.dimension + 1, self.scale, (rows, 1))
         noise = radius * ball(self.dimension, self.norm, rows, draws)
         return noise[0] if size is None else noise
@@ -429,7 +429,7 @@ class KNorm(Design):
     >>> box = KNorm(20, PureDP(1.0)).solve()
     >>> box.mechanism.norm, round(box.value, 6)                       # Laplace noise: 2 · 20² = 800
     (inf, 154.0)
-    >>> KNorm(20, PureDP(1.0), Sensitivity(linf=1, changed=3)).solve().mechanism.norm
+    >>> KNorm(20, PureDP(1.0), Sensitivity(linf=1, l0=3)).solve().mechanism.norm
     1.0
     >>> box.mechanism.release([0.0] * 20).shape, box.mechanism.lattice.cost < 1e-5
     ((20,), True)
@@ -437,12 +437,12 @@ class KNorm(Design):
 
     asks: ClassVar[str] = "numbers"
 
-    dimension: int = field(check=whole, least=1, most=10**6)
+    dimension: int = field(check=integer, least=1, most=10**6)
     privacy: PureDP = field(PureDP)
     sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
     norm: float | None = field(check=norm_order, default=None)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
-    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+    rounds: int = field(check=integer, least=1, most=10**9, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,10 +23,10 @@ from mechdesign.problem.checks import (
     doubles,
     generator,
     instance,
+    integer,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -182,8 +182,8 @@ def shape_of(size: object) -> tuple[int, ...]:
     ((), (3,), (2, 3))
     """
     if size is None or isinstance(size, (tuple, list)):
-        return tuple(whole("size", n, 0, 2**40) for n in size or ())
-    return (whole("size", size, 0, 2**40),)
+        return tuple(integer("size", n, 0, 2**40) for n in size or ())
+    return (integer("size", size, 0, 2**40),)
 
 
 def absolute_moment(noise: str, order: float) -> float:

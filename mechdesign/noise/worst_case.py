@@ -108,7 +108,7 @@ def worst_cases(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int
     Examples
     --------
     >>> from scipy import stats
-    >>> cases = worst_cases(stats.norm(), Sensitivity(linf=1, changed=4), 20)
+    >>> cases = worst_cases(stats.norm(), Sensitivity(linf=1, l0=4), 20)
     >>> round(cases.single, 12), cases.exact
     (2.0, True)
     """
@@ -229,7 +229,7 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
     Examples
     --------
     >>> from scipy import stats
-    >>> round(worst_rho(stats.norm(scale=2.0), Sensitivity(linf=1, changed=4), 20), 6)
+    >>> round(worst_rho(stats.norm(scale=2.0), Sensitivity(linf=1, l0=4), 20), 6)
     0.5
     """
     if not isinstance(sensitivity, Sensitivity):

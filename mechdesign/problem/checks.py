@@ -26,6 +26,7 @@ __all__ = [
     "indices",
     "inside",
     "instance",
+    "integer",
     "interval",
     "levels",
     "non_negative",
@@ -37,7 +38,6 @@ __all__ = [
     "rounded_up",
     "settle",
     "share",
-    "whole",
 ]
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ def one_of(name: str, value: object, allowed: Collection[T]) -> T:
     raise DesignError.of(name, value, f"must be one of {words}")
 
 
-def whole(name: str, value: object, least: int, most: int | None = None) -> int:
+def integer(name: str, value: object, least: int, most: int | None = None) -> int:
     """Return `value` as an int, or raise DesignError unless it is an integer (no bool) from `least` to `most`.
 
     Examples

@@ -32,7 +32,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import NARROWEST, UP, array, one_of, positive, rounded_up, whole
+from mechdesign.problem.checks import NARROWEST, UP, array, integer, one_of, positive, rounded_up
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
@@ -79,7 +79,7 @@ class Sensitivity(Checked):
         The most any coordinate changes.
     l1, l2 : float, optional
         The most the changes sum to: :math:`\sum|v_i|` and :math:`\sqrt{\sum v_i^2}`.
-    changed : int, optional
+    l0 : int, optional
         How many coordinates change, at most.
     each : array_like, shape (K,), optional
         A bound for each coordinate; 0 where nothing changes.
@@ -99,7 +99,7 @@ class Sensitivity(Checked):
     --------
     Three of twenty counts change by one; the box alone would say :math:`\sqrt{20}`:
 
-    >>> counts = Sensitivity(linf=1, changed=3)
+    >>> counts = Sensitivity(linf=1, l0=3)
     >>> round(counts.largest_l2(20), 6), counts.largest_l1(20)
     (1.732051, 3.0)
     >>> print(counts)
@@ -109,7 +109,7 @@ class Sensitivity(Checked):
     linf: float | None = field(check=_bound, default=None)
     l1: float | None = field(check=_bound, default=None)
     l2: float | None = field(check=_bound, default=None)
-    changed: int | None = field(check=whole, least=1, default=None)
+    l0: int | None = field(check=integer, least=1, default=None)
     each: tuple[float, ...] | None = field(check=_bounds, default=None)
     neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default="add-remove")
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
@@ -118,7 +118,7 @@ class Sensitivity(Checked):
         super().__post_init__()
         if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:
             remedy = "says how many coordinates change, not by how much: give linf, l1 or l2"
-            raise DesignError.of("changed", self.changed, remedy)
+            raise DesignError.of("l0", self.l0, remedy)
 
     @classmethod
     def of(cls, value: object) -> Sensitivity:
@@ -132,7 +132,7 @@ class Sensitivity(Checked):
         linf: float | None = None,
         l1: float | None = None,
         l2: float | None = None,
-        changed: int | None = None,
+        l0: int | None = None,
         each: Numbers | None = None,
         signed: bool = False,
         neighbours: str = "replace",
@@ -145,13 +145,13 @@ class Sensitivity(Checked):
 
         Examples
         --------
-        >>> print(Sensitivity.of_contribution(linf=1, changed=3))
+        >>> print(Sensitivity.of_contribution(linf=1, l0=3))
         at most 6 coordinates change, each by at most 1 (replace neighbours)
         """
-        own = cls(linf, l1, l2, changed, each, neighbours, signed)  # type: ignore[arg-type]
+        own = cls(linf, l1, l2, l0, each, neighbours, signed)  # type: ignore[arg-type]
         if neighbours == "add-remove":
             return own
-        l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.changed
+        l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.l0
         if signed and size is not None:
             l1, l2 = own.largest_l1(size), own.largest_l2(size)
         times, root = (2, Fraction(2)) if signed else (1, Fraction(_ROOT_TWO))
@@ -159,13 +159,13 @@ class Sensitivity(Checked):
             linf=None if own.linf is None else times * own.linf,
             l1=None if l1 is None else 2 * l1,
             l2=None if l2 is None else round_up(Fraction(l2) * root),
-            changed=None if own.changed is None else 2 * own.changed,
+            l0=None if own.l0 is None else 2 * own.l0,
             each=None if own.each is None else tuple(times * b for b in own.each),
             neighbours=neighbours,
         )
 
     def __str__(self) -> str:
-        parts = [] if self.changed is None else [f"at most {self.changed} coordinates change"]
+        parts = [] if self.l0 is None else [f"at most {self.l0} coordinates change"]
         if self.linf is not None:
             parts.append(f"each by at most {self.linf:g}")
         if self.each is not None:
@@ -185,9 +185,9 @@ class Sensitivity(Checked):
 
     def bounds(self, dimension: int) -> Shifts:
         """The c largest bounds of single coordinates, grouped."""
-        self.check(whole("dimension", dimension, 1))
+        self.check(integer("dimension", dimension, 1))
         most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
-        count = min(dimension, self.changed or dimension)
+        count = min(dimension, self.l0 or dimension)
         if self.each is None:
             return ((most, count),)
         values = np.sort(np.minimum(np.array(self.each), most))[::-1][:count]
@@ -391,7 +391,7 @@ class Protection:
         How often the numbers are answered under one budget.
     sampling_rate : float
         At most this share of the people is sampled in each round.
-    whole : bool
+    integer : bool
         Whether the noise is for whole numbers only.
     signed : bool
         Whether some numbers may rise while others fall; noise that is not independent may make use of it.
@@ -401,7 +401,7 @@ class Protection:
     changes: Sensitivity | Array
     rounds: int = 1
     sampling_rate: float = 1.0
-    whole: bool = False
+    integer: bool = False
     signed: bool = True
 
     def check(self, name: str, asked: Any) -> None:
@@ -421,8 +421,8 @@ class Protection:
         if rate < least or (rate < 1 and asked.bounds.neighbours != "add-remove"):
             allowed = f"must be at least the question's {least}, and 1 where a person is replaced"
             raise error("sampling_rate", rate, allowed)
-        if self.whole and not asked.whole:
-            raise error("noise", "discrete", "is for whole numbers: NumericQuery(whole=True)")
+        if self.integer and not asked.integer:
+            raise error("noise", "discrete", "is for whole numbers: NumericQuery(integer=True)")
         if not self.covers(asked.bounds):
             words = str(self.changes) if isinstance(self.changes, Sensitivity) else "a list of changes"
             raise error("sensitivity", words, f"does not cover the question's: {asked.bounds}")
@@ -442,7 +442,7 @@ def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
         (held.linf, asked.largest_linf),
         (held.l1, asked.largest_l1),
         (held.l2, asked.largest_l2),
-        (held.changed, asked.count),
+        (held.l0, asked.count),
     )
     if any(bound is not None and most(size) > bound for bound, most in pairs):
         return False
@@ -459,7 +459,7 @@ def _listed(vectors: Array, asked: Sensitivity) -> bool:
     """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
     each = _each(asked, vectors.shape[1])
     moved = np.flatnonzero(each)
-    count = min(asked.changed or len(moved), len(moved))
+    count = min(asked.l0 or len(moved), len(moved))
     if asked.l1 is not None and bool((each[moved] == asked.l1).all()):
         count = 1  # the corners of the ℓ₁ ball
     if math.comb(len(moved), count) * 2 ** (count - 1) > len(vectors):

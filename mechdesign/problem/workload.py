@@ -19,7 +19,7 @@ from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import answers, array, instance, one_of, settle, whole
+from mechdesign.problem.checks import answers, array, instance, integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.span import span_of, spans_all
 from mechdesign.typing import Array, Numbers
@@ -56,7 +56,7 @@ class Queries(Checked):
     """
 
     kind: str = field(check=one_of, allowed=KINDS)
-    size: int = field(check=whole, least=1, most=10**6)
+    size: int = field(check=integer, least=1, most=10**6)
     matrix: Array | None = field(check=array, ndim=2, default=None)
 
     def __post_init__(self) -> None:
@@ -205,18 +205,18 @@ class Workload(Checked):
             Which attributes each table keeps; an empty one is the total.
         """
         try:
-            sizes = tuple(whole("shape", n, 1, 10**6) for n in shape)
+            sizes = tuple(integer("shape", n, 1, 10**6) for n in shape)
         except TypeError:
             raise DesignError.of("shape", shape, "must be a list of sizes, one an attribute") from None
         if not sizes or (order is None) == (kept is None):
             allowed = "one of them must be given, not both, and a shape of at least one attribute"
             raise DesignError.of("order, kept", (order, kept), allowed)
         if kept is None:
-            chosen = list(combinations(range(len(sizes)), whole("order", order, 0, len(sizes))))
+            chosen = list(combinations(range(len(sizes)), integer("order", order, 0, len(sizes))))
             name = f"marginals of {order} of {len(sizes)} attributes"
         else:
             try:
-                tables = [{whole("kept", i, 0, len(sizes) - 1) for i in table} for table in kept]
+                tables = [{integer("kept", i, 0, len(sizes) - 1) for i in table} for table in kept]
             except TypeError:
                 raise DesignError.of("kept", kept, "must be lists of attributes, one a table") from None
             chosen, name = [tuple(sorted(table)) for table in tables], "marginals"

@@ -30,7 +30,7 @@ from scipy import optimize, sparse, stats
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, non_negative, positive, settle, whole
+from mechdesign.problem.checks import array, integer, non_negative, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -105,10 +105,10 @@ class MVU(QuantizerDesign, ModelledDesign):
     [-2.42, -1.69, 1.69, 2.42]
     """
 
-    m: int = field(check=whole, least=2, most=4097)
+    m: int = field(check=integer, least=2, most=4097)
     privacy: PureDP = field(PureDP)
     input_range: Any = field()
-    input_bits: int = field(check=whole, least=1, most=10, default=2)
+    input_bits: int = field(check=integer, least=1, most=10, default=2)
     prior: Any = None
     loss: Any = "absolute"
     bins: Any = None
@@ -220,7 +220,7 @@ class MVU(QuantizerDesign, ModelledDesign):
             get(solver)
         elif options:
             raise DesignError.of("options", sorted(options), "are a named backend's")
-        alphabet, count = self._alphabet(whole("starts", starts, 1), clock.part(0.8))
+        alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         # Floats are slightly inside, so that the loss rounded up is still within the budget.
         budget = self.privacy.epsilon * (1 if clock.certify else 1 - 1e-12)
         table = self._table(alphabet, budget, solver, clock, options)

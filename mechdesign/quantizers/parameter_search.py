@@ -20,7 +20,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
-from mechdesign.problem.checks import interval, number, settle, whole
+from mechdesign.problem.checks import integer, interval, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -55,7 +55,7 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     grid = default if design.grid is None else design.grid
     if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
         raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
-    m, loss = whole("m", design.m, least, 1 << 16), Loss.of(design.loss)
+    m, loss = integer("m", design.m, least, 1 << 16), Loss.of(design.loss)
     settle(design, m=m, prior=prior, input_range=given or prior.support, loss=loss, grid=grid)
 
 
@@ -155,8 +155,8 @@ class ParameterSearch(QuantizerDesign):
             No point is within the budget; states the smallest loss met.
         """
         lines = _Lines(self, clock)
-        rough = lines.rough(3 * whole("starts", starts, 1))
-        best = lines.zoomed(rough, whole("zoom", zoom, 0, 40), starts)
+        rough = lines.rough(3 * integer("starts", starts, 1))
+        best = lines.zoomed(rough, integer("zoom", zoom, 0, 40), starts)
         member = self.mechanism(**best.point)
         assert member is not None
         yield from least_loss(self, member.bins, clock)

@@ -149,13 +149,13 @@ app.command(epilog=examples("solve design.toml -o result.json", "solve design.to
 app.command(
     epilog=examples(
         "calibrate laplace --epsilon 1 --sensitivity 1",
-        "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 --report report.html",
+        "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --report report.html",
         "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
     )
 )(calibrate)
 app.command(
     epilog=examples(
-        "compare --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 --whole --report report.html",
+        "compare --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --integer --report report.html",
         "compare --bits 2 --epsilon 2 --input-range -1 1",
         "compare question.toml",
     )

@@ -98,18 +98,18 @@ def _only(option: str, words: str, **others: object) -> None:
 
 
 def sensitivity_of(
-    sensitivity: float | None, changed: int | None, l1: float | None, l2: float | None
+    sensitivity: float | None, l0: int | None, l1: float | None, l2: float | None
 ) -> float | Sensitivity:
     """The sensitivity that the options state: one number, or several bounds together."""
     from mechdesign.problem.sensitivity import Sensitivity
 
-    if changed is None and l1 is None and l2 is None:
+    if l0 is None and l1 is None and l2 is None:
         if sensitivity is None:
             raise DesignError(
-                "sensitivity: give --sensitivity, --l1 or --l2 (and --changed, if fewer numbers change)"
+                "sensitivity: give --sensitivity, --l1 or --l2 (and --l0, if fewer numbers change)"
             )
         return sensitivity
-    return Sensitivity(linf=sensitivity, l1=l1, l2=l2, changed=changed)
+    return Sensitivity(linf=sensitivity, l1=l1, l2=l2, l0=l0)
 
 
 def calibrate(
@@ -120,7 +120,7 @@ def calibrate(
     delta: Delta = 0.0,
     rho: Rho = None,
     sensitivity: Each = None,
-    changed: Changed = None,
+    l0: Changed = None,
     l1: L1 = None,
     l2: L2 = None,
     dimension: Size = 1,
@@ -138,7 +138,7 @@ def calibrate(
     design = Calibration(
         noise,
         privacy_of(epsilon, delta, rho),
-        sensitivity_of(sensitivity, changed, l1, l2),
+        sensitivity_of(sensitivity, l0, l1, l2),
         dimension,
         loss,
         rounds=rounds,
@@ -160,13 +160,13 @@ def compare(
     delta: Delta = 0.0,
     rho: Rho = None,
     sensitivity: Each = None,
-    changed: Changed = None,
+    l0: Changed = None,
     l1: L1 = None,
     l2: L2 = None,
     dimension: Size = 1,
     rounds: Rounds = 1,
     sampling_rate: Rate = 1.0,
-    whole: Annotated[bool, typer.Option("--whole", help="The numbers are whole (counts).")] = False,
+    integer: Annotated[bool, typer.Option("--integer", help="The numbers are whole (counts).")] = False,
     bits: Annotated[
         int | None, typer.Option(help="Bits of a report of one person's number: a local report.")
     ] = None,
@@ -187,7 +187,7 @@ def compare(
     from mechdesign.shell.show import show
 
     _check_outputs(spec, csv=csv, out=out, report=report)
-    stated: dict[str, Any] = {"sensitivity": sensitivity, "changed": changed, "l1": l1, "l2": l2}
+    stated: dict[str, Any] = {"sensitivity": sensitivity, "l0": l0, "l1": l1, "l2": l2}
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 
@@ -208,13 +208,13 @@ def compare(
         if bits is not None:
             ranked |= {} if input_range is None else {"input_range": input_range}
             changed_ones = {name: value for name, value in counts.items() if value != 1}
-            _only("bits", "a local report", **stated, whole=whole or None, **changed_ones)
+            _only("bits", "a local report", **stated, integer=integer or None, **changed_ones)
             question = choose.LocalReport(bits, **ranked)
         else:
             words = "noise on numbers computed from everybody's data"
             _only("sensitivity", words, input_range=input_range)
             question = choose.NumericQuery(
-                sensitivity=sensitivity_of(**stated), whole=whole, **counts, **ranked
+                sensitivity=sensitivity_of(**stated), integer=integer, **counts, **ranked
             )
     asked |= {"time_limit": time_limit, "total_time_limit": total_time_limit}
     found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)

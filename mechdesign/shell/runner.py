@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report, Study
-from mechdesign.solvers.deadline import one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +84,8 @@ def run_study(
             quick=quick,
         )
         import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
+
+        from mechdesign.solvers.deadline import one_thread
 
         with one_thread():  # studies' matrices are small, and other studies may be on the other cores
             chosen.run(report)

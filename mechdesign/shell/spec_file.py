@@ -21,7 +21,7 @@
 
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
 (``levels = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
-matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, changed = 3}``).
+matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, one_of, positive, settle, whole
+from mechdesign.problem.checks import array, indices, integer, one_of, positive, settle
 from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = [
@@ -102,8 +102,8 @@ class MetricSpace:
 
     def __post_init__(self) -> None:
         needed = NEEDS[one_of("kind", self.kind, tuple(NEEDS))]
-        settle(self, shape=tuple(whole("shape", n, 1, MOST) for n in self.shape))
-        whole("number of points", self.size, 1, MOST)
+        settle(self, shape=tuple(integer("shape", n, 1, MOST) for n in self.shape))
+        integer("number of points", self.size, 1, MOST)
         for name in ("matrix", "points", "parents", "lengths", "leaves"):
             if (given := getattr(self, name)) is not None or name in needed:
                 held = array(name, given, ndim=None)
@@ -166,8 +166,8 @@ class MetricSpace:
 
         `metric` is ``"euclidean"`` or ``"manhattan"``.
         """
-        rows = whole("rows", rows, 1, MOST // 10)
-        columns = whole("columns", columns, 1, MOST // 10 // rows)
+        rows = integer("rows", rows, 1, MOST // 10)
+        columns = integer("columns", columns, 1, MOST // 10 // rows)
         spacing = positive("spacing", spacing)
         if not math.isfinite(spacing * (rows + columns)):
             raise DesignError.of("spacing", spacing, "makes points too far apart; choose a larger unit")
@@ -211,7 +211,7 @@ class MetricSpace:
 
         Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
         """
-        clusters, size = whole("clusters", clusters, 1), whole("size", size, 1)
+        clusters, size = integer("clusters", clusters, 1), integer("size", size, 1)
         return cls(kind="clustered", unit=unit, shape=(clusters, size), within=within, across=across)
 
     @classmethod
@@ -284,7 +284,7 @@ class MetricSpace:
         >>> MetricSpace.line(np.arange(50_000.0)).distances_from(2)[:4]
         array([2., 1., 0., 1.])
         """
-        point = whole("point", point, 0, self.size - 1)
+        point = integer("point", point, 0, self.size - 1)
         if self.points is None or self.matrix is not None or "distances" in vars(self):
             return np.asarray(self.distances[point])
         one = self.points[[point]]

@@ -70,10 +70,10 @@ from mechdesign.problem.checks import (
     generator,
     indices,
     instance,
+    integer,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
@@ -252,7 +252,7 @@ class FrequencyEstimate:
 
     def error_bound(self, reports: int) -> float:
         """Bound of the expected EMD with this many reports, for any data."""
-        return self._unit_bound / float(np.sqrt(whole("reports", reports, 1)))
+        return self._unit_bound / float(np.sqrt(integer("reports", reports, 1)))
 
     def fit(self, reports: Numbers) -> FrequencyFit:
         """Estimate from reports, an array of output indices of any shape."""
@@ -318,7 +318,7 @@ class LaplaceHistogram:
     def __post_init__(self) -> None:
         instance("space", self.space, MetricSpace)
         settle(
-            self, epsilon=positive("epsilon", self.epsilon, side=DOWN), users=whole("users", self.users, 1)
+            self, epsilon=positive("epsilon", self.epsilon, side=DOWN), users=integer("users", self.users, 1)
         )
 
     @property
@@ -420,7 +420,7 @@ def emd_error_bound(
     >>> round(emd_error_bound(ClusteredResponse(space, 20.0), space, reports=10_000), 6)
     0.003781
     """
-    count = whole("reports", reports, 1)
+    count = integer("reports", reports, 1)
     points, clusters = instance("channel", channel, Response).second_moments(channel.measured(space))
     n, groups = space.size, space.shape[0]
     less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
@@ -454,7 +454,7 @@ def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: in
     return (
         (near * math.sqrt(rest + groups) + (far - near) * math.sqrt(groups))
         / 2
-        / math.sqrt(whole("reports", reports, 1))
+        / math.sqrt(integer("reports", reports, 1))
     )
 
 

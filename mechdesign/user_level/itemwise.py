@@ -27,7 +27,7 @@ from mechdesign.channels.channel import Channel, Deployment, Response, Simulatio
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, instance, non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import DOWN, instance, integer, non_negative, one_of, positive, settle
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices, Numbers, Randomness
@@ -127,7 +127,7 @@ class ItemwiseRelease:
             if getattr(self, name) is not None:
                 settle(self, **{name: positive(name, getattr(self, name), side=DOWN)})
         instance("space", self.space, MetricSpace)
-        settle(self, items=whole("items", self.items, 1))
+        settle(self, items=integer("items", self.items, 1))
         one_of("accounting", self.accounting, ACCOUNTING)
         settle_users(self)
         target, channel = self.alpha, self.channel

@@ -49,10 +49,10 @@ from mechdesign.problem.checks import (
     check_preserved,
     generator,
     instance,
+    integer,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
@@ -251,7 +251,7 @@ class LinearRelease:
         """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
         noise = self.noise
         variance = self.scale**2 if noise is None else noise.variance()
-        return math.sqrt(self.query.dimension * variance / whole("averaged", averaged, 1))
+        return math.sqrt(self.query.dimension * variance / integer("averaged", averaged, 1))
 
 
 @serializable("linear-query")

@@ -33,12 +33,12 @@ from mechdesign.problem.checks import (
     DOWN,
     array,
     instance,
+    integer,
     non_negative,
     one_of,
     positive,
     probability,
     settle,
-    whole,
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
@@ -53,7 +53,7 @@ SIZES = ("bounded", "unbounded")
 
 def settle_users(release: Any) -> None:
     """Check the number of users of a release: n in the central model, 1 locally."""
-    settle(release, users=whole("users", release.users, 1))
+    settle(release, users=integer("users", release.users, 1))
     if one_of("model", release.model, MODELS) == "local" and release.users != 1:
         raise DesignError.of(
             "users", release.users, "belongs to the central model; locally each user is alone"
@@ -71,7 +71,7 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     """
     epsilon = positive("epsilon", epsilon, side=DOWN)
     delta = probability("delta", delta, below_one=True, side=DOWN)
-    total = whole("steps", steps, 1, 1 << 53) * epsilon
+    total = integer("steps", steps, 1, 1 << 53) * epsilon
     if delta == 0:
         return total, 0.0
     growth = math.expm1(total) / math.expm1(epsilon) if total < 700 else math.inf
@@ -142,7 +142,7 @@ class ItemPrivacy(Checked):
 
     def composed(self, items: int) -> EMDPrivacy:
         """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        return EMDPrivacy(self.alpha * whole("items", items, 1, 1 << 53))
+        return EMDPrivacy(self.alpha * integer("items", items, 1, 1 << 53))
 
 
 @serializable("emd-privacy")

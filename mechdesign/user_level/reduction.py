@@ -31,7 +31,7 @@ from scipy import special
 from mechdesign.channels.channel import Deployment, Simulation
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import indices, instance, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import indices, instance, integer, one_of, positive, probability, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -74,7 +74,7 @@ class SamplingReduction(Checked):
 
     alpha: float = field(check=positive)
     radius: float = field(check=positive)
-    samples: int = field(check=whole, least=1, most=1 << 40, default=200)
+    samples: int = field(check=integer, least=1, most=1 << 40, default=200)
     failure: float = field(check=positive, default=1e-8)
     delta: float = field(check=probability, below_one=True, default=0.0)
     diameter: float = field(check=positive, default=1.0)

@@ -21,7 +21,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import array, check_preserved, non_negative, one_of, positive, whole
+from mechdesign.problem.checks import array, check_preserved, integer, non_negative, one_of, positive
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
@@ -65,7 +65,7 @@ def checked_dimension(name: str, value: object) -> int:
         raise DesignError.of(name, value, wanted)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
         raise DesignError.of(name, 1, "must be at least 2; a single number is md.OptimalQuantizer's")
-    return whole(name, value, 2, _LARGEST_DIMENSION)
+    return integer(name, value, 2, _LARGEST_DIMENSION)
 
 
 def checked_radius(name: str, value: object) -> float:

@@ -29,7 +29,7 @@ from scipy import special
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import generator, indices, whole
+from mechdesign.problem.checks import generator, indices, integer
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -200,7 +200,7 @@ class CodedMechanism(ABC):
         >>> len(message), mechanism.decode(message).shape       # 6 bytes of codes
         (38, (8, 100))
         """
-        used, first = checked_seed(seed), whole("first", first, 0, (1 << 63) - 1)
+        used, first = checked_seed(seed), integer("first", first, 0, (1 << 63) - 1)
         if seed is None and first:
             remedy = "needs an agreed seed: a fresh one has a vector 0 of its own"
             raise DesignError.of("first", first, remedy)
@@ -385,8 +385,8 @@ class ModularSum(Checked):
     [120, 2, -3]
     """
 
-    dimension: int = field(check=whole, least=1, most=1 << 24)
-    bits: int = field(check=whole, least=1, most=32)
+    dimension: int = field(check=integer, least=1, most=1 << 24)
+    bits: int = field(check=integer, least=1, most=32)
 
     @property
     def modulus(self) -> int:
@@ -404,7 +404,7 @@ class ModularSum(Checked):
 
     def masks(self, clients: int) -> Indices:
         """Draw masks, shape (n, d), each uniform, that sum to 0: what pairwise agreed seeds give a real protocol."""
-        count = whole("clients", clients, 1, 1 << 24)
+        count = integer("clients", clients, 1, 1 << 24)
         made = uniform_integers(self.modulus, count * self.dimension).reshape(count, self.dimension)
         made[-1] = np.mod(-made[:-1].sum(axis=0), self.modulus)
         return made
@@ -442,12 +442,12 @@ def fresh_seed() -> int:
 
 def checked_seed(seed: object) -> int:
     """Return an agreed seed as an integer of 0 to 2^128 − 1, a fresh one for None, or raise DesignError."""
-    return fresh_seed() if seed is None else whole("seed", seed, 0, (1 << SEED_BITS) - 1)
+    return fresh_seed() if seed is None else integer("seed", seed, 0, (1 << SEED_BITS) - 1)
 
 
 def checked_key(seed: object, number: object) -> tuple[int, int]:
     """Return a seed that is given and the number of a vector, or raise DesignError."""
-    return whole("seed", seed, 0, (1 << SEED_BITS) - 1), whole("first", number, 0, (1 << 63) - 1)
+    return integer("seed", seed, 0, (1 << SEED_BITS) - 1), integer("first", number, 0, (1 << 63) - 1)
 
 
 def shared_words(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:

@@ -26,7 +26,7 @@ from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate,
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import instance, one_of, whole
+from mechdesign.problem.checks import instance, integer, one_of
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
@@ -88,7 +88,7 @@ class VectorQuantizer(Design):
 
     dimension: int = field(check=checked_dimension)
     privacy: PureDP = field(PureDP)
-    bits: int | None = field(check=whole, least=1, most=LARGEST_BITS, default=None)
+    bits: int | None = field(check=integer, least=1, most=LARGEST_BITS, default=None)
     inputs: str = field(check=one_of, allowed=("ball", "sphere", "box"), default="ball")
     radius: float = field(check=checked_radius, default=1.0)
     rotation: str = field(check=one_of, allowed=("exact", "fast"), default="exact")

@@ -36,7 +36,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import one_of, settle, whole
+from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
@@ -97,7 +97,7 @@ def best_outputs(epsilon: float, bits: int) -> Quantizer:
 
 
 def _limit(name: str, value: object) -> int | None:
-    return None if value is None else whole(name, value, 1, 1 << 24)
+    return None if value is None else integer(name, value, 1, 1 << 24)
 
 
 class SampledSubset(CodedMechanism):
@@ -170,7 +170,7 @@ class SampledCoordinates(Checked, SampledSubset):
         super().__post_init__()
         power_of_e(self.privacy.epsilon)
         if self.count is not None:
-            settle(self, count=whole("count", self.count, 1, self.dimension))
+            settle(self, count=integer("count", self.count, 1, self.dimension))
         if self.coordinate is not None:
             self._check(self.coordinate)
         if self.count is None or self.coordinate is None:
@@ -325,7 +325,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     """
 
     dimension: int = field(check=checked_dimension)
-    bits: int = field(check=whole, least=1, most=LARGEST_BITS)
+    bits: int = field(check=integer, least=1, most=LARGEST_BITS)
     privacy: PureDP = field(PureDP)
     radius: float = field(check=checked_radius, default=1.0)
 

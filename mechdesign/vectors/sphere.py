@@ -43,7 +43,7 @@ from scipy import linalg, special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, one_of, whole
+from mechdesign.problem.checks import generator, integer, one_of
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
@@ -95,7 +95,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
     """
 
     dimension: int = field(check=checked_dimension)
-    bits: int = field(check=whole, least=1, most=LARGEST_BITS)
+    bits: int = field(check=integer, least=1, most=LARGEST_BITS)
     privacy: PureDP = field(PureDP)
     inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
     radius: float = field(check=checked_radius, default=1.0)
@@ -194,7 +194,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         For the exact rotation it is zero. The mean over the answer's law is taken exactly, the one over rotations from draws.
         """
         y = self.lifted(np.reshape(x, (1, -1)))
-        seed, count = int(generator(rng).integers(0, 1 << 62)), whole("draws", draws, 2)
+        seed, count = int(generator(rng).integers(0, 1 << 62)), integer("draws", draws, 2)
         found = np.empty(count)
         for part in self._parts(count):
             keys = [(seed, i) for i in range(part.start, part.stop)]

@@ -15,7 +15,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     proofs = {proof[""]: proof for proof in result["proofs"]}
     privacy, loss = design["privacy"], design["loss"]
-    if law[""] == "cell-noise" and (design["dimension"], design["changed"]) != (1, None):
+    if law[""] == "cell-noise" and (design["dimension"], design["l0"]) != (1, None):
         raise Refused("noise of one number for several")
     if loss not in ("absolute", "squared") or law[""] != "cell-noise":
         raise NotCovered("losses other than absolute and squared, and noise for several numbers")

@@ -242,7 +242,7 @@ def allocation(count: int) -> dict[str, Make]:
         top = np.sort(each)[::-1][: max(2, k // 4)]
         stated: dict[str, Any] = {}
         if "c" in bounds:
-            stated["changed"] = len(top)
+            stated["l0"] = len(top)
         if "1" in bounds:
             stated["l1"] = 0.6 * float(top.sum())
         if "2" in bounds:
@@ -399,7 +399,7 @@ def correlated(count: int) -> dict[str, Make]:
         if kind == "few change":
             if k > 20:
                 return None
-            return lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(linf=1, changed=2), k, privacy)
+            return lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(linf=1, l0=2), k, privacy)
         return lambda: md.CorrelatedGaussian(rng.normal(size=(2 * k, max(2, k // 2))), privacy)
 
     axes = {"K": (5, 12, 20), "kind": ("prefix", "few change", "random"), "ε": EPSILONS, "δ": DELTAS[1:]}

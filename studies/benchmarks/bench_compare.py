@@ -36,10 +36,10 @@ def by_hand(question: Any, privacy: Any) -> int:
 
 def main() -> None:
     """Print a line for each question."""
-    counts = md.Sensitivity(linf=1, changed=3)
+    counts = md.Sensitivity(linf=1, l0=3)
     noise = md.ApproximateDP(1.0, 1e-6)
     for title, question, privacy in (
-        ("20 whole counts, 3 change", md.NumericQuery(20, counts, whole=True), noise),
+        ("20 whole counts, 3 change", md.NumericQuery(20, counts, integer=True), noise),
         ("one number", md.NumericQuery(), noise),
         ("a million numbers", md.NumericQuery(10**6), noise),
         ("4 bits", md.LocalReport(bits=4), md.PureDP(2.0)),

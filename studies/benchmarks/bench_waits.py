@@ -146,7 +146,7 @@ def vectors_of_noise() -> None:
         for eps in (1e-4, 1.0, 100.0):
             CASES[f"KNorm k={k} eps={eps:g}"] = solved(
                 lambda k=k, eps=eps: md.noise.KNorm(
-                    k, md.PureDP(eps), md.Sensitivity(linf=1, changed=max(1, k // 3)), loss="absolute"
+                    k, md.PureDP(eps), md.Sensitivity(linf=1, l0=max(1, k // 3)), loss="absolute"
                 )
             )
 

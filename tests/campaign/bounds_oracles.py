@@ -26,7 +26,7 @@ def changes(s: md.Sensitivity, size: int, rng: random.Random, count: int = 12) -
     """Changes that the bounds allow, in exact numbers: the largest bounds filled up, evened out, and random ones."""
     single = [Fraction(b) for b in (s.linf, s.l1, s.l2) if b is not None]
     each = [min([Fraction(b), *single]) for b in s.each] if s.each is not None else [min(single)] * size
-    most = min(s.changed or size, size)
+    most = min(s.l0 or size, size)
     order = sorted(range(size), key=lambda i: -each[i])
     for k in range(count):
         kept = order[:most] if k % 3 == 0 else rng.sample(range(size), rng.randint(1, most))

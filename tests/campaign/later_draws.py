@@ -53,7 +53,7 @@ def sensitivity(rng: Draw, size: int, *, listed: bool = False) -> md.Sensitivity
     if not bounds or rng.random() < 0.2:
         bounds["linf"] = unit * rng.uniform(0.5, 2)
     if rng.random() < 0.5:
-        bounds["changed"] = rng.randint(1, size)
+        bounds["l0"] = rng.randint(1, size)
     if not listed:
         if rng.random() < 0.5:
             bounds["l1"] = unit * rng.uniform(0.3, size)
@@ -111,7 +111,7 @@ def matrix_mechanism(rng: Draw) -> Any:
     asked = md.Workload(workload(rng))
     notion = rng.choice([approximate, zcdp])(rng)
     return md.MatrixMechanism(
-        asked, notion, changed=rng.randint(1, min(asked.size, 4)), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
+        asked, notion, l0=rng.randint(1, min(asked.size, 4)), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
         loss=rng.choice(["total", "total", "largest"]),
     )  # fmt: skip
 

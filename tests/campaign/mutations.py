@@ -214,11 +214,11 @@ def mutated(rng: random.Random, documents: dict[str, str]) -> tuple[str, str]:
     if rng.random() < 0.2:
         return name, text_mutation(rng, documents[name])
     payload, foreign = (json.loads(documents[n])["payload"] for n in (name, other))
-    changed = node_mutation(rng, payload, foreign, list(places(payload)), list(places(foreign)))
+    l0 = node_mutation(rng, payload, foreign, list(places(payload)), list(places(foreign)))
     try:
-        return name, cheap.sealed(changed)
+        return name, cheap.sealed(l0)
     except UnicodeEncodeError:  # a lone surrogate has no checksum
-        return name, json.dumps({**json.loads(documents[name]), "payload": changed})
+        return name, json.dumps({**json.loads(documents[name]), "payload": l0})
 
 
 def said(result: md.Result) -> list[str]:

@@ -165,8 +165,8 @@ def asked(workload: Any) -> Any:
     return np.vstack(blocks)
 
 
-def corner_changes(size: int, changed: int, signed: bool) -> Iterator[tuple[int, ...]]:
-    for count in range(1, changed + 1):
+def corner_changes(size: int, l0: int, signed: bool) -> Iterator[tuple[int, ...]]:
+    for count in range(1, l0 + 1):
         for places in itertools.combinations(range(size), count):
             for signs in itertools.product((-1, 1) if signed else (1,), repeat=count):
                 change = dict(zip(places, signs))
@@ -189,7 +189,7 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
     if not np.allclose(answers, workload.dense()):
         yield "the workload is another"
     exact = [[Fraction(v) for v in row] for row in strategy.tolist()]
-    spent, corners = Fraction(0), list(corner_changes(workload.size, design.changed, design.signed))
+    spent, corners = Fraction(0), list(corner_changes(workload.size, design.l0, design.signed))
     for d in corners:
         image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
         spent = max(spent, a * a * sum(v * v for v in image))
@@ -290,7 +290,7 @@ def steepest(law: Any) -> float:
 def many_noise(design: Any, result: Any) -> Faults:
     """Coordinates at the corner, at one inner shift, and at two different ones; the cost; Laplace and Gaussian noise."""
     mechanism, top = result.mechanism, design.sensitivity
-    k = getattr(design, "changed", None) or design.dimension
+    k = getattr(design, "l0", None) or design.dimension
     if mechanism.dimension != design.dimension:
         yield "another number of coordinates"
     yield from many_value(design, result, k)

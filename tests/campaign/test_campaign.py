@@ -72,7 +72,7 @@ def test_a_false_claim_of_a_later_kind_is_seen(name: str, changes: dict[str, flo
     [
         lambda e: md.NoiseAllocation("mixed", [1.0, 0.1, 0.1, 0.1], md.ApproximateDP(2.0 * e, 1e-3)),
         lambda e: md.noise.KNorm(3, md.PureDP(e), md.Sensitivity(linf=1, l1=2, l2=1.5)),
-        lambda e: md.MatrixMechanism([[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(e, 1e-6), changed=2, signed=False),
+        lambda e: md.MatrixMechanism([[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(e, 1e-6), l0=2, signed=False),
         lambda e: md.OptimalNoise(md.PureDP(2.0 * e), dimension=2),
         lambda e: md.Calibration("laplace", md.ApproximateDP(e, 1e-3), md.Sensitivity(linf=1, l1=2), dimension=3),
         lambda e: md.SphereQuantizer(20, 3, md.PureDP(e)),

@@ -22,7 +22,7 @@ from mechdesign.accounting.sampling import sampled_parts
         (lambda: md.LocalReport(loss=lambda t: t * np.nan), "not finite"),
         # ended in ZeroDivisionError
         (lambda: md.LocalReport(bits=1, input_range=(0, 1e-300)), "at least 1e-140 wide"),
-        (lambda: md.NumericQuery(sensitivity=0.5, whole=True), "whole numbers change by 1 at least"),
+        (lambda: md.NumericQuery(sensitivity=0.5, integer=True), "whole numbers change by 1 at least"),
         (lambda: md.NumericQuery(sampling_rate=2), r"must be in \(0, 1\]"),
         # named the law
         (lambda: md.Sensitivity(l2=1e-200), "l2 = 1e-200: must be at least 1e-140"),
@@ -64,8 +64,8 @@ def test_sampled_losses_that_are_all_beyond_epsilon() -> None:
     "options",
     [
         ["--bits", "2", "-s", "1"],
-        ["--bits", "2", "--changed", "3"],
-        ["--bits", "2", "--whole"],
+        ["--bits", "2", "--l0", "3"],
+        ["--bits", "2", "--integer"],
         ["-s", "1", "--input-range", "0", "1"],
     ],
 )

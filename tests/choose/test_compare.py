@@ -14,7 +14,7 @@ from mechdesign.choose import comparing
 from mechdesign.choose.candidates import candidates
 from mechdesign.choose.comparing import _Try
 
-COUNTS = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=3))
+COUNTS = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, l0=3))
 PRIVACY = md.ApproximateDP(1, 1e-6)
 QUICK = ["gaussian", "laplace", "logistic", "optimal noise", "discrete_laplace"]
 
@@ -62,7 +62,7 @@ def test_the_table_is_ranked_and_right():
 def test_refusals_give_their_reason():
     found = counts()
     assert set(found.refused) == {"discrete_laplace"}
-    assert "whole=True" in found.refused["discrete_laplace"]
+    assert "integer=True" in found.refused["discrete_laplace"]
     with pytest.raises(md.DesignError, match="does not apply"):
         found["discrete_laplace"]
     with pytest.raises(md.DesignError, match="must be one of optimal noise, laplace, logistic"):
@@ -73,17 +73,17 @@ def test_refusals_give_their_reason():
 
 def test_optimal_noise_protects_the_few_that_change():
     found = counts()["optimal noise"]
-    assert (found.design.dimension, found.design.changed) == (20, 3)
+    assert (found.design.dimension, found.design.l0) == (20, 3)
     assert found.certificate.verify() and found.checks()["holds"].all()
     noise = found.mechanism
     assert noise.dimension == 20 and noise.release(np.zeros(20)).shape == (20,)
     # the law is that of three coordinates which all move
     three = md.noise.AdditiveNoise(noise.law, 1.0, 3)
     assert three.delta_interval(1.0).lower <= PRIVACY.delta
-    wider = md.NumericQuery(20, md.Sensitivity(linf=1, changed=4))
+    wider = md.NumericQuery(20, md.Sensitivity(linf=1, l0=4))
     with pytest.raises(md.DesignError, match="does not cover"):
         md.compare(wider, PRIVACY, mechanisms=["gaussian"], also={"mine": found})
-    narrower = md.NumericQuery(20, md.Sensitivity(linf=1, changed=2))
+    narrower = md.NumericQuery(20, md.Sensitivity(linf=1, l0=2))
     assert "mine" in md.compare(narrower, PRIVACY, mechanisms=["gaussian"], also={"mine": found}).names
 
 
@@ -113,8 +113,8 @@ def test_a_search_cut_short_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("question", "privacy", "reason"),
     [
-        (md.NumericQuery(2, md.Sensitivity(each=[1, 2])), PRIVACY, r"Sensitivity\(linf=a, changed=c\)"),
-        (md.NumericQuery(2, md.Sensitivity(l1=1)), PRIVACY, r"Sensitivity\(linf=a, changed=c\)"),
+        (md.NumericQuery(2, md.Sensitivity(each=[1, 2])), PRIVACY, r"Sensitivity\(linf=a, l0=c\)"),
+        (md.NumericQuery(2, md.Sensitivity(l1=1)), PRIVACY, r"Sensitivity\(linf=a, l0=c\)"),
         (md.NumericQuery(2, rounds=3), PRIVACY, "rounds times the dimension"),
         (md.NumericQuery(2, sampling_rate=0.1), PRIVACY, "not sampled"),
         (md.NumericQuery(2), md.ZeroConcentratedDP(1), "pure and approximate"),
@@ -129,7 +129,7 @@ def test_optimal_noise_says_what_it_cannot_do(question, privacy, reason):
     ("sensitivity", "dimension"),
     [
         (md.Sensitivity(each=[1, 2, 3]), 3),
-        (md.Sensitivity(each=[1, 2, 3, 0], changed=2), 4),
+        (md.Sensitivity(each=[1, 2, 3, 0], l0=2), 4),
         (md.Sensitivity(each=[1, 2, 3], signed=False), 3),
         (md.Sensitivity(l1=2), 6),
     ],
@@ -146,8 +146,8 @@ def test_correlated_noise_answers_where_the_changes_can_be_listed(sensitivity, d
     bounds = np.array(sensitivity.each or [2.0] * dimension)
     for _ in range(200):
         change = rng.uniform(0 if not sensitivity.signed else -1, 1, dimension) * bounds
-        if sensitivity.changed:
-            change[rng.permutation(dimension)[sensitivity.changed :]] = 0
+        if sensitivity.l0:
+            change[rng.permutation(dimension)[sensitivity.l0 :]] = 0
         if sensitivity.l1:
             change *= sensitivity.l1 / max(np.abs(change).sum(), sensitivity.l1)
         assert change @ inverse @ change <= result.design.budget * (1 + 1e-9)
@@ -178,7 +178,7 @@ def test_one_number_has_a_proved_least():
     assert absolute["laplace"].value == pytest.approx(1.0) and absolute.least < 0.97
     # whole numbers need not be protected from changes in between: no bound for them
     counted = md.compare(
-        md.NumericQuery(whole=True), md.PureDP(1), mechanisms=["discrete_laplace", "optimal noise"]
+        md.NumericQuery(integer=True), md.PureDP(1), mechanisms=["discrete_laplace", "optimal noise"]
     )
     assert counted.least is None
 
@@ -306,7 +306,7 @@ OTHERS = {
     "sampled": (Q3, lambda: md.calibrate("gaussian", **TIGHT, sampling_rate=0.1), "sampling_rate = 0.1"),
     "fewer change": (
         Q3,
-        lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": md.Sensitivity(linf=2, changed=1)}),
+        lambda: md.calibrate("gaussian", **TIGHT | {"sensitivity": md.Sensitivity(linf=2, l0=1)}),
         "sensitivity",
     ),
     "one alone": (Q3, lambda: md.OptimalNoise(PRIVACY, 2.0, "squared").solve(gap=0.5), "dimension = 1"),
@@ -317,7 +317,7 @@ OTHERS = {
     ),
     "counts": (Q3, lambda: md.CountsGaussian(3, 3, PRIVACY, most=2, signed=False).solve(), "sensitivity"),
     "few vectors": (Q3, lambda: md.CorrelatedGaussian(2 * np.eye(3), PRIVACY).solve(), "sensitivity"),
-    "discrete": (Q3, lambda: md.calibrate("discrete_gaussian", **TIGHT), "whole"),
+    "discrete": (Q3, lambda: md.calibrate("discrete_gaussian", **TIGHT), "integer"),
     "a report": (
         md.NumericQuery(),
         lambda: md.MetricChannel(md.MetricSpace.grid(2, 2), 1).solve(),
@@ -461,7 +461,7 @@ def test_accuracy_and_its_inverse():
         (lambda: md.NumericQuery(sensitivity=-1), "sensitivity = -1"),
         (lambda: md.NumericQuery(loss="cubic"), "loss = 'cubic'"),
         (lambda: md.NumericQuery(sampling_rate=0), "sampling_rate = 0"),
-        (lambda: md.NumericQuery(whole="x"), "whole = 'x'"),
+        (lambda: md.NumericQuery(integer="x"), "integer = 'x'"),
         (lambda: md.LocalReport(bits=0), "bits = 0"),
         (lambda: md.LocalReport(input_range=(1, 0)), "input_range = (1, 0)"),
         (lambda: md.LocalReport(prior=3), "prior = 3"),

@@ -56,24 +56,24 @@ def believed(payload: Any) -> bool:
 
 def dearer(payload: Any) -> Any:
     """The same mechanism, said to cost twice as much, and that to be nearly optimal."""
-    changed = copy.deepcopy(payload)
-    value = changed["fields"]["value"]
-    for owner in nodes(changed, "lower_bound"):
+    l0 = copy.deepcopy(payload)
+    value = l0["fields"]["value"]
+    for owner in nodes(l0, "lower_bound"):
         if owner["lower_bound"] is not None:
             owner["lower_bound"] = 1.9 * value
-    for owner in nodes(changed, "value"):
+    for owner in nodes(l0, "value"):
         if owner["value"] == value:
             owner["value"] = 2 * value
-    return changed
+    return l0
 
 
 def quieter(payload: Any) -> Any | None:
     """A thousandth of the noise, where it has scales."""
-    changed = copy.deepcopy(payload)
-    owners = [owner for owner in nodes(changed["fields"], "scales") if isinstance(owner["scales"], dict)]
+    l0 = copy.deepcopy(payload)
+    owners = [owner for owner in nodes(l0["fields"], "scales") if isinstance(owner["scales"], dict)]
     for owner in owners:
         owner["scales"]["$array"] = [scale * 1e-3 for scale in owner["scales"]["$array"]]
-    return changed if owners else None
+    return l0 if owners else None
 
 
 @pytest.mark.slow

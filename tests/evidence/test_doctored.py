@@ -236,7 +236,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "few-allocation": (
-        lambda: md.NoiseAllocation("gaussian", md.Sensitivity(each=[1, 2, 0, 3, 0.5], changed=2), md.ApproximateDP(1.0, 1e-6)),
+        lambda: md.NoiseAllocation("gaussian", md.Sensitivity(each=[1, 2, 0, 3, 0.5], l0=2), md.ApproximateDP(1.0, 1e-6)),
         {},
     ),
     "several-allocation": (
@@ -247,17 +247,17 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     ),
     "filled-allocation": (
         lambda: md.NoiseAllocation(
-            "gaussian", md.Sensitivity(each=[1, 1, 1, 1, 1.0], changed=2, l1=1.5), md.ApproximateDP(1.0, 1e-6)
+            "gaussian", md.Sensitivity(each=[1, 1, 1, 1, 1.0], l0=2, l1=1.5), md.ApproximateDP(1.0, 1e-6)
         ),
         {},
     ),
     "listed-allocation": (
-        lambda: md.NoiseAllocation("laplace", md.Sensitivity(each=[1, 2, 0, 3.0, 1.5], changed=2, l2=3), cheap.PURE),
+        lambda: md.NoiseAllocation("laplace", md.Sensitivity(each=[1, 2, 0, 3.0, 1.5], l0=2, l2=3), cheap.PURE),
         {},
     ),
     "matrix-largest": (
         lambda: md.MatrixMechanism(
-            [[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), changed=2, signed=False, loss="largest"
+            [[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), l0=2, signed=False, loss="largest"
         ),
         {},
     ),

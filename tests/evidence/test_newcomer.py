@@ -160,7 +160,7 @@ def test_a_page_says_which_program_checks_it(name: str) -> None:
 
 def test_whole_numbers_are_off_by_whole_numbers_on_every_page() -> None:
     """Was: 9.001 on one page and 9 on the other."""
-    query = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=3), whole=True)
+    query = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, l0=3), integer=True)
     found = md.compare(query, md.PureDP(1.0), mechanisms=["discrete_laplace"])
     width = found.to_frame()["95% half-width"][0]
     question = found.best.account().question

@@ -80,16 +80,16 @@ def test_an_enclosure_that_is_stated_holds_the_one_computed_anew(name: str) -> N
     if spent.width > 1e-9:  # else an end is within what libraries of mathematics may differ by
         forged += [(low, low), (high, high)]
     for lower, upper in forged:
-        changed = copy.deepcopy(payload)
-        fields = interval_in(changed)
+        l0 = copy.deepcopy(payload)
+        fields = interval_in(l0)
         if (lower, upper) == (low, high):
             continue  # an interval from 0
         fields |= {"lower": lower, "upper": upper}
-        assert not read(changed).checks()["holds"].all(), (lower, upper)
+        assert not read(l0).checks()["holds"].all(), (lower, upper)
     fields |= {"lower": low, "upper": high}
     if spent.how == "recomputed":
         fields["how"] = "proved"
-        assert not read(changed).checks()["holds"].all()
+        assert not read(l0).checks()["holds"].all()
 
 
 @pytest.mark.slow
@@ -149,8 +149,8 @@ def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
     for number, (column, _, row) in enumerate(cells(payload)):
         if type(row) is int and (not found[row] or (name != "frontier" and row)):
             continue  # that there is no result is the file's own word
-        changed = copy.deepcopy(payload)
-        _, values, k = cells(changed)[number]
+        l0 = copy.deepcopy(payload)
+        _, values, k = cells(l0)[number]
         was = values[k]
         if type(was) in (int, float):
             forged = [was * 1.001 + (was == 0), {"$float": "nan"}]
@@ -161,14 +161,14 @@ def test_every_cell_of_a_table_that_is_forged_is_seen(name: str) -> None:
         for other in forged if column not in UNSEEN else ():
             values[k] = other
             tried += 1
-            assert not agrees(changed), (column, k, was, other)
+            assert not agrees(l0), (column, k, was, other)
         values[k] = was
     assert tried > 5
     columns = payload["fields"]["table"]["$table"]
     for extra in (columns[:-1], [*columns, ["proved optimal", "object", ["yes"] * len(columns[0][2])]]):
-        changed = copy.deepcopy(payload)
-        changed["fields"]["table"]["$table"] = extra
-        assert not agrees(changed)
+        l0 = copy.deepcopy(payload)
+        l0["fields"]["table"]["$table"] = extra
+        assert not agrees(l0)
 
 
 @pytest.mark.parametrize("name", ["vectors", "vectors-box"])
@@ -201,21 +201,21 @@ def test_truth_values_are_no_numbers(name: str) -> None:
     for number, owner in enumerate(nodes(payload, "$array")):
         if owner["dtype"] in ("bool", "object", "str") or 0 in owner["shape"]:
             continue
-        changed = copy.deepcopy(payload)
-        row = [*nodes(changed, "$array")][number]["$array"]
+        l0 = copy.deepcopy(payload)
+        row = [*nodes(l0, "$array")][number]["$array"]
         while isinstance(row[0], list):
             row = row[0]
         row[0], tried = True, tried + 1
         with pytest.raises(md.ResultFormatError):
-            read(changed)
+            read(l0)
         with contextlib.suppress(verify.NotCovered), pytest.raises(verify.Refused):
-            verify.verify(cheap.sealed(changed))
+            verify.verify(cheap.sealed(l0))
     for number, owner in enumerate(nodes(payload, "$law")):
         for k in range(len(owner["args"])):
-            changed = copy.deepcopy(payload)
-            [*nodes(changed, "$law")][number]["args"][k], tried = True, tried + 1
+            l0 = copy.deepcopy(payload)
+            [*nodes(l0, "$law")][number]["args"][k], tried = True, tried + 1
             with pytest.raises(md.ResultFormatError):
-                read(changed)
+                read(l0)
     assert tried
 
 

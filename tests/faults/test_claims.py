@@ -195,7 +195,7 @@ def test_noise_allocated_for_other_changes_or_without_groups_is_refused(
 @pytest.mark.parametrize("verifier", ["alone", "package"])
 def test_noise_for_one_number_of_which_half_changes_is_refused(verifier: str) -> None:
     payload = altered.payload("optimal-noise")
-    payload["fields"]["design"]["fields"]["changed"] = 0.5
+    payload["fields"]["design"]["fields"]["l0"] = 0.5
     assert not altered.ACCEPT[verifier](payload)
 
 

@@ -152,33 +152,31 @@ def test_delta_interval_takes_a_sampling_rate() -> None:
 
 @fault(21, "more coordinates change than there are", REFUSED_NOTHING)
 def test_calibrate_refuses_more_changes_than_coordinates() -> None:
-    with pytest.raises(DesignError, match="changed"):
-        md.calibrate(
-            "gaussian", privacy=APPROXIMATE, sensitivity=md.Sensitivity(linf=1, changed=30), dimension=20
-        )
+    with pytest.raises(DesignError, match="l0"):
+        md.calibrate("gaussian", privacy=APPROXIMATE, sensitivity=md.Sensitivity(linf=1, l0=30), dimension=20)
 
 
 @fault(21, "more coordinates change than there are", REFUSED_NOTHING)
 def test_a_query_refuses_more_changes_than_coordinates() -> None:
-    with pytest.raises(DesignError, match="changed"):
-        md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, changed=30))
+    with pytest.raises(DesignError, match="l0"):
+        md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, l0=30))
 
 
 @fault(21, "more coordinates change than there are", REFUSED_NOTHING)
 def test_a_sensitivity_refuses_more_changes_than_its_coordinates() -> None:
-    with pytest.raises(DesignError, match="changed"):
-        md.Sensitivity(each=[1.0] * 20, changed=30)
+    with pytest.raises(DesignError, match="l0"):
+        md.Sensitivity(each=[1.0] * 20, l0=30)
 
 
 @fault(21, "the two ways to state a sensitivity mean different neighbours")
 def test_a_sensitivity_means_the_same_neighbours_however_it_is_stated() -> None:
-    stated, derived = md.Sensitivity(linf=1, changed=3), md.Sensitivity.of_contribution(linf=1, changed=3)
+    stated, derived = md.Sensitivity(linf=1, l0=3), md.Sensitivity.of_contribution(linf=1, l0=3)
     assert stated.neighbours == derived.neighbours
 
 
 @fault(21, "a count is answered by a number that is not whole")
 def test_the_best_answer_to_a_whole_question_is_whole() -> None:
-    question = md.NumericQuery(whole=True)
+    question = md.NumericQuery(integer=True)
     names = ["discrete_laplace", "discrete_gaussian", "truncated_laplace"]
     compared = md.compare(question, md.ApproximateDP(1.0, 0.1), mechanisms=names, progress=False)
     released = compared.results[compared.names[0]].mechanism.release(171)

@@ -352,14 +352,14 @@ def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> No
     # At the smallest ε it is feasible, just below it is not.
     for factor, works in ((1 + 1e-9, True), (1 - 1e-6, False)):
         privacy = ApproximateDP(error.smallest_epsilon * factor, PRIVACY.delta)
-        changed = NoiseAllocation(
+        l0 = NoiseAllocation(
             noise=noise, sensitivities=[1.0, 2.0, 0.0], privacy=privacy, upper=[9.0, 0.5, 1.0]
         )
         if works:
-            assert consumed(changed.solve()) <= Fraction(changed.budget)
+            assert consumed(l0.solve()) <= Fraction(l0.budget)
         else:
             with pytest.raises(InfeasibleError):
-                changed.solve()
+                l0.solve()
 
 
 @pytest.mark.parametrize("order", [Fraction(3, 2), Decimal("1.5"), np.float32(1.5)])

@@ -29,7 +29,7 @@ def changes(s: S, rng: np.random.Generator, number: int = 400) -> np.ndarray:
     found = []
     for _ in range(number):
         v = np.zeros(len(each))
-        count = min(s.changed or len(each), len(each))
+        count = min(s.l0 or len(each), len(each))
         places = rng.permutation(np.flatnonzero(each))[:count]
         v[places] = each[places] * rng.choice([1.0, rng.random()], size=len(places))
         over = max(1.0, v.sum() / (s.l1 or np.inf), np.linalg.norm(v) / (s.l2 or np.inf))
@@ -52,21 +52,18 @@ def spent(result, v: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("changed", [1, 2, 3, 6])
+@pytest.mark.parametrize("l0", [1, 2, 3, 6])
 @pytest.mark.parametrize("loss", [1, 2, 3.5])
-def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
+def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     """The same convex program with CVXPY's own top-c sum; and every corner spends at most the budget, one of them all of it."""
     weights = np.linspace(1.0, 2.5, len(EACH))
-    design = md.NoiseAllocation(
-        noise, S(each=EACH, changed=changed), PRIVACY[noise], loss=loss, weights=weights
-    )
+    design = md.NoiseAllocation(noise, S(each=EACH, l0=l0), PRIVACY[noise], loss=loss, weights=weights)
     result = design.solve()
     assert result.status == "optimal" and result.certificate.verify()
     assert result.proofs[0].spent(result.design, result.mechanism.scales) <= result.design.budget
     moved, m = np.flatnonzero(EACH), POWER[noise]
     corners = [
-        np.isin(np.arange(len(EACH)), some) * np.array(EACH)
-        for some in itertools.combinations(moved, changed)
+        np.isin(np.arange(len(EACH)), some) * np.array(EACH) for some in itertools.combinations(moved, l0)
     ]
     most = spent(result, np.array(corners)).max()
     assert most <= design.budget * (1 + 1e-13) and most == pytest.approx(design.budget, rel=1e-12)
@@ -75,7 +72,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
     ratio = (np.array(EACH)[moved] / result.mechanism.scales[moved]) ** m / design.budget
     shares = cp.multiply(ratio, cp.exp(-m * u))
     program = cp.Problem(
-        cp.Minimize(losses / losses.sum() @ cp.exp(loss * u)), [cp.sum_largest(shares, changed) <= 1]
+        cp.Minimize(losses / losses.sum() @ cp.exp(loss * u)), [cp.sum_largest(shares, l0) <= 1]
     )
     program.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_feas"), 1e-10))
     assert result.value == pytest.approx(result.value * program.value, rel=1e-7)
@@ -89,9 +86,9 @@ def test_few_of_many_against_sums_of_the_largest(noise, changed, loss):
         {"l1": 4.0},
         {"l2": 4.0},
         {"l1": 5.0, "l2": 3.5},
-        {"changed": 3, "l2": 5.0},
-        {"changed": 3, "l1": 6.0},
-        {"changed": 4, "l1": 8.0, "l2": 5.0, "linf": 3.5},
+        {"l0": 3, "l2": 5.0},
+        {"l0": 3, "l1": 6.0},
+        {"l0": 4, "l1": 8.0, "l2": 5.0, "linf": 3.5},
     ],
 )
 def test_every_change_keeps_the_budget(noise, more):
@@ -102,7 +99,7 @@ def test_every_change_keeps_the_budget(noise, more):
     found = spent(result, changes(s, np.random.default_rng(1)))
     assert found.max() <= budget * (1 + 1e-12)
     exact = result.design.changes.exact
-    assert exact == ("changed" not in more and (noise == "laplace" or "l1" not in more))
+    assert exact == ("l0" not in more and (noise == "laplace" or "l1" not in more))
     assert result.status == "optimal" or (not exact and result.gap < 0.05)
     note = "exactly" if exact else "safe upper bound"
     assert any(note in n for n in result.notes)
@@ -152,14 +149,14 @@ def test_one_norm_is_spent_exactly(noise, more):
 @given(
     st.lists(st.floats(-6, 6), min_size=2, max_size=9),
     st.sampled_from(["gaussian", "laplace"]),
-    st.sampled_from([{"changed": 1}, {"changed": 2}, {"l1": 0.6}, {"l2": 0.4}]),
+    st.sampled_from([{"l0": 1}, {"l0": 2}, {"l1": 0.6}, {"l2": 0.4}]),
     st.floats(0.3, 6.0),
     st.integers(0, 2**31),
 )
 def test_any_sizes(logs, noise, more, loss, seed):
     """Sizes a million times apart: within the budget on every change tried, proved, and never above a profile's noise."""
     each = np.exp(np.array(logs) * 2.3)
-    stated = {k: v if k == "changed" else v * each.sum() for k, v in more.items()}
+    stated = {k: v if k == "l0" else v * each.sum() for k, v in more.items()}
     s = S(each=each, **stated)
     design = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=loss)
     result = design.solve()
@@ -173,23 +170,23 @@ def test_any_sizes(logs, noise, more, loss, seed):
 
 def test_one_of_several_numbers_is_one_number():
     """Where one coordinate changes, the (ε, δ) condition of one Laplace coordinate is exact: each gets its own least noise."""
-    result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], changed=1), NEAR).solve()
+    result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], l0=1), NEAR).solve()
     alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().mechanism.scales[0] for a in (1.0, 4.0)]
     assert result.mechanism.scales == pytest.approx(alone, rel=1e-12)
     assert any("exact" in note for note in result.notes)
 
 
 def test_bounds_that_say_nothing_more_are_left_out():
-    for more in ({"changed": 3}, {"l1": 6.0}, {"l2": 4.0}):
+    for more in ({"l0": 3}, {"l1": 6.0}, {"l2": 4.0}):
         design = md.NoiseAllocation("gaussian", S(each=[1, 2, 3, 0], **more), NEAR)
         assert design.bounds is None and design.sensitivities.tolist() == [1, 2, 3, 0]
-    assert changes_of(S(each=[3, 2, 1], changed=2, l2=3.7), 2).l2 is None
+    assert changes_of(S(each=[3, 2, 1], l0=2, l2=3.7), 2).l2 is None
     assert md.NoiseAllocation("laplace", S(each=[5, 2], l1=3), PURE).sensitivities.tolist() == [3, 2]
 
 
 def test_many_coordinates():
     each = np.random.default_rng(0).lognormal(size=100_000)
-    result = md.NoiseAllocation("gaussian", S(each=each, changed=1000), NEAR).solve()
+    result = md.NoiseAllocation("gaussian", S(each=each, l0=1000), NEAR).solve()
     assert result.certificate.verify() and result.status == "optimal"
     plain = md.NoiseAllocation("gaussian", each, NEAR).solve()
     assert result.value < 0.05 * plain.value
@@ -197,7 +194,7 @@ def test_many_coordinates():
 
 @pytest.mark.slow
 def test_saved_compared_and_released(tmp_path):
-    s = S(each=[1.0, 2.0, 0.5, 4.0], changed=2)
+    s = S(each=[1.0, 2.0, 0.5, 4.0], l0=2)
     result = md.NoiseAllocation("gaussian", s, NEAR).solve()
     result.save(tmp_path / "a.json")
     back = md.load(tmp_path / "a.json")
@@ -216,7 +213,7 @@ def test_saved_compared_and_released(tmp_path):
     assert "single coordinates" in found.table.set_index("mechanism")["note"]["allocated mixed"]
     ready = md.compare(query, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
     assert ready["mine"].value == result.value
-    wider = md.NumericQuery(4, S(each=[1.0, 2.0, 0.5, 4.0], changed=3))
+    wider = md.NumericQuery(4, S(each=[1.0, 2.0, 0.5, 4.0], l0=3))
     with pytest.raises(md.DesignError, match="does not cover"):
         md.compare(wider, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
 
@@ -234,7 +231,7 @@ def test_the_lattice_is_paid_for(noise):
 
 
 def test_refusals():
-    few = S(each=[1.0, 2.0], changed=1)
+    few = S(each=[1.0, 2.0], l0=1)
     for call, word in (
         (lambda: md.NoiseAllocation("gaussian", few, NEAR, lower=1.0), "lower"),
         (lambda: md.NoiseAllocation("gaussian", few, NEAR, groups=[[0, 1]]), "groups"),
@@ -253,16 +250,14 @@ def test_refusals():
 
 
 def test_a_limit_is_kept():
-    design = md.NoiseAllocation("gaussian", S(each=EACH, changed=3, l1=6.0), NEAR)
+    design = md.NoiseAllocation("gaussian", S(each=EACH, l0=3, l1=6.0), NEAR)
     with pytest.raises(md.SolverError, match="limit"):
         design.solve(time_limit=1e-9)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("power", [60, 100, 140])
-@pytest.mark.parametrize(
-    "bounds", [{"changed": 1}, {"changed": 2}, {"l2": 1e100}, {"l2": 1.0}, {"changed": 2, "l1": 1e90}]
-)
+@pytest.mark.parametrize("bounds", [{"l0": 1}, {"l0": 2}, {"l2": 1e100}, {"l2": 1.0}, {"l0": 2, "l1": 1e90}])
 def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
     noise: str, power: int, bounds: dict[str, float]
 ) -> None:
@@ -276,18 +271,18 @@ def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("more", "gap"), [({"l1": 0.1}, 0.04), ({"changed": 0.2, "l1": 0.1}, 0.07)])
+@pytest.mark.parametrize(("more", "gap"), [({"l1": 0.1}, 0.04), ({"l0": 0.2, "l1": 0.1}, 0.07)])
 def test_many_coordinates_of_any_sizes_are_nearly_proved(more, gap):
     """One broken coordinate of thousands is all that the bound gives away; 41% with changes of one size alone."""
     each = np.exp(np.random.default_rng(0).normal(size=5000))
-    stated = {k: round(v * 5000) if k == "changed" else v * each.sum() for k, v in more.items()}
+    stated = {k: round(v * 5000) if k == "l0" else v * each.sum() for k, v in more.items()}
     result = md.NoiseAllocation("gaussian", S(each=each, **stated), PRIVACY["gaussian"]).solve()
     assert result.gap < gap and result.certificate.verify()
 
 
 def test_few_coordinates_of_one_length_cost_their_sum():
     """Half of the noise that the rows of c and L₂ alone asked for."""
-    result = md.NoiseAllocation("laplace", S(each=[2.0] * 12, changed=4, l2=2.5), PURE).solve()
+    result = md.NoiseAllocation("laplace", S(each=[2.0] * 12, l0=4, l2=2.5), PURE).solve()
     assert result.value == pytest.approx(2 * 12 * (4 * 2.5**2) / PURE.epsilon**2, rel=1e-5)
     assert result.gap < 1e-5 and result.certificate.verify()
 
@@ -303,6 +298,6 @@ def test_no_first_order_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         lambda self, *args, **options: called.append(self.name) or solve(self, *args, **options),
     )
     each = np.random.default_rng(0).lognormal(size=1000)
-    bounds = md.Sensitivity(each=each.tolist(), changed=50, l1=0.1 * float(each.sum()))
+    bounds = md.Sensitivity(each=each.tolist(), l0=50, l1=0.1 * float(each.sum()))
     result = md.NoiseAllocation("laplace", bounds, md.PureDP(1.0)).solve()
     assert {*called} <= {"clarabel", "highs"} and result.gap < 0.2 and result.certificate.verify()

@@ -16,7 +16,7 @@ from mechdesign.noise.allocation.mixes import Among, best_drawn, mixed
 from mechdesign.noise.allocation.several import MOST_FILLED, Changes, most_filled, most_spent
 from mechdesign.noise.allocation.several_model import whole_changes
 
-NAMES = [("l1",), ("l2",), ("changed", "l1"), ("changed", "l2"), ("l1", "l2"), ("changed", "l1", "l2")]
+NAMES = [("l1",), ("l2",), ("l0", "l1"), ("l0", "l2"), ("l1", "l2"), ("l0", "l1", "l2")]
 BOUNDS = st.tuples(
     st.lists(st.floats(-1.5, 1.5), min_size=2, max_size=6),
     st.sampled_from([1, 2]),
@@ -31,7 +31,7 @@ def drawn_set(drawn) -> tuple[Changes, np.random.Generator]:
     logs, spend, names, part, seed = drawn
     sizes = np.exp(np.array(logs))
     top = np.sort(sizes)[::-1][: max(1, len(sizes) // 2 + 1)]
-    bounds = {"changed": len(top), "l1": part * top.sum(), "l2": part * np.sqrt((top**2).sum())}
+    bounds = {"l0": len(top), "l1": part * top.sum(), "l2": part * np.sqrt((top**2).sum())}
     given_ = {name: bounds[name] for name in names}
     most = min(given_.get("l1", math.inf), given_.get("l2", math.inf))
     return Changes(np.minimum(sizes, most), spend, **given_), np.random.default_rng(seed)
@@ -44,11 +44,11 @@ def corners(asked: Changes) -> np.ndarray:
     for signs in itertools.product((0.0, 1.0), repeat=len(a)):
         v = np.array(signs) * a
         number, one, two = np.count_nonzero(v), v.sum(), (v * v).sum()
-        if number > (asked.changed or len(a)) or one > l1 * (1 + 1e-12) or two > l2**2 * (1 + 1e-12):
+        if number > (asked.l0 or len(a)) or one > l1 * (1 + 1e-12) or two > l2**2 * (1 + 1e-12):
             continue
         found.append(v)
         rest = np.flatnonzero(v == 0)
-        for order in itertools.permutations(rest, min(2, len(rest), (asked.changed or len(a)) - int(number))):
+        for order in itertools.permutations(rest, min(2, len(rest), (asked.l0 or len(a)) - int(number))):
             w = v.copy()
             for i in order:
                 w[i] = max(min(a[i], l1 - w.sum(), math.sqrt(max(l2**2 - (w * w).sum(), 0.0))), 0.0)
@@ -70,7 +70,7 @@ def test_no_change_spends_more_than_is_proved(drawn):
     asked, rng = drawn_set(drawn)
     scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
     most = float(((corners(asked) / scales) ** asked.spend).sum(axis=1).max())
-    stated = [asked.changed is not None, asked.l1 is not None, asked.l2 is not None]
+    stated = [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
     for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(4))):
         for held in (None, "l1", "l2"):
             assert float(most_spent(asked, scales, prices, held)) >= most * (1 - 1e-12)
@@ -89,7 +89,7 @@ def test_no_change_spends_more_than_is_proved(drawn):
 def test_rational_and_rounded_terms_agree(drawn):
     asked, rng = drawn_set(drawn)
     scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
-    stated = [asked.changed is not None, asked.l1 is not None, asked.l2 is not None]
+    stated = [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
     prices = tuple(rng.exponential(0.5, 3) * stated)
     exact = asked.spent(scales, prices)
     assert exact <= asked._spent(asked.sizes, scales, *prices) <= float(exact) * (1 + 1e-12) + 1e-13
@@ -116,7 +116,7 @@ def test_drawn_mixes_are_means_of_changes(drawn, order):
     np.testing.assert_allclose(mix, mean ** (1 / asked.spend), rtol=1e-9, atol=1e-9 * mix.max())
     np.testing.assert_allclose(mixed(asked, among), mix)
     assert mixed(asked, Among(sizes * (1 + 1e-6), shares)) is None or sizes.max() < asked.sizes.max()
-    if asked.changed is not None and asked.changed < len(sizes):
+    if asked.l0 is not None and asked.l0 < len(sizes):
         assert mixed(asked, Among(sizes, np.ones(len(sizes)))) is None
 
 
@@ -126,7 +126,7 @@ def test_listed_changes_are_changes(drawn):
     asked, rng = drawn_set(drawn)
     orders = np.array([rng.permutation(len(asked.sizes)) for _ in range(20)])
     for sizes in (None, asked.sizes, np.ones(len(asked.sizes))):
-        if sizes is None or asked.changed is not None:
+        if sizes is None or asked.l0 is not None:
             found = whole_changes(asked, orders, sizes)
             assert asked.allow(found).all() and found.any(axis=1).all()
     mix = mixed(asked, Among(found, np.ones(len(found)))) if len(found) else None
@@ -141,7 +141,7 @@ def test_values_lie_between_bounds_of_all_corners(drawn, order):
     """The lower bound is below the least noise for all corners listed, found by another program; the value is not."""
     asked, _ = drawn_set(drawn)
     noise = "gaussian" if asked.spend == 2 else "laplace"
-    bounds = md.Sensitivity(each=asked.sizes, changed=asked.changed, l1=asked.l1, l2=asked.l2)
+    bounds = md.Sensitivity(each=asked.sizes, l0=asked.l0, l1=asked.l1, l2=asked.l2)
     design = md.NoiseAllocation(noise, bounds, PRIVACY[noise], loss=order)
     result = design.solve()
     assert result.checks()["holds"].all() and result.certificate.verify()
@@ -163,11 +163,11 @@ CASES = [
     for kind in ("linear", "lognormal", "two")
     for more in (
         {"l1": 0.3},
-        {"changed": 0.25, "l1": 0.6},
-        {"changed": 0.25, "l2": 0.6},
-        {"changed": 0.3, "l1": 0.5, "l2": 0.6},
+        {"l0": 0.25, "l1": 0.6},
+        {"l0": 0.25, "l2": 0.6},
+        {"l0": 0.3, "l1": 0.5, "l2": 0.6},
     )
-    if noise == "gaussian" or "changed" in more
+    if noise == "gaussian" or "l0" in more
 ]
 
 
@@ -180,10 +180,10 @@ def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
         "lognormal": np.exp(np.random.default_rng(0).normal(size=12)),
         "two": np.repeat([1.0, 4.0], [8, 4]),
     }[kind]
-    count = round(more.get("changed", 1) * 12)
+    count = round(more.get("l0", 1) * 12)
     top = np.sort(each)[::-1][:count]
-    stated = {"changed": count if "changed" in more else None}
-    stated |= {k: v * float(np.linalg.norm(top, int(k[1]))) for k, v in more.items() if k != "changed"}
+    stated = {"l0": count if "l0" in more else None}
+    stated |= {k: v * float(np.linalg.norm(top, int(k[1]))) for k, v in more.items() if k != "l0"}
     result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **stated), PRIVACY[noise]).solve()
     assert (
         result.gap < (0.08 if noise == "laplace" and len(more) == 3 else 0.05) and result.certificate.verify()

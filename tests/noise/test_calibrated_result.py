@@ -12,7 +12,7 @@ from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
 
 PRIVACY = md.ApproximateDP(1, 1e-5)
-THREE = md.Sensitivity(linf=1, changed=3)
+THREE = md.Sensitivity(linf=1, l0=3)
 
 
 @functools.cache

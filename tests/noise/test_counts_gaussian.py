@@ -50,7 +50,7 @@ def test_a_tampered_certificate_does_not_verify():
     assert held.verify()
     assert not replace(held, value=held.value * 0.99).verify()
     assert not replace(held, lower_bound=held.lower_bound * 1.01).verify()
-    assert not replace(held, question=replace(held.question, changed=3)).verify()
+    assert not replace(held, question=replace(held.question, l0=3)).verify()
     wider = held.law.whitening.copy()
     wider[0, 1] *= 1.001
     assert not replace(held, law=replace(held.law, whitening=wider)).verify()
@@ -68,8 +68,8 @@ def test_release_and_files(tmp_path):
     ("bad", "word"),
     [
         ({"counts": 0}, "counts = 0"),
-        ({"changed": 6}, "changed = 6"),
-        ({"changed": 0}, "changed = 0"),
+        ({"l0": 6}, "l0 = 6"),
+        ({"l0": 0}, "l0 = 0"),
         ({"most": -1}, "most = -1"),
         ({"signed": 1}, "signed = 1"),
         ({"privacy": md.PureDP(1)}, "privacy"),
@@ -77,7 +77,7 @@ def test_release_and_files(tmp_path):
 )
 def test_bad_input(bad, word):
     with pytest.raises(md.DesignError, match=word):
-        md.CountsGaussian(**{"counts": 5, "changed": 2, "privacy": PRIVACY, **bad})
+        md.CountsGaussian(**{"counts": 5, "l0": 2, "privacy": PRIVACY, **bad})
 
 
 def test_seven_hundred_counts_need_no_spectrum(monkeypatch):

@@ -51,7 +51,7 @@ def test_one_bound_is_the_box_and_unchanged_coordinates_cost_nothing() -> None:
     law = flipped_huber(0.7, scale=9.0)
     box = flipped_huber_sufficient(law, 1.0, 4, 1.0)
     assert flipped_huber_sufficient(law, Sensitivity(linf=1.0), 4, 1.0) == pytest.approx(box, rel=1e-12)
-    assert flipped_huber_sufficient(law, Sensitivity(linf=1.0, changed=4), 40, 1.0) == pytest.approx(
+    assert flipped_huber_sufficient(law, Sensitivity(linf=1.0, l0=4), 40, 1.0) == pytest.approx(
         box, rel=1e-12
     )
     assert flipped_huber_sufficient(law, Sensitivity(linf=1.0, l2=1.0), 4, 1.0) < box

@@ -122,7 +122,7 @@ def test_releases(norm: float) -> None:
 
 
 def test_bounds_together_and_what_has_no_release() -> None:
-    few = md.Sensitivity(linf=1, changed=3)
+    few = md.Sensitivity(linf=1, l0=3)
     law = md.noise.KNorm(20, md.PureDP(1.0), few).solve().mechanism
     assert law.norm == 1 and law.largest == 3.0 and law.deployable
     assert law.release(np.zeros(20)).shape == (20,)

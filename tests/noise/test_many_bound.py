@@ -147,7 +147,7 @@ def test_it_is_worth_as_much_as_was_found(count: int, epsilon: float, delta: flo
 
 @pytest.fixture(scope="module")
 def found() -> md.Result:
-    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, changed=8).solve()
+    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, l0=8).solve()
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_its_proof_holds_and_a_doctored_one_does_not(found: md.Result) -> None:
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "staircase"])
 @pytest.mark.parametrize("loss", ["absolute", "squared", {"absolute": 1.0, "squared": 2.0}])
 def test_the_closed_form_is_below_every_law(name: str, loss: object) -> None:
-    design = md.OptimalNoise(md.ApproximateDP(2.0, 1e-4), 3.0, loss, dimension=6, changed=4)
+    design = md.OptimalNoise(md.ApproximateDP(2.0, 1e-4), 3.0, loss, dimension=6, l0=4)
     noise = md.calibrate(name, privacy=design.privacy, sensitivity=3.0, dimension=4).mechanism
     given_loss = Loss.of(loss)
     cost = given_loss.absolute * noise.absolute_error + given_loss.squared * noise.variance

@@ -102,9 +102,9 @@ def test_its_certificate_holds_and_a_doctored_one_does_not(name: str, request: p
     assert result.checks()["holds"].all()
     assert result.audit()["slack"].min() >= 0
     privacy = md.ApproximateDP(6.0, 0.99e-2) if name == "found" else md.PureDP(5.99)
-    for change in ({"sensitivity": 2.001}, {"dimension": 13}, {"changed": 11}, {"privacy": privacy}):
+    for change in ({"sensitivity": 2.001}, {"dimension": 13}, {"l0": 11}, {"privacy": privacy}):
         forged = replace(result, design=replace(result.design, **change))
-        assert not forged.checks()["holds"].all() or "changed" in change, change
+        assert not forged.checks()["holds"].all() or "l0" in change, change
     assert not replace(result, value=result.value * 0.999).checks()["holds"].all()
     assert not replace(result, lower_bound=result.lower_bound * 1.001).checks()["holds"].all()
 
@@ -182,32 +182,32 @@ def test_few_of_many_are_as_private_as_the_few() -> None:
     held = few.delta_interval(0.8)
     assert held.lower <= float(np.maximum(pairs - math.exp(0.8) * moved, 0).sum()) <= held.upper
     assert few.rvs(3, random_state=0).shape == (3, 20) and "of at most 2 at once" in few.summary()
-    with pytest.raises(md.DesignError, match="changed"):
+    with pytest.raises(md.DesignError, match="l0"):
         md.noise.CellProduct(law, 20, 21)
 
 
 def test_a_sensitivity_is_held_as_a_box_of_the_coordinates_that_move() -> None:
     privacy = md.ApproximateDP(1.0, 1e-3)
-    made = md.OptimalNoise(privacy, md.Sensitivity(linf=2, changed=3), dimension=20)
-    assert made == md.OptimalNoise(privacy, 2.0, dimension=20, changed=3)
-    assert md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=4).changed is None
+    made = md.OptimalNoise(privacy, md.Sensitivity(linf=2, l0=3), dimension=20)
+    assert made == md.OptimalNoise(privacy, 2.0, dimension=20, l0=3)
+    assert md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=4).l0 is None
     assert md.OptimalNoise(privacy, md.Sensitivity(each=[2, 0, 2]), dimension=3).moved == 2
     for wrong in (md.Sensitivity(l1=1), md.Sensitivity(each=[1, 2, 2]), md.Sensitivity(linf=1, l2=1.2)):
         with pytest.raises(md.DesignError, match="sensitivity"):
             md.OptimalNoise(privacy, wrong, dimension=3)
-    with pytest.raises(md.DesignError, match="changed"):
-        md.OptimalNoise(privacy, dimension=3, changed=4)
-    with pytest.raises(md.DesignError, match="changed"):
-        md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=3, changed=2)
+    with pytest.raises(md.DesignError, match="l0"):
+        md.OptimalNoise(privacy, dimension=3, l0=4)
+    with pytest.raises(md.DesignError, match="l0"):
+        md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=3, l0=2)
 
 
 def test_one_of_many_gets_the_optimum_of_one() -> None:
     privacy = md.ApproximateDP(1.0, 1e-2)
     one = md.OptimalNoise(privacy, loss="squared").solve(gap=0.02)
-    many = md.OptimalNoise(privacy, loss="squared", dimension=9, changed=1).solve(gap=0.02)
+    many = md.OptimalNoise(privacy, loss="squared", dimension=9, l0=1).solve(gap=0.02)
     assert (many.value, many.lower_bound, many.status) == (one.value, one.lower_bound, "optimal")
     assert many.checks()["holds"].all() and many.mechanism.dimension == 9
-    for change in ({"changed": None}, {"changed": 2}, {"dimension": 8}):
+    for change in ({"l0": None}, {"l0": 2}, {"dimension": 8}):
         assert not replace(many, design=replace(many.design, **change)).checks()["holds"].all()
 
 

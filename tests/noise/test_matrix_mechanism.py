@@ -37,14 +37,14 @@ STRUCTURED = [
 
 @pytest.mark.parametrize("workload", STRUCTURED, ids=str)
 @pytest.mark.parametrize("loss", ["total", "largest"])
-@pytest.mark.parametrize("changed", [1, 2])
-def test_every_structure_is_its_matrix(workload, loss, changed):
+@pytest.mark.parametrize("l0", [1, 2])
+def test_every_structure_is_its_matrix(workload, loss, l0):
     """Structure saves work, and changes nothing: by the matrix and the listed changes the same value comes out."""
     dense = W(workload.dense())
     assert np.allclose(workload.gram(), dense.dense().T @ dense.dense()) and workload.count == dense.count
-    changed = min(changed, workload.size)
-    result = md.MatrixMechanism(workload, PRIVACY, loss=loss, changed=changed).solve()
-    plain = md.MatrixMechanism(dense, PRIVACY, loss=loss, changed=changed).solve()
+    l0 = min(l0, workload.size)
+    result = md.MatrixMechanism(workload, PRIVACY, loss=loss, l0=l0).solve()
+    plain = md.MatrixMechanism(dense, PRIVACY, loss=loss, l0=l0).solve()
     assert result.value == pytest.approx(plain.value, rel=3e-6)
     assert result.gap <= 1e-6 and result.certificate.verify()
     # independent: the variances of the answers, and what each listed change spends
@@ -56,8 +56,8 @@ def test_every_structure_is_its_matrix(workload, loss, changed):
     )
     assert law.mse() == pytest.approx(law.variances().sum(), rel=1e-9)
     assert np.allclose(matrix @ np.linalg.pinv(law.strategy) @ law.strategy, matrix)
-    for places in itertools.combinations(range(workload.size), changed):
-        for signs in itertools.product((1.0, -1.0), repeat=changed):
+    for places in itertools.combinations(range(workload.size), l0):
+        for signs in itertools.product((1.0, -1.0), repeat=l0):
             d = np.zeros(workload.size)
             d[list(places)] = signs
             assert (law.strategy @ d) @ (law.strategy @ d) <= law.budget * (1 + 1e-12)
@@ -67,7 +67,7 @@ def test_every_structure_is_its_matrix(workload, loss, changed):
 @pytest.mark.parametrize("signed", [True, False])
 def test_against_the_semidefinite_program(loss, signed):
     rng = np.random.default_rng(3)
-    design = md.MatrixMechanism(rng.normal(size=(5, 3)), PRIVACY, changed=2, signed=signed, loss=loss)
+    design = md.MatrixMechanism(rng.normal(size=(5, 3)), PRIVACY, l0=2, signed=signed, loss=loss)
     problem = design.model().problem
     problem.solve(solver="CLARABEL")
     assert design.solve().value * design.budget == pytest.approx(problem.value, rel=1e-5)
@@ -110,7 +110,7 @@ def test_marginals_reach_the_bound_of_the_singular_values():
 
 def test_identity_is_counts_gaussian():
     for signed, value in ((False, 1039.4379), (True, 1070.8747)):
-        result = md.MatrixMechanism(W.identity(20), PRIVACY, changed=3, signed=signed).solve()
+        result = md.MatrixMechanism(W.identity(20), PRIVACY, l0=3, signed=signed).solve()
         assert result.value == pytest.approx(value, abs=1e-3) and result.certificate.verify()
 
 
@@ -196,7 +196,7 @@ def test_doctored_evidence_fails():
         {"value": certificate.value * 0.999},
         {"lower_bound": certificate.lower_bound * 1.001},
         {"question": replace(certificate.question, most=1.1)},
-        {"question": replace(certificate.question, changed=2)},
+        {"question": replace(certificate.question, l0=2)},
         {"question": replace(certificate.question, workload=W.identity(6))},
         {"law": replace(law, strategy=law.strategy[:5])},
         {"law": replace(law, workload=W.identity(6))},
@@ -217,15 +217,15 @@ def test_doctored_evidence_fails():
         ({"workload": np.eye(3000)}, "2048"),
         ({"workload": "x"}, "workload"),
         ({"workload": []}, "workload"),
-        ({"changed": 0}, "changed = 0"),
-        ({"changed": 6}, "changed = 6"),
+        ({"l0": 0}, "l0 = 0"),
+        ({"l0": 6}, "l0 = 6"),
         ({"most": -1}, "most = -1"),
         ({"most": float("nan")}, "most"),
         ({"most": 1e200}, "most"),
         ({"signed": 1}, "signed = 1"),
         ({"loss": "both"}, "loss"),
         ({"privacy": md.PureDP(1)}, "privacy"),
-        ({"workload": W.identity(100), "changed": 9}, "too many to list"),
+        ({"workload": W.identity(100), "l0": 9}, "too many to list"),
         ({"workload": W.ranges(1024), "loss": "largest"}, "too many"),
     ],
 )

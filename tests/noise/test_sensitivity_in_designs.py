@@ -19,7 +19,7 @@ S = md.Sensitivity
 @pytest.mark.parametrize(
     ("bounds", "norm"),
     [
-        ({"linf": 1.0, "changed": 3}, np.sqrt(3)),
+        ({"linf": 1.0, "l0": 3}, np.sqrt(3)),
         ({"l2": 2.0}, 2.0),
         ({"l1": 2.0}, 2.0),
         ({"linf": 1.0, "l1": 2.5}, 1.5),
@@ -42,12 +42,12 @@ def test_bounds_of_single_coordinates_are_the_profile():
     assert np.array_equal(result.mechanism.scales, plain.mechanism.scales) and np.array_equal(
         result.design.sensitivities, [1, 2, 3]
     )
-    few = md.NoiseAllocation.of_sensitivity("laplace", S(linf=1, changed=2), 4, md.PureDP(1.0)).solve()
+    few = md.NoiseAllocation.of_sensitivity("laplace", S(linf=1, l0=2), 4, md.PureDP(1.0)).solve()
     assert few.mechanism.scales == pytest.approx(2.0)
 
 
 def test_corners_are_all_there_is():
-    found = corners(S(each=[1.0, 0.0, 2.0, 3.0], changed=2), 4)
+    found = corners(S(each=[1.0, 0.0, 2.0, 3.0], l0=2), 4)
     assert len(found) == 3 * 2 and not found[:, 1].any()
     assert {tuple(np.abs(v)) for v in found} == {(1, 0, 2, 0), (1, 0, 0, 3), (0, 0, 2, 3)}
     up = corners(S(each=[1.0, 2.0], signed=False), 2)
@@ -59,7 +59,7 @@ def test_covariances_for_bounds():
     signed = md.CorrelatedGaussian(S(each=[1.0, 1.0, 2.0]), PRIVACY).solve()
     diagonal = md.NoiseAllocation("gaussian", S(each=[1.0, 1.0, 2.0]), PRIVACY).solve()
     assert signed.value == pytest.approx(diagonal.value, rel=1e-6)
-    alike = md.CorrelatedGaussian.of_sensitivity(S(linf=1, changed=2, signed=False), 6, PRIVACY).solve()
+    alike = md.CorrelatedGaussian.of_sensitivity(S(linf=1, l0=2, signed=False), 6, PRIVACY).solve()
     counts = md.CountsGaussian(6, 2, PRIVACY, signed=False).solve()
     assert alike.value == pytest.approx(counts.value, rel=1e-7)
     assert alike.value < md.CountsGaussian(6, 2, PRIVACY).solve().value
@@ -70,7 +70,7 @@ def test_covariances_for_bounds():
 def test_knorm_by_its_own_density():
     """The privacy loss is the norm of the shift over s: nowhere more, and somewhere all of it."""
     rng = np.random.default_rng(0)
-    for dimension, s in ((3, 1.0), (4, S(linf=1, changed=1)), (5, S(l2=1.0))):
+    for dimension, s in ((3, 1.0), (4, S(linf=1, l0=1)), (5, S(l2=1.0))):
         result = KNorm(dimension, md.PureDP(0.7), s).solve()
         noise = result.mechanism
         assert (
@@ -89,7 +89,7 @@ def test_knorm_by_its_own_density():
 
 
 def test_knorm_evidence(tmp_path):
-    result = KNorm(4, md.PureDP(1.0), S(linf=1, changed=2), loss="absolute", rounds=3).solve()
+    result = KNorm(4, md.PureDP(1.0), S(linf=1, l0=2), loss="absolute", rounds=3).solve()
     assert result.checks()["holds"].all() and result.mechanism.scale == 6.0
     result.save(tmp_path / "k.json")
     back = md.load(tmp_path / "k.json")
@@ -111,7 +111,7 @@ def test_knorm_evidence(tmp_path):
 
 @pytest.mark.slow
 def test_comparisons_try_them():
-    query = md.NumericQuery(20, S(linf=1, changed=3, signed=False))
+    query = md.NumericQuery(20, S(linf=1, l0=3, signed=False))
     names = ["gaussian", "correlated gaussian", "k-norm", "allocated mixed"]
     table = md.compare(query, PRIVACY, mechanisms=names, progress=False).table.set_index("mechanism")
     assert table["error"]["correlated gaussian"] * 20 == pytest.approx(1039.44, abs=0.01)
@@ -139,10 +139,10 @@ def test_comparisons_try_them():
 
 
 def test_refusals_say_what_to_do():
-    signless = S(linf=1, changed=3)
+    signless = S(linf=1, l0=3)
     for call, word in (
         (lambda: md.NoiseAllocation("gaussian", signless, PRIVACY), "of_sensitivity"),
-        (lambda: md.NoiseAllocation("mixed", S(each=[1, 2], changed=1), PRIVACY), "single coordinates"),
+        (lambda: md.NoiseAllocation("mixed", S(each=[1, 2], l0=1), PRIVACY), "single coordinates"),
         (lambda: md.NoiseAllocation.of_sensitivity("gaussian", S(each=[1, 2]), 3, PRIVACY), "each"),
         (lambda: md.NoiseAllocation.of_sensitivity("mixed", signless, 5, PRIVACY), "single coordinates"),
         (lambda: md.CorrelatedGaussian(signless, PRIVACY), "of_sensitivity"),
@@ -160,7 +160,7 @@ def test_refusals_say_what_to_do():
 
 
 def test_every_pattern_of_a_small_set_is_covered():
-    design = md.CorrelatedGaussian.of_sensitivity(S(each=[1.0, 2.0, 0.5], changed=2), 3, PRIVACY)
+    design = md.CorrelatedGaussian.of_sensitivity(S(each=[1.0, 2.0, 0.5], l0=2), 3, PRIVACY)
     law = design.solve().mechanism
     for signs in itertools.product((-1.0, 0.0, 1.0), repeat=3):
         v = np.array(signs) * [1.0, 2.0, 0.5]

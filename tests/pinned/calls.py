@@ -45,7 +45,7 @@ def even(m: int, reach: float) -> list[float]:
 
 
 def few_changed(count: int, **more: Any) -> Any:
-    return md.Sensitivity(linf=1, changed=count, **more)
+    return md.Sensitivity(linf=1, l0=count, **more)
 
 
 DESIGNS: dict[str, Callable[[], Any]] = {
@@ -101,7 +101,7 @@ DESIGNS: dict[str, Callable[[], Any]] = {
     "OptimalNoise.dimension/1": lambda: md.OptimalNoise(approximate(1, 1e-6), dimension=5, loss="squared"),
     "OptimalNoise.dimension/2": lambda: md.OptimalNoise(pure(2), dimension=5),
     "OptimalNoise.dimension/3": lambda: md.OptimalNoise(approximate(0.3, 1e-5), dimension=1000, loss="squared"),
-    "OptimalNoise.changed": lambda: md.OptimalNoise(approximate(1, 1e-6), dimension=200, changed=5, loss="squared"),
+    "OptimalNoise.changed": lambda: md.OptimalNoise(approximate(1, 1e-6), dimension=200, l0=5, loss="squared"),
     **{f"calibrate.{noise}/1": lambda noise=noise: md.Calibration(noise, approximate(1, 1e-6), sensitivity=1) for noise in FAMILIES},
     **{f"calibrate.{noise}/2": lambda noise=noise: md.Calibration(noise, approximate(4, 1e-5), sensitivity=1, loss="absolute") for noise in FAMILIES},
     **{f"calibrate.{noise}/3": lambda noise=noise: md.Calibration(noise, approximate(2, 1e-6), sensitivity=1, dimension=5) for noise in FAMILIES},
@@ -125,20 +125,20 @@ DESIGNS: dict[str, Callable[[], Any]] = {
     "NoiseAllocation.upper": lambda: md.NoiseAllocation("laplace", PROFILE, pure(1), upper=20.0),
     "NoiseAllocation.groups": lambda: md.NoiseAllocation("gaussian", PROFILE, approximate(1, 1e-6), groups=[list(range(5)), list(range(5, 20))]),
     "NoiseAllocation.bounds/1": lambda: md.NoiseAllocation.of_sensitivity("laplace", few_changed(2), 5, pure(1)),
-    "NoiseAllocation.bounds/2": lambda: md.NoiseAllocation.of_sensitivity("gaussian", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], changed=2), 5, approximate(1, 1e-6)),
-    "NoiseAllocation.bounds/3": lambda: md.NoiseAllocation.of_sensitivity("gaussian", md.Sensitivity(each=PROFILE, changed=3), 20, approximate(2, 1e-5)),
+    "NoiseAllocation.bounds/2": lambda: md.NoiseAllocation.of_sensitivity("gaussian", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l0=2), 5, approximate(1, 1e-6)),
+    "NoiseAllocation.bounds/3": lambda: md.NoiseAllocation.of_sensitivity("gaussian", md.Sensitivity(each=PROFILE, l0=3), 20, approximate(2, 1e-5)),
     "NoiseAllocation.l1": lambda: md.NoiseAllocation.of_sensitivity("laplace", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l1=3.0), 5, pure(1)),
     "NoiseAllocation.l2": lambda: md.NoiseAllocation.of_sensitivity("gaussian", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l2=2.5), 5, approximate(1, 1e-6)),
-    "NoiseAllocation.several": lambda: md.NoiseAllocation.of_sensitivity("laplace", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l1=4.0, changed=3), 5, pure(1)),
+    "NoiseAllocation.several": lambda: md.NoiseAllocation.of_sensitivity("laplace", md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l1=4.0, l0=3), 5, pure(1)),
     "CorrelatedGaussian/1": lambda: md.CorrelatedGaussian(np.eye(5), approximate(0.3, 1e-6)),
     "CorrelatedGaussian/2": lambda: md.CorrelatedGaussian(np.random.default_rng(0).normal(size=(30, 5)), approximate(1, 1e-6)),
-    "CorrelatedGaussian/3": lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(each=[1.0, 2.0, 0.5, 1.0, 3.0], changed=2), 5, approximate(4, 1e-5)),
+    "CorrelatedGaussian/3": lambda: md.CorrelatedGaussian.of_sensitivity(md.Sensitivity(each=[1.0, 2.0, 0.5, 1.0, 3.0], l0=2), 5, approximate(4, 1e-5)),
     "CountsGaussian/1": lambda: md.CountsGaussian(5, 2, approximate(0.3, 1e-6)),
     "CountsGaussian/2": lambda: md.CountsGaussian(20, 3, approximate(1, 1e-6), signed=False),
     "CountsGaussian/3": lambda: md.CountsGaussian(200, 5, approximate(2, 1e-5)),
     "MatrixMechanism/1": lambda: md.MatrixMechanism(md.Workload.prefix_sums(20), approximate(1, 1e-6)),
     "MatrixMechanism/2": lambda: md.MatrixMechanism(md.Workload.ranges(5), approximate(0.3, 1e-9), loss="largest"),
-    "MatrixMechanism/3": lambda: md.MatrixMechanism(md.Workload.marginals((2, 3), order=1), approximate(4, 1e-5), changed=2),
+    "MatrixMechanism/3": lambda: md.MatrixMechanism(md.Workload.marginals((2, 3), order=1), approximate(4, 1e-5), l0=2),
     "KNorm/1": lambda: md.noise.KNorm(5, pure(1)),
     "KNorm/2": lambda: md.noise.KNorm(20, pure(4), md.Sensitivity(l2=1.0), loss="absolute"),
     "KNorm/3": lambda: md.noise.KNorm(200, pure(0.3), few_changed(5)),
@@ -235,7 +235,7 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "amplification/2": lambda: md.amplification(2.0, moved=1.0, total=1000, delta=1e-5).epsilon,
     "amplification/3": lambda: md.amplification(0.3, moved=1.0, total=200, delta=1e-9).epsilon,
     "compare/1": lambda: compared(md.NumericQuery(), approximate(1, 1e-6), mechanisms=["staircase", "truncated_laplace", "laplace", "gaussian"]),  # the optimal noise takes the seconds that there are
-    "compare/2": lambda: compared(md.NumericQuery(dimension=20, sensitivity=few_changed(3), whole=True), approximate(1, 1e-6), mechanisms=["gaussian", "laplace", "discrete_gaussian"]),
+    "compare/2": lambda: compared(md.NumericQuery(dimension=20, sensitivity=few_changed(3), integer=True), approximate(1, 1e-6), mechanisms=["gaussian", "laplace", "discrete_gaussian"]),
     "compare/3": lambda: compared(md.LocalReport(bits=2), pure(2), mechanisms=["optimal, even outputs", "OPTM"]),
     "compare.metric": lambda: compared(md.MetricReport(LINE), alpha=4.0),
     "accuracy/1": lambda: deviation("gaussian", 1, 1e-6),
@@ -369,7 +369,7 @@ def facts(solved: Callable[[str], Any]) -> dict[str, Callable[[], list[Any]]]:
         found[f"flat({name})"] = lambda name=name: flat(solved(name).mechanism)
         found[f"opendp({name})"] = lambda name=name: opendp(solved(name))
     small, privacy = (
-        md.NumericQuery(dimension=20, sensitivity=few_changed(3), whole=True),
+        md.NumericQuery(dimension=20, sensitivity=few_changed(3), integer=True),
         approximate(1, 1e-6),
     )
     toml = 'design = "OPTM"\nbins = [-3.0, -0.5, 0.5, 3.0]\n[privacy]\nkind = "PureDP"\nepsilon = 1.0\n[prior]\nlaw = "uniform"\nloc = -1\nscale = 2\n'

@@ -162,7 +162,7 @@ def optimal_noise(design: Any, mechanism: Any) -> Spent:
     if design.dimension == 1:
         return cell_noise(design, mechanism)
     k, epsilon, delta = (
-        design.changed or design.dimension,
+        design.l0 or design.dimension,
         design.privacy.epsilon,
         getattr(design.privacy, "delta", 0),
     )
@@ -228,7 +228,7 @@ def counts(design: Any, mechanism: Any) -> Spent:
     signs = [(1, 1), (1, -1)] if design.signed else [(1, 1)]
     corners = [
         [design.most * (a if i % 2 else b) if i < k else 0.0 for i in range(n)]
-        for k in range(1, design.changed + 1)
+        for k in range(1, design.l0 + 1)
         for a, b in signs
     ]
     z = np.array(corners)
@@ -241,9 +241,7 @@ def matrix(design: Any, mechanism: Any) -> Spent:
     rows, most, n = np.asarray(mechanism.strategy), Fraction(design.most), design.workload.size
     exact = [[Fraction(v) for v in row] for row in rows.tolist()]
     corners: Any = (
-        np.eye(n, dtype=int).tolist()
-        if design.changed == 1
-        else corner_changes(n, design.changed, design.signed)
+        np.eye(n, dtype=int).tolist() if design.l0 == 1 else corner_changes(n, design.l0, design.signed)
     )
     spent = Fraction(0)
     for d in corners:

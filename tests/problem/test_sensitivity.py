@@ -29,7 +29,7 @@ def sensitivities(draw, dimension=4):
         "linf": draw(some),
         "l1": draw(some),
         "l2": draw(some),
-        "changed": draw(st.none() | st.integers(1, dimension + 2)),
+        "l0": draw(st.none() | st.integers(1, dimension + 2)),
         "each": each if each and max(each) > 0.01 else None,
     }
     assume(any(given_[k] is not None for k in ("linf", "l1", "l2", "each")))
@@ -46,8 +46,8 @@ def random_members(s, dimension, rng, count=200):
     cap = np.minimum(caps(s, dimension), 20.0)
     for _ in range(count):
         v = cap * rng.random(dimension) ** rng.choice([0.0, 0.3, 1, 4], dimension)
-        if s.changed is not None and s.changed < dimension:
-            v[rng.permutation(dimension)[s.changed :]] = 0.0
+        if s.l0 is not None and s.l0 < dimension:
+            v[rng.permutation(dimension)[s.l0 :]] = 0.0
         scale = 1.0
         if s.l1 is not None and v.sum() > 0:
             scale = min(scale, s.l1 / v.sum())
@@ -78,7 +78,7 @@ def test_nothing_in_the_set_is_beyond_what_is_said(s, seed):
 @given(sensitivities())
 def test_the_norms_are_reached(s):
     """Oracle: a general solver, over each choice of the coordinates that change."""
-    cap, count = np.minimum(caps(s, 4), 1e3), min(4, s.changed or 4)
+    cap, count = np.minimum(caps(s, 4), 1e3), min(4, s.l0 or 4)
     best1 = 0.0
     for chosen in itertools.combinations(range(4), count):
         bounds = [(0, cap[i] if i in chosen else 0) for i in range(4)]
@@ -145,7 +145,7 @@ def test_packing_two_shifts_on_one_coordinate_is_never_less_private():
 
 def test_the_reference():
     privacy = md.ApproximateDP(1, 1e-6)
-    three = md.Sensitivity(linf=1, changed=3)
+    three = md.Sensitivity(linf=1, l0=3)
     assert 20 * md.calibrate(
         "gaussian", privacy=privacy, sensitivity=three, dimension=20
     ).mechanism.variance == pytest.approx(20 * 1070.8747030859186 / 20, rel=1e-9)
@@ -161,7 +161,7 @@ def test_the_reference():
         (Sensitivity(l1=5.0), "flipped_huber", md.ApproximateDP(1, 1e-6), 5.0),
         (Sensitivity(l1=3.0, linf=1.0), "laplace", md.PureDP(1), 3.0),
         (Sensitivity(l2=2.0), "gaussian", md.ApproximateDP(1, 1e-6), 2.0),
-        (Sensitivity(changed=1, linf=2.0), "truncated_laplace", md.ApproximateDP(1, 1e-6), 2.0),
+        (Sensitivity(l0=1, linf=2.0), "truncated_laplace", md.ApproximateDP(1, 1e-6), 2.0),
     ],
 )
 def test_one_number_with_that_sensitivity(s, family, privacy, same):
@@ -175,37 +175,33 @@ def test_counts_are_whole():
     """At most 3 in ℓ₁ on integers: (1, 1, 1) is the worst where each changes by one."""
     privacy = md.ApproximateDP(1, 1e-6)
     a = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(l1=3, linf=1), dimension=20)
-    b = md.calibrate(
-        "discrete_laplace", privacy=privacy, sensitivity=Sensitivity(changed=3, linf=1), dimension=20
-    )
+    b = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(l0=3, linf=1), dimension=20)
     assert a.mechanism.variance == b.mechanism.variance and a.mechanism.worst_cases.exact
     with pytest.raises(md.DesignError, match=r"sensitivity\.linf = 1\.5"):
         md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(linf=1.5), dimension=2)
 
 
 def test_contributions():
-    add = Sensitivity.of_contribution(linf=1, changed=3, neighbours="add-remove")
-    assert (add.changed, add.linf) == (3, 1.0)
-    replaced = Sensitivity.of_contribution(linf=1, changed=3)
+    add = Sensitivity.of_contribution(linf=1, l0=3, neighbours="add-remove")
+    assert (add.l0, add.linf) == (3, 1.0)
+    replaced = Sensitivity.of_contribution(linf=1, l0=3)
     assert replaced.largest_l2(20) == pytest.approx(math.sqrt(6), rel=1e-14) and replaced.largest_l1(20) == 6
-    signed = Sensitivity.of_contribution(linf=1, changed=3, signed=True)
+    signed = Sensitivity.of_contribution(linf=1, l0=3, signed=True)
     assert signed.largest_l2(20) == pytest.approx(2 * math.sqrt(3), rel=1e-14)
     # brute force over two people's contributions
     counts = [v for v in itertools.product((0, 1), repeat=4) if sum(v) <= 2]
     worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in counts for y in counts)
-    assert Sensitivity.of_contribution(linf=1, changed=2).largest_l2(4) ** 2 == pytest.approx(worst)
+    assert Sensitivity.of_contribution(linf=1, l0=2).largest_l2(4) ** 2 == pytest.approx(worst)
     both = [v for v in itertools.product((-1, 0, 1), repeat=4) if sum(map(abs, v)) <= 2]
     worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in both for y in both)
-    assert Sensitivity.of_contribution(linf=1, changed=2, signed=True).largest_l2(4) ** 2 == pytest.approx(
-        worst
-    )
+    assert Sensitivity.of_contribution(linf=1, l0=2, signed=True).largest_l2(4) ** 2 == pytest.approx(worst)
     normed = Sensitivity.of_contribution(l2=1.0)
     assert normed.l2 >= math.sqrt(2) and Fraction(normed.l2) ** 2 >= 2
 
 
 def test_many_different_bounds_are_grouped_and_stay_above():
     bounds = np.random.default_rng(0).random(1000) * 5
-    s = Sensitivity(each=bounds, changed=700)
+    s = Sensitivity(each=bounds, l0=700)
     vector, exact = s.envelope(1000)
     assert not exact and len(vector) <= 12 and sum(c for _, c in vector) == 700
     assert covers(vector, np.sort(bounds)[::-1][:700])
@@ -240,12 +236,12 @@ def test_the_lattice_covers_rounded_changes(dimension):
     ("bad", "word"),
     [
         ({}, "give linf, l1 or l2"),
-        ({"changed": 3}, "changed = 3: says how many"),
+        ({"l0": 3}, "l0 = 3: says how many"),
         ({"linf": 0}, "linf = 0"),
         ({"l1": -1}, "l1 = -1"),
         ({"l2": "a"}, "l2 = 'a'"),
-        ({"linf": 1, "changed": 0}, "changed = 0"),
-        ({"linf": 1, "changed": 2.5}, "changed = 2.5"),
+        ({"linf": 1, "l0": 0}, "l0 = 0"),
+        ({"linf": 1, "l0": 2.5}, "l0 = 2.5"),
         ({"each": []}, "each"),
         ({"each": [0, 0]}, "each"),
         ({"each": [1, -1]}, "each"),

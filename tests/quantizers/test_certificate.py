@@ -125,7 +125,7 @@ def test_doctored_certificates_do_not_verify() -> None:
         {"lower_bound": good.lower_bound * 1.001},
         {"law": other.law},
         *({"question": question} for question in questions),
-        *({"proofs": (privacy, value, replace(bound, duals=changed))} for changed in bounds),
+        *({"proofs": (privacy, value, replace(bound, duals=l0))} for l0 in bounds),
         *(
             {"proofs": (privacy, value, replace(bound, moments=m))}
             for m in (None, replace(moments, spans=()))

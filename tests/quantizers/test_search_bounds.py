@@ -126,10 +126,10 @@ def test_no_multipliers_prove_too_much(asked: Any, seed: int, size: float, few: 
         kept = np.unique([0, *rng.integers(0, len(outputs), few), len(outputs) - 1])
         outputs, prices = outputs[kept], prices[:, kept]
     prices = np.abs(prices + size * rng.normal(size=prices.shape))
-    changed = replace(duals, pieces=table, multipliers=prices, outputs=outputs)
-    assert changed.sound((), worst=False)
+    l0 = replace(duals, pieces=table, multipliers=prices, outputs=outputs)
+    assert l0.sound((), worst=False)
     least = reached(*asked)
-    assert bound_of(question, changed, ()) <= min(least, 1e300)
+    assert bound_of(question, l0, ()) <= min(least, 1e300)
     assert bound <= least
 
 
@@ -161,15 +161,13 @@ def test_stand_alone_arithmetic_agrees(loss: str, prior: str) -> None:
         table = duals.pieces.copy()
         table[:, 3:] += size * rng.normal(size=(len(table), 4))
         kept = np.unique([*range(0, len(duals.outputs), 3), len(duals.outputs) - 1])
-        changed = replace(
-            duals, pieces=table, outputs=duals.outputs[kept], multipliers=duals.multipliers[:, kept]
-        )
+        l0 = replace(duals, pieces=table, outputs=duals.outputs[kept], multipliers=duals.multipliers[:, kept])
         bins, ends = tuple(map(Fraction, duals.outputs[[0, -1]].tolist())), (Fraction(-1), Fraction(1))
-        mine = changed.lower_bound(bins, ends, 1.5, asked.loss, moments=Moments(asked.prior))
+        mine = l0.lower_bound(bins, ends, 1.5, asked.loss, moments=Moments(asked.prior))
 
         exact = _Exact(asked.prior)
-        plain = {name: getattr(changed, name) for name in ("origin", "cap_price", "between")}
-        plain |= {n: getattr(changed, n).tolist() for n in ("pieces", "multipliers", "outputs")}
+        plain = {name: getattr(l0, name) for name in ("origin", "cap_price", "between")}
+        plain |= {n: getattr(l0, n).tolist() for n in ("pieces", "multipliers", "outputs")}
         weights = {"absolute": asked.loss.absolute, "squared": asked.loss.squared}
         other = dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact)
         assert float(other) == pytest.approx(float(mine), rel=1e-9, abs=1e-9)

@@ -250,7 +250,7 @@ WRONG = [
     ["calibrate", "laplace", "--epsilon", "1", "--rho", "1", "--sensitivity", "1"],
     ["calibrate", "gaussian", "--rho", "1", "--delta", "0.1", "--sensitivity", "1"],
     ["calibrate", "gaussian", "--epsilon", "1", "--sensitivity", "1"],
-    ["calibrate", "laplace", "--epsilon", "1", "--changed", "3", "-k", "20"],
+    ["calibrate", "laplace", "--epsilon", "1", "--l0", "3", "-k", "20"],
     ["calibrate", "laplace", "--epsilon", "1", "-s", "1", "--report", "nowhere/report.html"],
     ["calibrate", "laplace", "--epsilon", "1", "-s", "nan"],
 ]

@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_calibrate_writes_result_and_page(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --changed 3 -k 20 -o r.json --report r.html"
+    words = "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 -o r.json --report r.html"
     code, out, _ = ended(words.split(), capsys, monkeypatch)
     assert code == 0 and "at most 3 coordinates change" in out
     assert (

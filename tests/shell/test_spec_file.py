@@ -37,14 +37,14 @@ SPECS = {
     "BiasedSelection": "m = 4\ngrid = {delta = [0.5, 1.0], q = [0.3, 0.6], beta = [0.1, 0.5]}\n"
     + PURE
     + PRIOR,
-    "Calibration": 'noise = "gaussian"\ndimension = 20\nsensitivity = {linf = 1, changed = 3}\n' + BOTH,
+    "Calibration": 'noise = "gaussian"\ndimension = 20\nsensitivity = {linf = 1, l0 = 3}\n' + BOTH,
     "OptimalNoise": 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 0.2}\n[solve]\ngap = 0.05\n',
     "NoiseAllocation": 'noise = "laplace"\nsensitivities = [1.0, 8.0]\n' + PURE,
     "KNorm": "dimension = 20\nsensitivity = {linf = 1, l1 = 5}\nnorm = inf\n" + PURE,
     "CorrelatedGaussian": "vectors = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
     "MatrixMechanism": 'workload = {kind = "kron", parts = [{kind = "prefix_sums", size = 4}, {kind = "identity", size = 2}]}\n'
     + BOTH,
-    "CountsGaussian": "counts = 20\nchanged = 3\n" + BOTH,
+    "CountsGaussian": "counts = 20\nl0 = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
 }
@@ -102,8 +102,8 @@ def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
 
 def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
     for text in (
-        'design = "NoiseAllocation"\nnoise = "gaussian"\nsensitivities = {each = [1.0, 2.0], changed = 1}\n',
-        'design = "CorrelatedGaussian"\nvectors = {each = [1.0, 2.0], changed = 1}\n',
+        'design = "NoiseAllocation"\nnoise = "gaussian"\nsensitivities = {each = [1.0, 2.0], l0 = 1}\n',
+        'design = "CorrelatedGaussian"\nvectors = {each = [1.0, 2.0], l0 = 1}\n',
     ):
         design, _ = design_from_toml(written(tmp_path, text + BOTH))
         assert design.solve().value == pytest.approx(5 / design.budget, rel=1e-8)
@@ -128,7 +128,7 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "uniform"\nseed = 1\n', "uniform takes loc, scale"),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "beta"\na = 1\n', "prior.b is missing: beta"),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\nclip = [1, 0]\n', "prior.clip"),
-        ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {changed = 3}\n', "changed = 3"),
+        ('design = "Calibration"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivity = {l0 = 3}\n', "l0 = 3"),
         ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {each = [-1.0]}\n', "each = "),
         ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "sensitivities: "),
         ('design = "KNorm"\nprivacy = {epsilon = 1.0}\ndimension = 0\n', "dimension = 0"),

@@ -38,7 +38,7 @@ from mechdesign.noise.allocation.question import AllocationProof
 from mechdesign.noise.allocation.separable import Allocated, allocation_model, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import doubles, instance, number, one_of, refuse_unknown, settle, whole
+from mechdesign.problem.checks import doubles, instance, integer, number, one_of, refuse_unknown, settle
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -108,7 +108,7 @@ class NoiseAllocation(AllocationPage):
 
     One person changes one of the two numbers only:
 
-    >>> one = Sensitivity(each=[1.0, 8.0], changed=1)
+    >>> one = Sensitivity(each=[1.0, 8.0], l0=1)
     >>> round(NoiseAllocation("laplace", one, PureDP(1.0)).solve().value, 6)
     130.0
     """
@@ -120,7 +120,7 @@ class NoiseAllocation(AllocationPage):
         if isinstance(self.sensitivities, Sensitivity):
             stated = self.sensitivities
             settle(self, sensitivities=profile_of(stated, self.noise))
-            if stated.each is not None and (stated.changed, stated.l1, stated.l2) != (None, None, None):
+            if stated.each is not None and (stated.l0, stated.l1, stated.l2) != (None, None, None):
                 settle(self, bounds=stated)
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
@@ -169,13 +169,13 @@ class NoiseAllocation(AllocationPage):
         Examples
         --------
         >>> from mechdesign.problem.privacy import ApproximateDP
-        >>> few = Sensitivity(linf=1, changed=3)
+        >>> few = Sensitivity(linf=1, l0=3)
         >>> design = NoiseAllocation.of_sensitivity("gaussian", few, 20, ApproximateDP(1.0, 1e-6))
         >>> round(design.solve().value, 2)
         1070.87
         """
         profile = profile_of(
-            instance("sensitivity", sensitivity, Sensitivity), noise, whole("dimension", dimension, 1)
+            instance("sensitivity", sensitivity, Sensitivity), noise, integer("dimension", dimension, 1)
         )
         return cls(noise, profile, privacy, **options)
 

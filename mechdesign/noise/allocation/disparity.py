@@ -175,7 +175,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     [1.0, 1.0, 1.0, 1.0]
     """
     s = sensitivity
-    plain = (s.changed, s.l1, s.l2) == (None, None, None)
+    plain = (s.l0, s.l1, s.l2) == (None, None, None)
     if s.each is not None:
         if dimension is not None:
             s.check(dimension)

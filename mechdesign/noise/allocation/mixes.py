@@ -41,7 +41,7 @@ def mixed(asked: Changes, among: Among) -> Array | None:
 
     Examples
     --------
-    >>> asked = Changes(np.array([2.0, 1.0, 1.0]), 1, changed=1)
+    >>> asked = Changes(np.array([2.0, 1.0, 1.0]), 1, l0=1)
     >>> mixed(asked, Among(np.eye(3), np.ones(3)))
     array([0.33333333, 0.33333333, 0.33333333])
     >>> mixed(asked, Among(np.ones((1, 3)), np.ones(1))) is None
@@ -69,7 +69,7 @@ def mixed(asked: Changes, among: Among) -> Array | None:
 def _drawn(asked: Changes, sizes: Array, shares: Array) -> Array | None:
     if sizes.shape != asked.sizes.shape or shares.shape != sizes.shape or shares.max() > 1:
         return None
-    count = asked.changed or len(sizes)
+    count = asked.l0 or len(sizes)
     if np.any(sizes > asked.sizes) or shares.sum() > count * (1 + MEMBER):
         return None
     top, m, out = float(asked.sizes.max()), asked.spend, np.zeros(len(sizes))
@@ -129,7 +129,7 @@ def _candidates(asked: Changes, order: float, weight: Array | None, guides: list
     def shared(sizes: Array, profile: Array) -> Among:
         share = np.divide(profile, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
         share = np.minimum(share, 1.0) ** m
-        over = [float(share.sum()) / (asked.changed or math.inf), 1.0]
+        over = [float(share.sum()) / (asked.l0 or math.inf), 1.0]
         over += [
             float(((sizes / bound) ** e) @ share)
             for bound, e in ((asked.l1, 1), (asked.l2, 2))
@@ -140,9 +140,9 @@ def _candidates(asked: Changes, order: float, weight: Array | None, guides: list
     for cut in cuts:
         for sizes, shares in guides:
             yield shared(np.minimum(sizes, cut), sizes * shares ** (1 / m))
-        held = Changes(np.minimum(asked.sizes, cut), m, asked.changed, asked.l1, asked.l2)
+        held = Changes(np.minimum(asked.sizes, cut), m, asked.l0, asked.l1, asked.l2)
         for profile in held.fills(order, weight):
             yield shared(held.sizes, profile)
     for k in asked.numbers(most):
-        held = Changes(asked.capped(k), m, asked.changed, asked.l1, asked.l2)
+        held = Changes(asked.capped(k), m, asked.l0, asked.l1, asked.l2)
         yield shared(held.sizes, held.fills(order, weight, float(k))[0])

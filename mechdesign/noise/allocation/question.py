@@ -75,7 +75,7 @@ class AllocationQuestion(ModelledDesign):
     @property
     def one_dimensional(self) -> bool:
         """Whether one coordinate alone changes."""
-        if self.changes is not None and self.changes.changed == 1:
+        if self.changes is not None and self.changes.l0 == 1:
             return True
         return int(np.count_nonzero(self.sensitivities)) == 1
 

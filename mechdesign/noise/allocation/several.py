@@ -78,22 +78,22 @@ class Changes:
 
     sizes: Array
     spend: int
-    changed: int | None = None
+    l0: int | None = None
     l1: float | None = None
     l2: float | None = None
 
     @property
     def exact(self) -> bool:
         """Whether what is spent on the worst change is computed exactly, not bounded."""
-        alone = sum(bound is not None for bound in (self.changed, self.l1, self.l2)) == 1
-        return (alone or self.changed is None) and (self.spend == 1 or self.l1 is None)
+        alone = sum(bound is not None for bound in (self.l0, self.l1, self.l2)) == 1
+        return (alone or self.l0 is None) and (self.spend == 1 or self.l1 is None)
 
     def rows(self) -> list[Row]:
         """The bounds as rows over x, sizes in units of the largest."""
         top = float(self.sizes.max())
         a, m = self.sizes / top, self.spend
         stated = (
-            ("changed", np.ones(len(a)), self.changed, 1.0, 1),
+            ("l0", np.ones(len(a)), self.l0, 1.0, 1),
             ("l1", a, self.l1, top, 1),
             ("l2", a * a, None if self.l2 is None else self.l2 / top, 1.0, 3 - m),
         )
@@ -125,13 +125,13 @@ class Changes:
     def fills(self, order: float, weight: Array | None, number: float | None = None) -> list[Array]:
         """For each row the profile of the shares that fill up under it to a common level; or under a number alone."""
         ones = np.ones(len(self.sizes))
-        rows = self.rows() if number is None else [Row("changed", ones, number, 1)]
+        rows = self.rows() if number is None else [Row("l0", ones, number, 1)]
         return [self._filled(row, order, weight) for row in rows]
 
     def numbers(self, most: int) -> list[int]:
         """How many coordinates may change, the most first; at most so many of these numbers."""
         count = int(np.count_nonzero(self.sizes))
-        last = min(count, self.changed or count)
+        last = min(count, self.l0 or count)
         tried = np.round(np.geomspace(1, last, min(last, most))).astype(int)
         return sorted(set(tried.tolist()), reverse=True)
 
@@ -149,7 +149,7 @@ class Changes:
         """Whether vectors, shape (N, K) and not negative, are changes of the set, to rounding."""
         room, top = 1 + MEMBER, float(self.sizes.max())
         fine = (found <= self.sizes * room).all(axis=1)
-        fine &= np.count_nonzero(found, axis=1) <= (self.changed or found.shape[1])
+        fine &= np.count_nonzero(found, axis=1) <= (self.l0 or found.shape[1])
         fine &= found.sum(axis=1) <= (self.l1 or math.inf) * room
         norms = top * np.sqrt(((found / top) ** 2).sum(axis=1))
         return np.asarray(fine & (norms <= (self.l2 or math.inf) * room))
@@ -191,14 +191,14 @@ class Changes:
     def in_units(self, prices: dict[str, float], top: float) -> Prices:
         """Prices of `rows` as those of the bounds themselves."""
         return (
-            prices.get("changed", 0.0),
+            prices.get("l0", 0.0),
             prices.get("l1", 0.0) / top,
             prices.get("l2", 0.0) / top / top,
         )
 
     def priced(self, scales: Array, prices: Prices) -> bool:
         """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""
-        keep, bounds = self.sizes > 0, (self.changed, self.l1, self.l2)
+        keep, bounds = self.sizes > 0, (self.l0, self.l1, self.l2)
         if not all(0 <= price < math.inf for price in prices) or not np.all(scales[keep] > 0):
             return False
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
@@ -214,7 +214,7 @@ class Changes:
             terms = sum((self._term(x, y, one, two, three) for x, y in zip(a, s, strict=True)), Fraction(0))
             return (
                 terms
-                + one * Fraction(self.changed or 0)
+                + one * Fraction(self.l0 or 0)
                 + two * Fraction(self.l1 or 0)
                 + three * Fraction(self.l2 or 0) ** 2
             )
@@ -243,7 +243,7 @@ class Changes:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 best = np.where(inner, rate * rate / (4 * three), a * rate * up - three * a * a * down)
             terms = np.maximum(best * up - one * down, 0.0)
-        paid = one * (self.changed or 0), two * (self.l1 or 0.0), three * (self.l2 or 0.0) ** 2
+        paid = one * (self.l0 or 0), two * (self.l1 or 0.0), three * (self.l2 or 0.0) ** 2
         return (math.fsum(terms.tolist()) + math.fsum(paid)) * up
 
 
@@ -253,18 +253,18 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
 
     Examples
     --------
-    >>> changes = changes_of(Sensitivity(each=[3, 2, 1], changed=2, l1=5), 1)
-    >>> changes.changed, changes.l1, changes.exact
+    >>> changes = changes_of(Sensitivity(each=[3, 2, 1], l0=2, l1=5), 1)
+    >>> changes.l0, changes.l1, changes.exact
     (2, None, True)
     """
     most = min((b for b in (bounds.linf, bounds.l1, bounds.l2) if b is not None), default=math.inf)
     sizes = np.minimum(np.array(bounds.each, dtype=float), most)
     count = int(np.count_nonzero(sizes))
-    changed = None if bounds.changed is None or bounds.changed >= count else bounds.changed
-    top = [Fraction(v) for v in np.sort(sizes)[::-1][: changed or count].tolist()]
+    l0 = None if bounds.l0 is None or bounds.l0 >= count else bounds.l0
+    top = [Fraction(v) for v in np.sort(sizes)[::-1][: l0 or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
-    return Changes(sizes, spend, changed, l1, l2)
+    return Changes(sizes, spend, l0, l1, l2)
 
 
 def _level(height: Array, entries: Array, most: float, exponent: int) -> float:
@@ -314,7 +314,7 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> tup
         if total.flat[k] > best:
             best, at = float(total.flat[k]), (j, k)
     one, two, three = prices
-    paid = one * (asked.changed or 0) + two * (asked.l1 or 0.0) + three * (asked.l2 or 0.0) ** 2
+    paid = one * (asked.l0 or 0) + two * (asked.l1 or 0.0) + three * (asked.l2 or 0.0) ** 2
     return (best * (1 + len(table.sizes) * 3e-16) + paid) * (1 + _UP), table.chosen(*at)
 
 
@@ -348,7 +348,7 @@ class _Table:
         bound = {"l1": asked.l1, "l2": asked.l2}.get(held)
         if bound is None or moved > MOST_FILLED or (asked.spend == 1 and (held == "l2" or prices[2] > 0)):
             return None
-        count = None if asked.changed is None or prices[0] > 0 else min(asked.changed, moved)
+        count = None if asked.l0 is None or prices[0] > 0 else min(asked.l0, moved)
         work = moved * math.log2(moved + 1) * (1 if count is None else count + 1)
         low, high = _CELLS
         return cls(asked, scales, prices, held, count, int(min(max(_WORK / work, low), high)))

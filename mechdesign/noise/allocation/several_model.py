@@ -107,7 +107,7 @@ def several_model(question: AllocationQuestion) -> Model:
             sides = cp.vstack([slope / np.sqrt(entries), theta[k] - area])
             curves = [cp.SOC(theta[k] + area, sides)]
             free, paid = free - area, paid + slope
-        elif row.name == "changed" and curved:
+        elif row.name == "l0" and curved:
             free = free + theta[k] * entries
         else:
             paid = paid + theta[k] * entries
@@ -187,7 +187,7 @@ def _best_held(found: SeveralAllocated, scales: Array, prices: Prices) -> tuple[
     changes, (one, two, three) = found.changes, prices
     proofs = [(name, (0.0, two * (name != "l1"), three * (name != "l2"))) for name in ("l1", "l2")]
     proofs = [(name, p) for name, p in proofs if getattr(changes, name) is not None]
-    if changes.changed is not None and changes.changed > _FEW:
+    if changes.l0 is not None and changes.l0 > _FEW:
         proofs += [(name, (one, *p[1:])) for name, p in proofs]
     spent = [most_spent(changes, scales, p, name) for name, p in proofs]
     for (name, p), most in zip(proofs, spent, strict=True):
@@ -252,7 +252,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
             entries = row.entries[keep] / row.most
             if row.exponent == 2:
                 bent = [cp.SOC(z + area, cp.vstack([2 * x, z - area]))]  # x² ≤ z area
-            of = area if row.exponent == 2 else z if row.name == "changed" else x
+            of = area if row.exponent == 2 else z if row.name == "l0" else x
             limits[row.name] = entries @ of <= 1
         program = cp.Problem(cp.Maximize((gain / size) @ x), [x <= z, z <= 1, *limits.values(), *bent])
         model = Model(program, {v.name(): v for v in program.variables()}, limits)
@@ -319,7 +319,7 @@ def whole_changes(asked: Changes, orders: Indices, sizes: Array | None = None) -
     """
     rows, (n, count) = np.arange(len(orders)), orders.shape
     top, a = float(asked.sizes.max()), asked.sizes / asked.sizes.max()
-    most = asked.changed or count, (asked.l1 or math.inf) / top, (asked.l2 or math.inf) / top
+    most = asked.l0 or count, (asked.l1 or math.inf) / top, (asked.l2 or math.inf) / top
     found = np.zeros((n, count))
     if sizes is not None:
         np.put_along_axis(found, orders[:, : most[0]], (sizes / top)[orders[:, : most[0]]], axis=1)
@@ -369,7 +369,7 @@ class Listing:
         self.rng = np.random.default_rng(0)
         self.order = order
         self.weight = np.ones(len(self.at)) if weight is None else weight[self.at] / weight.max()
-        self.inner = Changes(asked.sizes[self.at], asked.spend, asked.changed, asked.l1, asked.l2)
+        self.inner = Changes(asked.sizes[self.at], asked.spend, asked.l0, asked.l1, asked.l2)
         count = len(self.at)
         each: Indices = np.argsort(-np.eye(count), axis=1, kind="stable")
         by_size: Indices = np.argsort(-self.inner.sizes, kind="stable")

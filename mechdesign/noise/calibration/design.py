@@ -40,7 +40,7 @@ from mechdesign.noise.calibration.evaluation import (
 from mechdesign.noise.calibration.search import Query, Requirement, laws_of
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
-from mechdesign.problem.checks import UP, instance, one_of, probability, settle, share, whole
+from mechdesign.problem.checks import UP, instance, integer, one_of, probability, settle, share
 from mechdesign.problem.fields import field
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -86,7 +86,7 @@ class Calibration(Design):
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     sensitivity : float or Sensitivity
         Δ > 0, the most any coordinate changes between neighbours, where all K may change at once; or several bounds
-        together, ``Sensitivity(linf=1, changed=3)``.
+        together, ``Sensitivity(linf=1, l0=3)``.
     dimension : int
         K: the same law, independent, on every coordinate.
     loss : {"squared", "absolute"}
@@ -116,7 +116,7 @@ class Calibration(Design):
 
     Twenty counts of which one person changes three by one:
 
-    >>> three = Sensitivity(linf=1, changed=3)
+    >>> three = Sensitivity(linf=1, l0=3)
     >>> round(Calibration("gaussian", ApproximateDP(1, 1e-6), three, dimension=20).solve().value * 20, 2)
     1070.87
     """
@@ -126,9 +126,9 @@ class Calibration(Design):
     noise: FrozenLaw
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
     sensitivity: float | Sensitivity = field(check=sensitivity)
-    dimension: int = field(check=whole, least=1, most=10**9, default=1)
+    dimension: int = field(check=integer, least=1, most=10**9, default=1)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
-    rounds: int = field(check=whole, least=1, most=10**9, default=1)
+    rounds: int = field(check=integer, least=1, most=10**9, default=1)
     sampling_rate: float = field(check=share, side=UP, default=1.0)
 
     proves_optimality = False

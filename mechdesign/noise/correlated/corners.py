@@ -13,7 +13,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
-from mechdesign.problem.checks import UP, instance, positive, whole
+from mechdesign.problem.checks import UP, instance, integer, positive
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -31,7 +31,7 @@ def size_of_change(name: str, value: object) -> float:
     return found
 
 
-def count_of(size: int, changed: int, *, signed: bool) -> int:
+def count_of(size: int, l0: int, *, signed: bool) -> int:
     """How many corners there are, up to sign.
 
     Examples
@@ -40,11 +40,11 @@ def count_of(size: int, changed: int, *, signed: bool) -> int:
     (1350, 4560)
     """
     if signed:
-        return int(comb(size, changed) * 2 ** (changed - 1))
-    return sum(comb(size, k) for k in range(1, changed + 1))
+        return int(comb(size, l0) * 2 ** (l0 - 1))
+    return sum(comb(size, k) for k in range(1, l0 + 1))
 
 
-def signed_supports(size: int, changed: int, *, signed: bool) -> Array:
+def signed_supports(size: int, l0: int, *, signed: bool) -> Array:
     """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
 
     With signs those of c entries are enough: the others are their averages.
@@ -54,8 +54,8 @@ def signed_supports(size: int, changed: int, *, signed: bool) -> Array:
     >>> signed_supports(3, 2, signed=False).astype(int).tolist()
     [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
     """
-    rows, at = np.zeros((count_of(size, changed, signed=signed), size)), 0
-    for k in (changed,) if signed else range(1, changed + 1):
+    rows, at = np.zeros((count_of(size, l0, signed=signed), size)), 0
+    for k in (l0,) if signed else range(1, l0 + 1):
         signs = (
             np.array([(1.0, *p) for p in product((1.0, -1.0), repeat=k - 1)]) if signed else np.ones((1, k))
         )
@@ -83,18 +83,18 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
             str(s),
             "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
         )
-    s.check(whole("dimension", dimension, 1))
+    s.check(integer("dimension", dimension, 1))
     single = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=np.inf)
     bounds = np.full(dimension, single) if s.each is None else np.minimum(s.each, single)
     moved = np.flatnonzero(bounds)
-    count = min(s.changed or len(moved), len(moved))
+    count = min(s.l0 or len(moved), len(moved))
     if s.l1 is not None and (bounds[moved] == s.l1).all():
         count = 1
     elif s.l1 is not None or s.l2 is not None:
         raise DesignError.of(
             "sensitivity",
             str(s),
-            "has no list of corners: bounds of single coordinates, changed=, or l1= alone have one",
+            "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one",
         )
     if count_of(len(moved), count, signed=s.signed) * dimension > _LISTED:
         raise DesignError.of(
@@ -109,11 +109,11 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
 
 @dataclass(frozen=True)
 class Changes:
-    """At most `changed` of `size` counts change, each by at most `most`.
+    """At most `l0` of `size` counts change, each by at most `most`.
 
     Parameters
     ----------
-    size, changed : int
+    size, l0 : int
     most : float
     signed : bool
         Whether some counts may rise while others fall.
@@ -125,21 +125,21 @@ class Changes:
     """
 
     size: int
-    changed: int
+    l0: int
     most: float
     signed: bool
 
     @property
     def count(self) -> int:
         """How many vertices there are, up to sign."""
-        return count_of(self.size, self.changed, signed=self.signed)
+        return count_of(self.size, self.l0, signed=self.signed)
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
-        if self.changed > 1 and self.count * self.size > _LISTED:
+        if self.l0 > 1 and self.count * self.size > _LISTED:
             raise DesignError.of(
-                "changed",
-                self.changed,
+                "l0",
+                self.l0,
                 f"of {self.size} counts makes {self.count} different changes, too many to list; ask for fewer counts, or, of "
                 "all counts, CountsGaussian, which needs no list",
             )
@@ -147,12 +147,12 @@ class Changes:
     def vectors(self) -> Array:
         """The vertices over a, up to sign, shape (k, n)."""
         self.check()
-        if self.changed == 1:
+        if self.l0 == 1:
             return np.eye(self.size)
-        return signed_supports(self.size, self.changed, signed=self.signed)
+        return signed_supports(self.size, self.l0, signed=self.signed)
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
         """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
-        if self.changed == 1 and self.size > EXACT:
+        if self.l0 == 1 and self.size > EXACT:
             return column_spent(strategy, self.most), False
         return largest_spent(strategy, self.most * self.vectors())

@@ -36,7 +36,7 @@ from mechdesign.noise.correlated.noise import (
     gaussian_privacy,
     within_budget,
 )
-from mechdesign.problem.checks import instance, one_of, whole
+from mechdesign.problem.checks import instance, integer, one_of
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
@@ -55,7 +55,7 @@ class CountsGaussian(CovarianceDesign):
     ----------
     counts : int
         n, up to 700.
-    changed : int
+    l0 : int
         c ≤ n.
     privacy : ApproximateDP or ZeroConcentratedDP
     most : float
@@ -71,35 +71,35 @@ class CountsGaussian(CovarianceDesign):
     (1039.44, True, True)
     """
 
-    counts: int = field(check=whole, least=1, most=700)
-    changed: int = field(check=whole, least=1)
+    counts: int = field(check=integer, least=1, most=700)
+    l0: int = field(check=integer, least=1)
     privacy: ApproximateDP | ZeroConcentratedDP = field(check=gaussian_privacy)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("changed", self.changed, 1, self.counts)
+        integer("l0", self.l0, 1, self.counts)
         _ = self.budget
 
     @classmethod
     def of_sensitivity(
         cls, sensitivity: Sensitivity, dimension: int, privacy: ApproximateDP | ZeroConcentratedDP
     ) -> CountsGaussian:
-        """The design for at most ``changed`` numbers that change by at most ``linf`` each; other bounds are refused.
+        """The design for at most ``l0`` numbers that change by at most ``linf`` each; other bounds are refused.
 
         Examples
         --------
-        >>> counts = Sensitivity(linf=1, changed=3, signed=False)
+        >>> counts = Sensitivity(linf=1, l0=3, signed=False)
         >>> round(CountsGaussian.of_sensitivity(counts, 20, ApproximateDP(1.0, 1e-6)).solve().value, 2)
         1039.44
         """
-        s, size = instance("sensitivity", sensitivity, Sensitivity), whole("dimension", dimension, 1)
+        s, size = instance("sensitivity", sensitivity, Sensitivity), integer("dimension", dimension, 1)
         if s.linf is None or s.each is not None or s.l1 is not None or s.l2 is not None:
             raise DesignError.of(
-                "sensitivity", str(s), "must be linf=, and changed= where fewer numbers change: all alike"
+                "sensitivity", str(s), "must be linf=, and l0= where fewer numbers change: all alike"
             )
-        return cls(size, min(s.changed or size, size), privacy, s.linf, s.signed)
+        return cls(size, min(s.l0 or size, size), privacy, s.linf, s.signed)
 
     @cached_property
     def budget(self) -> float:
@@ -109,14 +109,14 @@ class CountsGaussian(CovarianceDesign):
     @property
     def vectors(self) -> Array:
         """A change of each size: all others are permutations of these, or have other signs."""
-        return self.most * np.tri(self.changed, self.counts)
+        return self.most * np.tri(self.l0, self.counts)
 
     def protection(self) -> Protection:
-        return Protection(self.counts, Sensitivity(linf=self.most, changed=self.changed), signed=self.signed)
+        return Protection(self.counts, Sensitivity(linf=self.most, l0=self.l0), signed=self.signed)
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Find the two numbers by a search in one, and the weights on the sizes that prove them best."""
-        n, c = self.counts, self.changed
+        n, c = self.counts, self.l0
         x, z = (float(c),) * 2 if self.signed else _balanced(n, c)
         multipliers = _multipliers(self, x, z)
         noise = self._noise(x, z)
@@ -130,7 +130,7 @@ class CountsGaussian(CovarianceDesign):
     def words(self) -> tuple[str, str]:
         how = "some up and others down" if self.signed else "all up or all down"
         return (
-            f"A query returns {self.counts} counts about a data set. Between neighbouring data sets at most {self.changed} of "
+            f"A query returns {self.counts} counts about a data set. Between neighbouring data sets at most {self.l0} of "
             f"them change by at most {self.most:g} each, {how}. Gaussian noise is added, its coordinates correlated.",
             "sum of the variances",
         )
@@ -179,7 +179,7 @@ def _balanced(n: int, c: int) -> tuple[float, float]:
 
 def _multipliers(design: CountsGaussian, x: float, z: float) -> Array:
     """Weights on the sizes that make (x, z) stationary, as nearly as weights of at least 0 can."""
-    n, c = design.counts, design.changed
+    n, c = design.counts, design.l0
     if design.signed or n == 1:
         return np.append(np.zeros(c - 1), 1.0)
     across, along = _parts(n, c)
@@ -202,9 +202,9 @@ def _largest_spent(design: CountsGaussian, whitening: Array) -> float:
     if design.signed:
         # ‖R v‖² = p² Σ v² + (2pq + n q²)(Σ v)², with |v_i| ≤ a: the extremes of Σ v are 0 and ±k a
         cross = max(2 * p * off + n * off * off, Fraction(0))
-        return round_up(max(p * p * k * a * a + cross * (k * a) ** 2 for k in range(1, design.changed + 1)))
+        return round_up(max(p * p * k * a * a + cross * (k * a) ** 2 for k in range(1, design.l0 + 1)))
     cross = 2 * p * off + n * off * off
-    return round_up(max((p * p * k + cross * k * k) * a * a for k in range(1, design.changed + 1)))
+    return round_up(max((p * p * k + cross * k * k) * a * a for k in range(1, design.l0 + 1)))
 
 
 def _cost(noise: CorrelatedGaussianNoise) -> float:
@@ -215,13 +215,13 @@ def _cost(noise: CorrelatedGaussianNoise) -> float:
 
 def _bound(design: CountsGaussian, multipliers: Array) -> float:
     """What weights on the sizes prove of every covariance."""
-    y, k = np.maximum(multipliers, 0.0), np.arange(1.0, design.changed + 1)
+    y, k = np.maximum(multipliers, 0.0), np.arange(1.0, design.l0 + 1)
     if y.shape != k.shape or not y.any():
         return 0.0
     unit = design.most**2 / (design.budget * float(y.sum()))
     if design.signed:
         return design.counts * float(y @ k) * unit
-    across, along = _parts(design.counts, design.changed)
+    across, along = _parts(design.counts, design.l0)
     return (math.sqrt((design.counts - 1) * float(y @ across)) + math.sqrt(float(y @ along))) ** 2 * unit
 
 

@@ -218,7 +218,7 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
 
         Examples
         --------
-        >>> few = Sensitivity(each=[1, 2, 3], changed=1)
+        >>> few = Sensitivity(each=[1, 2, 3], l0=1)
         >>> CorrelatedGaussian.of_sensitivity(few, 3, ApproximateDP(1.0, 1e-6)).vectors
         array([[1., 0., 0.],
                [0., 2., 0.],

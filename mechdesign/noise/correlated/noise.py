@@ -28,7 +28,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of, shape_of
 from mechdesign.plotting import figure, sized
-from mechdesign.problem.checks import answers, array, generator, instance, positive, settle, whole
+from mechdesign.problem.checks import answers, array, generator, instance, integer, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.deadline import one_thread
@@ -199,7 +199,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         allowed = "must be ascending, and all of them where there is no lift"
         if self.coordinates is not None:
             instance("coordinates", self.coordinates, tuple, list)
-            settle(self, coordinates=tuple(whole("coordinates", k, 0, size - 1) for k in self.coordinates))
+            settle(self, coordinates=tuple(integer("coordinates", k, 0, size - 1) for k in self.coordinates))
         held = self.span.coordinates
         if any(a >= b for a, b in pairwise(held)) or not held or (self.lift is None and len(held) < size):
             raise DesignError.of("coordinates", self.coordinates, allowed)

@@ -20,7 +20,7 @@ from scipy import stats
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, frozen_parts
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
-from mechdesign.problem.checks import positive, whole
+from mechdesign.problem.checks import integer, positive
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.typing import Array, Indices, Values
 
@@ -209,4 +209,4 @@ def opendp_sample(law: FrozenLaw, size: int) -> Indices:
         measurement = dp.m.make_gaussian(*space, scale=float(shapes[0]))
     else:
         raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
-    return np.asarray(measurement([0] * whole("size", size, 0, 2**40)), dtype=np.int64)
+    return np.asarray(measurement([0] * integer("size", size, 0, 2**40)), dtype=np.int64)

@@ -23,7 +23,17 @@ from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.noise.laws.symmetric import SymmetricLaw
-from mechdesign.problem.checks import DOWN, UP, array, generator, one_of, positive, probability, settle, whole
+from mechdesign.problem.checks import (
+    DOWN,
+    UP,
+    array,
+    generator,
+    integer,
+    one_of,
+    positive,
+    probability,
+    settle,
+)
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.typing import Array, Numbers, Randomness, Values
 
@@ -221,7 +231,7 @@ class L1Staircase:
     def __post_init__(self) -> None:
         epsilon, dimension = (
             positive("epsilon", self.epsilon, side=DOWN),
-            whole("dimension", self.dimension, 1, 1000),
+            integer("dimension", self.dimension, 1, 1000),
         )
         settle(
             self,
@@ -276,7 +286,7 @@ class L1Staircase:
         ndarray, shape (d,) or (size, d)
         """
         rng = generator(random_state)
-        n = 1 if size is None else whole("size", size, 0, 2**40)
+        n = 1 if size is None else integer("size", size, 0, 2**40)
         assert self.gamma is not None
         d, g = self.dimension, self.gamma
         # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like

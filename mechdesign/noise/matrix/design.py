@@ -40,7 +40,7 @@ from mechdesign.noise.matrix.solving import (
     triangular,
 )
 from mechdesign.noise.matrix.strategy import StrategyNoise
-from mechdesign.problem.checks import instance, one_of, settle, whole
+from mechdesign.problem.checks import instance, integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
@@ -64,7 +64,7 @@ class MatrixMechanism(ModelledDesign):
     workload : Workload or array_like, shape (m, n)
         A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 2,048 counts.
     privacy : ApproximateDP or ZeroConcentratedDP
-    changed : int
+    l0 : int
         c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
     most : float
         a: the most that one count changes.
@@ -98,7 +98,7 @@ class MatrixMechanism(ModelledDesign):
 
     workload: Any
     privacy: ApproximateDP | ZeroConcentratedDP
-    changed: int = field(check=whole, least=1, default=1)
+    l0: int = field(check=integer, least=1, default=1)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
@@ -110,7 +110,7 @@ class MatrixMechanism(ModelledDesign):
             self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload)
         )
         super().__post_init__()
-        whole("changed", self.changed, 1, self.workload.size)
+        integer("l0", self.l0, 1, self.workload.size)
         self.changes.check()
         if self.largest:
             checked_largest(self.workload)
@@ -129,7 +129,7 @@ class MatrixMechanism(ModelledDesign):
     @property
     def changes(self) -> Changes:
         """What one person does to the counts."""
-        return Changes(self.workload.size, self.changed, self.most, self.signed)
+        return Changes(self.workload.size, self.l0, self.most, self.signed)
 
     @property
     def unit(self) -> float:
@@ -227,7 +227,7 @@ class MatrixMechanism(ModelledDesign):
         known = published(self.workload, self.changes, largest=self.largest)
         rows = [("this mechanism", result.value)]
         rows += sorted(((name, error * unit) for name, error in known.items()), key=lambda row: row[1])
-        if self.changed == 1 and not self.largest:
+        if self.l0 == 1 and not self.largest:
             rows.append(("lower bound of the singular values", svd_bound(self.workload, self.changes) * unit))
         if result.lower_bound is not None:
             rows.append(("proved least of all covariances", result.lower_bound))
@@ -248,7 +248,7 @@ class MatrixMechanism(ModelledDesign):
         )
         what = "rise or fall" if self.signed else "change, all up or all down,"
         question = [
-            f"{self.workload}. Between neighbouring data sets at most {self.changed} of the counts {what} by at most "
+            f"{self.workload}. Between neighbouring data sets at most {self.l0} of the counts {what} by at most "
             f"{shown(self.most)}. Noise is added to other sums of the counts, chosen for the purpose, and the answers are made "
             "from these.",
             privacy_words(self.privacy, NEIGHBOURS),

@@ -26,7 +26,7 @@ from mechdesign.noise.correlated.fixed_point import (
     weights_of,
 )
 from mechdesign.noise.matrix.strategy import FULL
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import integer
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
@@ -168,13 +168,13 @@ class Chain:
 
 def factors_of(workload: Workload, changes: Changes) -> tuple[Workload, ...]:
     """The factors that can be solved on their own."""
-    return workload.factors() if changes.changed == 1 else (workload,)
+    return workload.factors() if changes.l0 == 1 else (workload,)
 
 
 def _data(workload: Workload, changes: Changes, *, largest: bool) -> tuple[Array, Array, Array | None]:
     """Root, vectors in its coordinates, answers in these."""
     root = workload.root
-    vectors = root.T if changes.changed == 1 else changes.vectors() @ root.T
+    vectors = root.T if changes.l0 == 1 else changes.vectors() @ root.T
     answers = None
     if largest:
         q, t = np.linalg.qr(root.T)
@@ -222,7 +222,7 @@ def _solved(part: Workload, changes: Changes, largest: bool, gap: float, deadlin
 def _chain(part: Workload, changes: Changes, *, largest: bool) -> Chain | None:
     """The chain of a workload, where it has one that saves time."""
     has = part.kinds == ("prefix",) or (part.kinds == ("ranges",) and not largest)
-    return Chain(part, largest) if has and changes.changed == 1 and part.size > _LISTED else None
+    return Chain(part, largest) if has and changes.l0 == 1 and part.size > _LISTED else None
 
 
 def _length(strategy: Array) -> float:
@@ -241,7 +241,7 @@ def proved_bound(
         return 0.0
     bound = 1.0
     for part, (weights, loads) in zip(parts, multipliers):
-        count = part.size if changes.changed == 1 else changes.count
+        count = part.size if changes.l0 == 1 else changes.count
         if weights.shape != (count,) or largest != (loads is not None):
             return 0.0
         if not _sound(weights) or (loads is not None and (loads.shape != (part.count,) or not _sound(loads))):
@@ -302,14 +302,14 @@ def square_root(size: int) -> Array:
     >>> bool(np.allclose(square_root(5) @ square_root(5), np.tri(5)))
     True
     """
-    k = np.arange(1, whole("size", size, 1, 10**5))
+    k = np.arange(1, integer("size", size, 1, 10**5))
     column = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
     return np.asarray(np.tril(linalg.toeplitz(column)))
 
 
 def binary_tree(size: int) -> Array:
     """Sums of the intervals of a binary tree over the counts (Dwork et al. 2010, Chan, Shi and Song 2011), one a row."""
-    size, rows, width = whole("size", size, 1, 10**5), [], 1
+    size, rows, width = integer("size", size, 1, 10**5), [], 1
     while True:
         starts = range(0, size, width)
         for start in starts:

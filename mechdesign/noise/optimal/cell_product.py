@@ -37,7 +37,7 @@ from mechdesign.noise.optimal.costs import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import answers, array, instance, non_negative, probability, settle, whole
+from mechdesign.problem.checks import answers, array, instance, integer, non_negative, probability, settle
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CellProduct:
         Symmetric about 0.
     dimension : int
         K ≥ 1.
-    changed : int, optional
+    l0 : int, optional
         c ≤ K: how many coordinates may move at once, at most; all when not given.
 
     Raises
@@ -76,20 +76,20 @@ class CellProduct:
 
     law: CellNoise
     dimension: int
-    changed: int | None = None
+    l0: int | None = None
 
     def __post_init__(self) -> None:
         instance("law", self.law, CellNoise)
-        settle(self, dimension=whole("dimension", self.dimension, 1, 10**9))
-        if self.changed is not None:
-            settle(self, changed=whole("changed", self.changed, 1, self.dimension))
+        settle(self, dimension=integer("dimension", self.dimension, 1, 10**9))
+        if self.l0 is not None:
+            settle(self, l0=integer("l0", self.l0, 1, self.dimension))
         if not self.law.symmetric:
             raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
 
     @property
     def moved(self) -> int:
         """How many coordinates may move at once."""
-        return self.changed or self.dimension
+        return self.l0 or self.dimension
 
     @property
     def variance(self) -> float:
@@ -172,7 +172,7 @@ class CellProduct:
     def summary(self) -> str:
         """The law and what it costs."""
         reach = self.law.cells_per_shift * self.law.width
-        some = "" if self.moved == self.dimension else f"of at most {self.changed} at once "
+        some = "" if self.moved == self.dimension else f"of at most {self.l0} at once "
         return (
             f"cell noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
             f"variance {self.variance:.6g} per coordinate"

@@ -42,7 +42,7 @@ from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.several import named_cost, ranked, several, started
 from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.problem.checks import instance, one_of, positive, whole
+from mechdesign.problem.checks import instance, integer, one_of, positive
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
@@ -67,14 +67,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     privacy : PureDP or ApproximateDP
     sensitivity : float or Sensitivity
         Δ > 0, in units of the query. Of several numbers what any of them changes by; or
-        ``Sensitivity(linf=1, changed=3)``, which is held as Δ and `changed`. Other sets of changes are refused.
+        ``Sensitivity(linf=1, l0=3)``, which is held as Δ and `l0`. Other sets of changes are refused.
     loss : {"absolute", "squared"}, dict, or convex callable
         What an error t costs; must grow on both sides. A callable is vectorised over arrays, and its
         values are taken as exact. Of one coordinate.
     dimension : int
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the law is the
         best of the named families (under pure privacy the optimum of one coordinate at ε/K), the lower bound loose.
-    changed : int, optional
+    l0 : int, optional
         c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
 
     Raises
@@ -134,9 +134,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if instance("solver", solver, str, NoneType) not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
         instance("starts", starts, Mapping, NoneType)
-        cells = None if cells is None else whole("cells", cells, 1, _MOST)
+        cells = None if cells is None else integer("cells", cells, 1, _MOST)
         edge = one_of("grid", grid, ("centred", "edge")) == "edge"
-        whole("max_cells", max_cells, 1)
+        integer("max_cells", max_cells, 1)
         if self.dimension > 1:
             yield from several(self, clock, starts)
             return
@@ -166,7 +166,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         """
         if self.dimension > 1:
             raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
-        n = whole("cells", cells, 1, _MOST)
+        n = integer("cells", cells, 1, _MOST)
         reach = positive("reach", reach)
         if reach * n > _MOST:
             raise DesignError.of("reach", reach, f"must be at most {_MOST} cells")

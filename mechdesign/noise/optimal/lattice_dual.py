@@ -25,7 +25,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.optimal.costs import lower_costs
 from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.problem.checks import array, instance, whole
+from mechdesign.problem.checks import array, instance, integer
 from mechdesign.typing import Array, Indices
 
 __all__ = ["LatticeDual", "OneNumberDual", "SampledLatticeDual"]
@@ -78,7 +78,7 @@ class LatticeDual(OneNumberDual):
     mirrored: bool
 
     def __post_init__(self) -> None:
-        whole("cells", self.cells, 1, 10**5)
+        integer("cells", self.cells, 1, 10**5)
         for name in ("psi", "totals"):  # sums of these must be doubles too
             if np.abs(array(name, getattr(self, name), ndim=None, empty=True)).max(initial=0.0) > 1e250:
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e250")
@@ -106,12 +106,12 @@ class LatticeDual(OneNumberDual):
             plus, minus, scale, budget = plus + plus[::-1], minus + minus[::-1], 2 * scale, 2 * budget
         growth, unit = exp_upper(question.epsilon), 1 / Fraction(scale)
         up, down = growth.numerator, growth.denominator
-        whole, part = unit.denominator * down, unit.numerator * costs.denominator
+        integer, part = unit.denominator * down, unit.numerator * costs.denominator
         level = min(
-            c * whole + (a * down - b * up) * part
+            c * integer + (a * down - b * up) * part
             for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
         )
-        found = Fraction(level, whole * costs.denominator) - Fraction(question.delta) * budget * unit
+        found = Fraction(level, integer * costs.denominator) - Fraction(question.delta) * budget * unit
         # no multipliers at all prove the least cost; lattice costs of t² may be negative, the loss is not
         found = max(found, Fraction(min(costs.numerators), costs.denominator))
         return found if loss.function else max(found, Fraction(0))

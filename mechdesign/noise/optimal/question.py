@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, positive, settle, whole
+from mechdesign.problem.checks import UP, integer, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -29,20 +29,20 @@ class NoiseQuestion(Design):
     privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
     sensitivity: Any = 1.0
     loss: object = "absolute"
-    dimension: int = field(check=whole, least=1, most=10**6, default=1)
-    changed: int | None = None
+    dimension: int = field(check=integer, least=1, most=10**6, default=1)
+    l0: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
-            if self.changed is not None:
-                raise DesignError.of("changed", self.changed, "is for a number: the Sensitivity says it")
+            if self.l0 is not None:
+                raise DesignError.of("l0", self.l0, "is for a number: the Sensitivity says it")
             size, count = alike(self.sensitivity, self.dimension)
-            settle(self, sensitivity=size, changed=count)
+            settle(self, sensitivity=size, l0=count)
         settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
-        if self.changed is not None:
-            count = whole("changed", self.changed, 1, self.dimension)
-            settle(self, changed=None if count == self.dimension else count)
+        if self.l0 is not None:
+            count = integer("l0", self.l0, 1, self.dimension)
+            settle(self, l0=None if count == self.dimension else count)
         if not 1e-18 <= self.epsilon <= 200:
             what = "where e^-ε is a mass, and not 1 to all digits kept"
             raise DesignError.of("epsilon", self.epsilon, f"must be between 1e-18 and 200, {what}")
@@ -59,7 +59,7 @@ class NoiseQuestion(Design):
             raise DesignError.of("sensitivity", self.sensitivity, allowed)
 
     def protection(self) -> Protection:
-        changes = Sensitivity(linf=self.sensitivity, changed=self.changed)
+        changes = Sensitivity(linf=self.sensitivity, l0=self.l0)
         return Protection(self.dimension, changes)
 
     @cached_property
@@ -80,7 +80,7 @@ class NoiseQuestion(Design):
     @property
     def moved(self) -> int:
         """How many coordinates change at once, at most."""
-        return self.changed or self.dimension
+        return self.l0 or self.dimension
 
 
 def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
@@ -91,7 +91,7 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
 
     Examples
     --------
-    >>> alike(Sensitivity(linf=1, changed=3), 20), alike(Sensitivity(each=[2, 2, 0]), 3)
+    >>> alike(Sensitivity(linf=1, l0=3), 20), alike(Sensitivity(each=[2, 2, 0]), 3)
     ((1.0, 3), (2.0, 2))
     """
     bounds = sensitivity.bounds(dimension)
@@ -100,7 +100,7 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
             "sensitivity",
             str(sensitivity),
             "the best noise is known where at most c coordinates change by at most a each: "
-            "Sensitivity(linf=a, changed=c), a and c so large that they cover these changes",
+            "Sensitivity(linf=a, l0=c), a and c so large that they cover these changes",
         )
     return bounds[0]
 

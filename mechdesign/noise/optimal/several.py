@@ -133,8 +133,8 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
     best = one_number(question, below, 1).solve(gap=clock.gap, time_limit=clock.limit())
     found = started(question, starts)
     if best.mechanism.symmetric:
-        changed = None if question.moved == question.dimension else question.moved
-        noise = CellProduct(best.mechanism, question.dimension, changed)
+        l0 = None if question.moved == question.dimension else question.moved
+        noise = CellProduct(best.mechanism, question.dimension, l0)
         notes = law_notes(question, best.mechanism)
         found.append(("one coordinate", Law(noise, best.value, (CellLawProof(),), best.solver_report, notes)))
     yield from ranked(found)
@@ -154,7 +154,7 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
 
 def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
     """A law of `scipy.stats` on every coordinate."""
-    some = Sensitivity(linf=question.sensitivity, changed=question.moved)
+    some = Sensitivity(linf=question.sensitivity, l0=question.moved)
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
     value = named_cost(noise, question.given_loss)

@@ -37,7 +37,7 @@ from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
 from mechdesign.noise.optimal.costs import law_cost
 from mechdesign.noise.optimal.lattice_dual import OneNumberDual
 from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.problem.checks import instance, whole
+from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 
@@ -123,10 +123,10 @@ class StaircaseMultipliers:
     def _forever(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
         """Coefficients of G(t) where K is infinite: a fixed point, no rounding."""
         r, a, b = self._r, self.absolute, self.squared
-        whole = r / (1 - r)
-        second = whole * b
-        first = whole * (a + 2 * second)
-        return whole * (first + second - level), first, second
+        integer = r / (1 - r)
+        second = integer * b
+        first = integer * (a + 2 * second)
+        return integer * (first + second - level), first, second
 
     def _downwards(self, level: Fraction) -> Iterator[tuple[int, int, int]]:
         """The coefficients of G(j + u) in units, j from K - 1 to 0, each rounded down."""
@@ -243,7 +243,7 @@ class StaircaseDual(OneNumberDual):
 
     def __post_init__(self) -> None:
         instance("level", self.level, Fraction)
-        whole("periods", self.periods, 0, _MOST_PERIODS)
+        integer("periods", self.periods, 0, _MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
         if not question.given_loss.polynomial:

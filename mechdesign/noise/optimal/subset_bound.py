@@ -32,7 +32,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration.evaluation import unit_cost
 from mechdesign.noise.optimal.lattice_dual import OneNumberDual, SampledLatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion, averaged
-from mechdesign.problem.checks import instance, whole
+from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.spine import Bound
@@ -212,7 +212,7 @@ class _Walk:
 def one_number(question: NoiseQuestion, privacy: PureDP | ApproximateDP, mean: int) -> NoiseQuestion:
     """The question of one number that bounds the mean of so many coordinates."""
     loss = question.given_loss if mean == 1 else averaged(question.loss, mean)
-    return replace(question, privacy=privacy, loss=loss, dimension=1, changed=None)
+    return replace(question, privacy=privacy, loss=loss, dimension=1, l0=None)
 
 
 @serializable("subset-bound")
@@ -243,7 +243,7 @@ class SubsetBound(Proof):
     dual: OneNumberDual
 
     def __post_init__(self) -> None:
-        whole("mean", self.mean, 1)
+        integer("mean", self.mean, 1)
         instance("privacy", self.privacy, PureDP, ApproximateDP)
         instance("dual", self.dual, OneNumberDual)
 

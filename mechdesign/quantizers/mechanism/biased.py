@@ -29,7 +29,7 @@ from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, non_negative, settle, whole
+from mechdesign.problem.checks import generator, integer, non_negative, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.selection import Selection, check_range
@@ -166,7 +166,7 @@ class BiasedQuantizer:
 
     def max_bias(self, points: int = 2001) -> float:
         """Largest |bias| over a fine grid and both sides of every bin."""
-        count = max(3, whole("points", points, 1, 10**6) // (len(self._knots) - 1))
+        count = max(3, integer("points", points, 1, 10**6) // (len(self._knots) - 1))
         inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
         return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 

@@ -40,11 +40,11 @@ from mechdesign.problem.checks import (
     array,
     generator,
     instance,
+    integer,
     non_negative,
     one_of,
     positive,
     settle,
-    whole,
 )
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -357,7 +357,7 @@ class Quantizer(PiecewiseTable):
                1  0.2917 ########
                2  0.2083 ######
         """
-        longest, lines = whole("width", width, 1, 1000), []
+        longest, lines = integer("width", width, 1, 1000), []
         for value in array("x", x, ndim=None).ravel():
             row = self.probabilities(value)
             scale = longest / max(row.max(), 0.3)
@@ -424,7 +424,7 @@ class CoordinateQuantizer:
     def __post_init__(self) -> None:
         if not isinstance(self.coordinate, Quantizer):
             raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
-        settle(self, dimension=whole("dimension", self.dimension, 1), scale=positive("scale", self.scale))
+        settle(self, dimension=integer("dimension", self.dimension, 1), scale=positive("scale", self.scale))
 
     def privacy_loss(self) -> float:
         """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""

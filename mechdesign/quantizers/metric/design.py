@@ -39,7 +39,7 @@ from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.problem.checks import increasing, instance, interval, one_of, positive, settle, whole
+from mechdesign.problem.checks import increasing, instance, integer, interval, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -151,7 +151,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         if self.inputs is not None:
             return np.array(self.inputs)
         lower, upper = self.input_range
-        return np.linspace(lower, upper, whole("knots", count, 2))
+        return np.linspace(lower, upper, integer("knots", count, 2))
 
     # -- model ----------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         InfeasibleError
             No unbiased mechanism with these outputs is that private.
         """
-        given = None if knots is None else whole("knots", knots, 2)
+        given = None if knots is None else integer("knots", knots, 2)
         counts = [given] if given or not self.continuum else list(_COUNTS)
         lattices = [self.knots(129 if count is None else count) for count in counts]
         most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
@@ -314,7 +314,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
             )
         if privacy.metric == "squared":
             return privacy.epsilon * size**2
-        return privacy.epsilon * math.sqrt(whole("dimension", dimension, 1)) * size
+        return privacy.epsilon * math.sqrt(integer("dimension", dimension, 1)) * size
 
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])

@@ -36,7 +36,7 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import one_of, positive, settle, whole
+from mechdesign.problem.checks import integer, one_of, positive, settle
 from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.methods import best_floors
@@ -375,5 +375,5 @@ class BinSearch:
     def __post_init__(self) -> None:
         one_of("symmetric", self.symmetric, (None, True, False))
         one_of("exhaustive", self.exhaustive, (True, False))
-        settle(self, m=whole("m", self.m, 2, 64), max_abs=positive("max_abs", self.max_abs))
-        settle(self, starts=whole("starts", self.starts, 1), seed=whole("seed", self.seed, 0))
+        settle(self, m=integer("m", self.m, 2, 64), max_abs=positive("max_abs", self.max_abs))
+        settle(self, starts=integer("starts", self.starts, 1), seed=integer("seed", self.seed, 0))

@@ -26,7 +26,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import non_negative, one_of, positive, settle, whole
+from mechdesign.problem.checks import integer, non_negative, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -207,7 +207,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         bins = self._outputs
         if np.ndim(knots) == 0:
             inside = bins[(bins > lower) & (bins < upper)]
-            count = whole("knots", knots, 2)
+            count = integer("knots", knots, 2)
             points = np.unique(np.concatenate([np.linspace(lower, upper, count), inside]))
         else:
             points = check_bins(knots)

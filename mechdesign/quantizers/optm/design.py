@@ -22,7 +22,7 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import one_of, settle, whole
+from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -190,7 +190,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         InfeasibleError
             No bounds tried admit a mechanism; says why, with the smallest feasible ε.
         """
-        usable = spread(len(self.bins), whole("outputs", outputs, 4))
+        usable = spread(len(self.bins), integer("outputs", outputs, 4))
         given = None if start is None else self._checked_start(start)
         if solver is not None:
             solvers.get(solver)

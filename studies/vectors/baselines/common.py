@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, settle, whole
+from mechdesign.problem.checks import generator, integer, settle
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors
@@ -84,7 +84,7 @@ class Baseline(ABC):
             self,
             dimension=checked_dimension("dimension", self.dimension),
             privacy=DesignError.unless("privacy", self.privacy, kind),
-            clients=whole("clients", self.clients, 1, _LARGEST_CLIENTS),
+            clients=integer("clients", self.clients, 1, _LARGEST_CLIENTS),
             radius=checked_radius("radius", self.radius),
         )
         if getattr(self.privacy, "delta", 1.0) == 0:

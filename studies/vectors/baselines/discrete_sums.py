@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, whole
+from mechdesign.problem.checks import generator, integer
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.coded import ModularSum, checked_seed
@@ -42,7 +42,7 @@ class DiscreteSum(Baseline):
 
     def __post_init__(self) -> None:
         self._settle(ApproximateDP)
-        whole("bits", self.bits, 4, 32)
+        integer("bits", self.bits, 4, 32)
         _ = self._settings
 
     @abstractmethod

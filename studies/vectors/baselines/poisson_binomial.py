@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special, stats
 
-from mechdesign.problem.checks import whole
+from mechdesign.problem.checks import integer
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 from mechdesign.vectors.sphere import FastRotation
@@ -65,8 +65,8 @@ class PoissonBinomial(Baseline):
 
     def __post_init__(self) -> None:
         self._settle(ApproximateDP)
-        whole("trials", self.trials, 1, 1024)
-        whole("clients", self.clients, 1, (1 << 18) // self.trials)
+        integer("trials", self.trials, 1, 1024)
+        integer("clients", self.clients, 1, (1 << 18) // self.trials)
         _ = self.theta
 
     @cached_property

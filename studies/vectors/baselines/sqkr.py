@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.problem.checks import one_of, whole
+from mechdesign.problem.checks import integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import power_of_e
@@ -63,7 +63,7 @@ class SQKR(Baseline):
 
     def __post_init__(self) -> None:
         self._settle(PureDP)
-        whole("bits", self.bits, 1, 16)
+        integer("bits", self.bits, 1, 16)
         one_of("representation", self.representation, ("kashin", "rotation"))
         power_of_e(self.privacy.epsilon)
 

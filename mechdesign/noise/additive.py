@@ -28,7 +28,7 @@ from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Numbers, Randomness
 
-__all__ = ["AdditiveNoise", "stated_parameters"]
+__all__ = ["AdditiveNoise", "law_name", "stated_parameters"]
 
 
 @serializable("additive-noise")
@@ -286,7 +286,7 @@ class AdditiveNoise:
         several = isinstance(self.sensitivity, Sensitivity)
         asked = str(self.sensitivity) if several else f"sensitivity {self.sensitivity:g} each"
         return (
-            f"{self.law.dist.name} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
+            f"{law_name(self.law)} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
             f"variance {self.variance:.6g} per coordinate"
         )
 
@@ -296,6 +296,22 @@ class AdditiveNoise:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
         write_whole(path, dumps(self))
+
+
+_NAMES = {
+    "norm": "Gaussian",
+    "laplace": "Laplace",
+    "dlaplace": "discrete Laplace",
+    "flipped_huber": "flipped Huber",
+    "gennorm": "generalised normal",
+    "osgt": "OSGT",
+}
+
+
+def law_name(law: FrozenLaw) -> str:
+    """What the field calls a law: "Gaussian" for SciPy's ``norm``."""
+    name = str(law.dist.name)
+    return _NAMES.get(name, name.replace("_", " "))
 
 
 def stated_parameters(noise: AdditiveNoise) -> str:

@@ -27,7 +27,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import AdditiveNoise, stated_parameters
+from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters
 from mechdesign.noise.calibration.evaluation import (
     budget_of,
     consumed,
@@ -58,14 +58,6 @@ __all__ = [
     "calibrate",
 ]
 
-_NAMES = {
-    "norm": "Gaussian",
-    "laplace": "Laplace",
-    "dlaplace": "discrete Laplace",
-    "flipped_huber": "flipped Huber",
-    "gennorm": "generalised normal",
-    "osgt": "OSGT",
-}
 _FITS = "the law is of the family and for the query asked for"
 _LARGEST = 1e100
 _OFF = 1 - 1e-9
@@ -280,7 +272,7 @@ class Calibration(Design):
 
     def account(self, result: Result) -> Account:
         noise, spent, size = result.mechanism, _enclosure(result), self.dimension
-        family = _NAMES.get(noise.law.dist.name, noise.law.dist.name.replace("_", " "))
+        family = law_name(noise.law)
         kind = "" if noise.continuous else "whole "
         what = f"a {kind}number" if size == 1 else f"{size} {kind}numbers"
         value = "variance" if self.loss == "squared" else "mean absolute error"

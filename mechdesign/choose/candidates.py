@@ -23,6 +23,7 @@ from mechdesign.choose.questions import (
     NumericQuery,
     Privacy,
     Question,
+    check_same_privacy,
     checked_question,
 )
 from mechdesign.errors import DesignError, SolverError
@@ -96,7 +97,8 @@ def register(
         `NumericQuery`, `LocalReport` or `MetricReport`.
     designs : callable
         ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
-        `DesignError` where the mechanism does not apply.
+        `DesignError` where the mechanism does not apply. What it finds is held to the question, the privacy and its own
+        proofs before it is ranked.
     assumes : str
         What the mechanism takes for granted besides the question.
 
@@ -118,7 +120,12 @@ def register(
 
     def solve(asked: Question, privacy: Privacy, deadline: Deadline) -> Result:
         made = designs(asked, privacy)
-        return _best(made if isinstance(made, Iterable) else (made,), deadline)
+        found = _best(made if isinstance(made, Iterable) else (made,), deadline)
+        asked.check(name, found)
+        check_same_privacy(name, found, privacy)
+        if found.certificate is None or not found.certificate.verify():
+            raise DesignError(f"{name}: its own proofs do not hold")
+        return found
 
     _KNOWN[question.asks][name] = Candidate(solve, assumes)
 

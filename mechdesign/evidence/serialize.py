@@ -158,7 +158,9 @@ def _from_histogram(contents: Any, edges: Any, density: Any, **named: Any) -> An
 
 def _class(kind: object, kinds: Mapping[str, str]) -> type:
     if not isinstance(kind, str) or (kind not in _CLASSES and kind not in kinds):
-        _refuse(f"unknown kind {kind!r:.80}: written by a newer mechdesign?")
+        _refuse(
+            f"unknown kind {kind!r:.80}: import the module that declares it (--import MODULE), or take a newer mechdesign"
+        )
     if kind not in _CLASSES:
         import_module(kinds[kind])
     return _CLASSES[kind]

@@ -75,7 +75,7 @@ class Bound:
     value : float
         Rounded down.
     proof : Proof, optional
-        None where the bound is only claimed.
+        None where the bound is only claimed, or a proof of the law speaks of it.
     """
 
     value: float
@@ -294,7 +294,7 @@ class Design(Checked):
             " ".join(str(self).split())[:2000],
             "the design's own loss",
             (str(getattr(self, "privacy", "")), ""),
-            "The least slack of each family of constraints.",
+            "The least slack of each family of constraints." if type(self).plot is Design.plot else "",
         )
 
     def alternatives(self, result: Result) -> pd.DataFrame:

@@ -491,3 +491,23 @@ def test_the_best_of_a_comparison_can_be_released():
     assert found.names == names and found["k-norm"].mechanism.norm == 2 and found.best is found["laplace"]
     assert found.best.mechanism.release(np.zeros(4)).shape == (4,)
     assert "Laplace is best of 2 that can be deployed" in found.to_html()
+
+
+@pytest.mark.parametrize(
+    ("designs", "note"),
+    [
+        (lambda q, privacy: md.noise.KNorm(1, privacy), "dimension"),
+        (lambda q, privacy: md.noise.KNorm(3, privacy, 0.5), "sensitivity"),
+        (lambda q, privacy: md.noise.KNorm(3, md.PureDP(2.0)), "privacy"),
+    ],
+)
+def test_a_registered_mechanism_is_held_to_the_question(designs, note):
+    """It was ranked first, as "ε = 1: proved", whatever it protected."""
+    md.choose.register("careless", md.NumericQuery, designs)
+    try:
+        found = md.compare(
+            md.NumericQuery(dimension=3), md.PureDP(1.0), mechanisms=["laplace", "careless"], progress=False
+        )
+    finally:
+        candidates(md.NumericQuery()).pop("careless")
+    assert found.names == ["laplace"] and note in found.refused["careless"]

@@ -168,7 +168,7 @@ def integer(name: str, value: object, least: int, most: int | None = None) -> in
 
     Examples
     --------
-    >>> whole("m", 4, 2)
+    >>> integer("m", 4, 2)
     4
     """
     found = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None

@@ -58,5 +58,7 @@ def test_a_budget_of_no_privacy_is_refused_by_its_name(noise, privacy) -> None:
 
 def test_a_zoom_beyond_the_resolution_of_doubles() -> None:
     """Seen before: an OverflowError where the time limit left 650 levels."""
-    result = md.ERM(4, md.PureDP(1.0), stats.uniform(-1, 2)).solve(zoom=2000, time_limit=0.3)
-    assert result.certificate.verify()
+    design = md.ERM(4, md.PureDP(1.0), stats.uniform(-1, 2))
+    assert design.solve(zoom=40, time_limit=0.3).certificate.verify()
+    with pytest.raises(md.DesignError, match=r"zoom = 2000: must be an integer from 0 to 40"):
+        design.solve(zoom=2000)

@@ -175,7 +175,7 @@ def test_pure_laplace_matches_the_allocation_design() -> None:
     design = md.NoiseAllocation(
         noise="laplace", sensitivities=4 * 2 * clips / len(X), privacy=md.PureDP(1.0)
     ).solve()
-    np.testing.assert_allclose(model.noise_scales_[0], math.sqrt(2) * design.scales, rtol=1e-9)
+    np.testing.assert_allclose(model.noise_scales_[0], math.sqrt(2) * design.mechanism.scales, rtol=1e-9)
 
 
 def test_scales_may_differ_from_pass_to_pass() -> None:

@@ -135,7 +135,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.slow
 def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     """Killed again and again at random moments, on one store, and then left to end."""
-    rng, store, whole = random.Random(2), tmp_path / "store", tmp_path / "integer"
+    rng, store, whole = random.Random(2), tmp_path / "store", tmp_path / "whole"
 
     def run(*paths: Path, after: float | None = None) -> None:
         words = [sys.executable, "-c", SEARCH, *map(str, paths)]

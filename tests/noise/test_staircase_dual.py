@@ -38,7 +38,7 @@ losses = st.sampled_from(
 def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensitivity: float) -> None:
     """Geng and Viswanath: Δ e^{ε/2}/(e^ε - 1), step 1/(1 + e^{ε/2})."""
     design = md.OptimalNoise(md.PureDP(epsilon), sensitivity)
-    bound, (_, step) = best_bound(design), StaircaseMultipliers.of(design, 0).highest()
+    bound, (_, step) = best_bound(design), StaircaseMultipliers.of(design, 0).highest
     best = sensitivity * math.exp(epsilon / 2) / math.expm1(epsilon)
     assert bound.proof.periods == 0 and bound.value == pytest.approx(float(bound.proof.level), rel=1e-15)
     assert best * (1 - 1e-11) <= bound.value <= best * (1 + 1e-12)
@@ -68,7 +68,7 @@ def test_no_private_law_is_cheaper(
     design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss)
     assert best_bound(design).value <= cost * (1 + 1e-9)
     multipliers = StaircaseMultipliers.of(design, periods)
-    assert multipliers.bound(multipliers.highest()[0] * Fraction(share)) <= cost * (1 + 1e-9)
+    assert multipliers.bound(multipliers.highest[0] * Fraction(share)) <= cost * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_its_functions_leave_nothing_open(periods: int, delta: float, loss: str)
     multipliers = StaircaseMultipliers.of(
         md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss), periods
     )
-    level = float(multipliers.highest()[0]) * (1 - 1e-9)
+    level = float(multipliers.highest[0]) * (1 - 1e-9)
     assert multipliers.bound(Fraction(level)) > 0
     assert multipliers.bound(Fraction(level * (1 + 1e-6))) == 0
     cost = np.abs if loss == "absolute" else np.square

@@ -197,6 +197,7 @@ class StaircaseMultipliers:
         charged = 2 * Fraction(self.delta) * (self._unit * highest + charge) * (1 + Fraction(1, 2**60))
         return max(level - charged, Fraction(0)) if held else Fraction(0)
 
+    @cached_property
     def highest(self) -> tuple[Fraction, Fraction]:
         """The highest level that balances, but for rounding, and its γ: G is linear in the level."""
         zero, one = (self._last(Fraction(v)) for v in (0, 1))
@@ -257,29 +258,30 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     Where δ is not small compared with the gap, the exact answer is given with probability δ, but for a narrow spike.
     """
     q = question
-    _, step = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0).highest()
+    pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
+    _, step = pure.highest
     law = pure_staircase(q.epsilon, q.sensitivity, float(step))
     if 20 * q.delta > clock.gap:
         spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
         law = replace(law, spike=spike, spike_width=law.width)
     report = SolveReport("closed form")
     yield Law(law, round_up(law_cost(law, q.given_loss)), (CellLawProof(),), report, law_notes(q, law))
-    counts = [0]
+    multipliers = [pure]
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
         shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
         counts = [math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1]
-    bounds = [bound for periods in counts if (bound := _bound(q, periods)) is not None]
+        multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
+    bounds = [bound for each in multipliers if (bound := _bound(each)) is not None]
     if bounds:
         yield max(bounds, key=lambda bound: bound.value)
 
 
-def _bound(question: NoiseQuestion, periods: int) -> Bound | None:
+def _bound(multipliers: StaircaseMultipliers) -> Bound | None:
     """What the highest level of so many periods proves; rounding may put it out of balance, and a lower one is tried."""
-    multipliers = StaircaseMultipliers.of(question, periods)
-    level, _ = multipliers.highest()
+    level, _ = multipliers.highest
     for shave in (0, 100, 60, 40):
         held = level * (1 - Fraction(1, 2**shave)) if shave else level
         if (bound := multipliers.bound(held)) > 0:
-            return Bound(round_down(bound), StaircaseDual(held, periods))
+            return Bound(round_down(bound), StaircaseDual(held, multipliers.periods))
     return None

@@ -256,10 +256,19 @@ def truncnorm_density(end: float) -> Function:
     return lambda t: np.where(np.abs(t) <= end, peak - t * t / 2, -np.inf)
 
 
+_MOST_ATOMS = 10**7
+
+
 def _discrete_laplace(r: float, rate: float) -> AtomicLoss:
     """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
     if not (r >= 1 and r == int(r)):
         raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
+    if r > _MOST_ATOMS:
+        raise DesignError.of(
+            "sensitivity",
+            r,
+            f"must be at most {_MOST_ATOMS:,} for discrete Laplace noise, whose losses are listed",
+        )
     shift = int(r)
     k = np.arange(-shift + 1, 0)
     peak = math.tanh(rate / 2)

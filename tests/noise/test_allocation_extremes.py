@@ -87,3 +87,10 @@ def test_noise_of_a_profile_of_another_shape_is_refused() -> None:
 def test_a_release_of_huge_answers_does_not_warn() -> None:
     law = md.NoiseAllocation("laplace", [1.0, 2.0, 0.0], md.PureDP(1)).solve().mechanism
     assert law.release([1e300, -1e300, 0.0])[:2].tolist() == [1e300, -1e300]
+
+
+@pytest.mark.parametrize("groups", [[[0.5], [1, 2]], [[0], [True, 2.7]], [[True], [1, 2]]])
+def test_groups_are_of_whole_indices(groups):
+    """They were cut to whole numbers."""
+    with pytest.raises(md.DesignError, match="must be lists of coordinate indices"):
+        md.NoiseAllocation("laplace", [1.0, 1.0, 2.0], md.PureDP(1.0), groups=groups)

@@ -34,3 +34,10 @@ def test_staircases_of_a_tiny_budget_do_not_warn() -> None:
             assert md.calibrate("staircase", privacy=md.ApproximateDP(1e-200, 1e-9), sensitivity=1).value > 0
         except md.MechdesignError as error:
             assert "nan" not in str(error)
+
+
+@pytest.mark.parametrize("privacy", [md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)])
+def test_discrete_noise_for_too_large_a_change_is_refused(privacy):
+    """A list of its losses asked for 7 TiB."""
+    with pytest.raises(md.DesignError, match=r"sensitivity = .* must be at most 10,000,000"):
+        md.calibrate("discrete_laplace", privacy=privacy, sensitivity=10**12)

@@ -222,8 +222,10 @@ def check_groups(
     if groups is None:
         return None
     try:
-        with np.errstate(invalid="ignore"):  # what is no index is refused below
-            found = tuple(np.asarray(g, dtype=np.int64).ravel() for g in groups)
+        given = [np.asarray(g).ravel() for g in groups]
+        if any(g.size and g.dtype.kind not in "iu" for g in given):
+            raise TypeError
+        found = tuple(g.astype(np.int64) for g in given)
         counts = np.bincount(np.concatenate(found), minlength=size)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None

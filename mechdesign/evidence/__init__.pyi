@@ -1,4 +1,4 @@
-from .certificate import Certificate as Certificate
+from .proofs import Certificate as Certificate
 from .results import Result as Result
 from .results import SolveReport as SolveReport
 from .serialize import register_law as register_law

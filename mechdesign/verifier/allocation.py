@@ -24,6 +24,7 @@ def allocation(result: Json, account: Account) -> None:
     scales, power = law["scales"], 1 if noise == "laplace" else 2
     account.agrees("the noise is the design's", (noise, len(lam)) == (law["noise"], len(scales)))
     own = law["sensitivities"] == lam and law["bounds"] is None
+    account.agrees("sensitivities are not negative", min(lam) >= 0)
     account.agrees("the noise is made for the changes that the design states", own)
     account.proved("every sensitive coordinate has noise", not any(s <= 0 < l for s, l in zip(scales, lam)))
     spent = sum((Fraction(l) / Fraction(s)) ** power for l, s in zip(lam, scales) if l and s)
@@ -42,10 +43,13 @@ def allocation(result: Json, account: Account) -> None:
         raise NotCovered(f"{noise} noise under {privacy['']}")
     limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
+    weights = design["weights"] or 1.0
+    weights = weights if isinstance(weights, list) else [weights] * len(lam)
+    whole = all(len(v) == len(lam) for v in (lower, upper, weights)) and min(weights) >= 0
+    account.agrees("limits and weights are of the coordinates", whole)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
     moment = math.gamma(p + 1) if power == 1 else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
-    weights = design["weights"] or 1.0
-    costs = [w * moment for w in (weights if isinstance(weights, list) else [weights] * len(lam))]
+    costs = [w * moment for w in weights]
     cost = math.fsum(c * s**p for c, s in zip(costs, scales))
     account.rows.append(
         (f"the value is at most {value:.12g}", "recomputed", cost * (1 - NEAR / 1000) <= value)
@@ -62,7 +66,9 @@ def allocation(result: Json, account: Account) -> None:
     for c, l, a, b in zip(costs, lam, lower, upper):
         s = min(max((power * y * l**power / (p * c)) ** (1 / (p + power)), a), b) if l and c else a
         total += c * s**p + (y * (l / s) ** power if l else 0.0)
-    found = total - y * float(budget)
+    found = (
+        total - y * float(budget) - 1e-15 * (2 + p) * (total + y * float(budget))
+    )  # what doubles may have lost
     account.rows.append(
         (f"no scales do better than {bound:.12g}", "recomputed", bound <= found + NEAR * abs(found))
     )

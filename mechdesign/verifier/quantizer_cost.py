@@ -171,7 +171,7 @@ def costs(result: Json, account: Account, segments: Json, rho: Fraction) -> None
     else:
         account.bounds(f"mean loss at most {value!r}{given}", expected(cells, moments), value, floats * value)
     if bound is not None and duals is not None:
-        if duals["cap_price"] and cap is None:
+        if duals["cap_price"] and (cap is None or worst):
             raise Refused("a price of a cap that is not there")
         bias, moments = Fraction(design.get("max_bias", 0.0)), None if worst else moments
         ends = segments[0][0] + bias, segments[0][-1] - bias

@@ -303,8 +303,9 @@ class AllocationProof(Proof):
             if self.mix is None or not reached:
                 return
             problem = asked.against(self.mix)
-        dual, error = problem.dual(self.multiplier)
-        bound = asked.loss_of_groups(dual + error)  # the formula's bound is tighter than the dual's doubles
+        dual, error = problem.dual(max(self.multiplier, 0.0))
+        # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
+        bound = asked.loss_of_groups(dual - error / 2)
         room = bound + ROUNDING * abs(bound) - stated.lower_bound
         yield Claim(f"no scales do better than {stated.lower_bound:.9g}", RECOMPUTED, room, room >= 0)
 

@@ -409,7 +409,8 @@ class CorrelatedGaussianProof(Proof):
         root = loss_root(span, design.weights)
 
         def proved() -> float:
-            found = balance(reduced @ root.T, self.multipliers)
+            weights = np.maximum(self.multipliers, 0.0)  # whatever they are, the bound is one of weights
+            found = balance(reduced @ root.T, weights) if weights.any() else None
             return 0.0 if found is None else found.lower_bound / budget
 
         yield from cost_claims(stated, trace_loss(law, root), proved)

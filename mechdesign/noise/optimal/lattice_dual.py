@@ -84,6 +84,10 @@ class LatticeDual(OneNumberDual):
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e250")
         if (self.totals < 0).any():
             raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
+        if (self.shifts < -self.cells).any() or (self.shifts > self.cells).any():
+            raise DesignError.of(
+                "shifts", self.shifts, "must be within the sensitivity, at most so many cells"
+            )
 
     def proved(self, question: NoiseQuestion) -> Fraction:
         loss, n = question.given_loss, self.cells
@@ -93,7 +97,7 @@ class LatticeDual(OneNumberDual):
         reach = (length - 1) // 2 + pad
         costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
         # sums stay below 2⁶³: where costs are huge, the unit is more than 1
-        largest = max(self.psi.sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
+        largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
         scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
         plus, minus = np.zeros((2, len(costs.numerators)), dtype=np.int64)
         budget = 0

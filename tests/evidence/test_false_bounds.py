@@ -1,0 +1,101 @@
+"""Multipliers that prove nothing: negative, huge, of shifts beyond the sensitivity; and laws with reports of their own."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import cheap
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign.errors import DesignError
+from mechdesign.evidence.proofs import Certificate
+from mechdesign.evidence.serialize import dumps
+from mechdesign.noise.allocation.question import AllocationProof
+from mechdesign.noise.optimal.lattice_dual import LatticeDual
+from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.verify import verify
+
+
+@pytest.mark.parametrize("multiplier", [1e18, 1e25, 1e40, -1e6, -1e25])
+@pytest.mark.parametrize(
+    ("second", "scale", "limits"),
+    [(0.0, 1000.0, {}), (1e-15, 1.0, {}), (0.0, 1000.0, {"lower": [0.5, 0.5]})],
+)
+def test_no_multiplier_proves_more_than_the_optimum(
+    multiplier: float, second: float, scale: float, limits: dict[str, Any]
+) -> None:
+    """Where upper limits take the whole budget, the rounding of y·budget is no bound; nor is a negative y's."""
+    lam, scales = [1.0, second], [1.0 + bool(limits), scale]
+    privacy = md.PureDP(1.000000000000011 if second else 1.0)
+    upper = None if limits else [1.0, scale]
+    asked = md.NoiseAllocation("laplace", lam, privacy, upper=upper, **limits)
+    law = IndependentNoise("laplace", np.array(scales), sensitivities=asked.sensitivities)
+    value = asked.cost_of(law.scales) * (1 + 1e-13)
+    proof = AllocationProof(multiplier)
+    table = Certificate(asked, law, value, value * (1 - 1e-12), (proof,)).checks()
+    bound = table[table["claim"].str.contains("do better")]
+    assert len(bound) == 1 and not bound["holds"].any()
+
+
+def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
+    """One cell more is noise for a larger sensitivity: 0.73 was proved where 0.57 is attained."""
+    larger = md.OptimalNoise(md.ApproximateDP(1.0, 0.2), sensitivity=4 / 3).solve(gap=0.05)
+    dual = next(proof for proof in larger.proofs if isinstance(proof, LatticeDual))
+    assert dual.cells == 4 and np.abs(dual.shifts).max() == 4
+    for sign in (1, -1):
+        with pytest.raises(DesignError, match="shifts"):
+            LatticeDual(3, sign * dual.shifts, dual.psi, dual.totals, dual.mirrored)
+
+
+def test_negative_weights_do_not_raise_the_bound_of_a_covariance() -> None:
+    design = md.CorrelatedGaussian(
+        vectors=np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]]), privacy=md.ApproximateDP(0.5, 1e-6)
+    )
+    result = design.solve()
+    proof = type(result.proofs[0])(np.array([0.5, 0.5, -0.9]))  # type: ignore[call-arg]
+    assert result.lower_bound is not None
+    stated = Certificate(design, result.mechanism, result.value, 2 * result.lower_bound, (proof,))
+    assert not stated.verify()
+
+
+def test_the_verifier_refuses_a_channel_with_reports_that_are_not_asked_for() -> None:
+    payload = copy.deepcopy(json.loads(dumps(cheap.solved("metric-channel")))["payload"])
+    fields = payload["fields"]
+    law = fields["mechanism"]["fields"]
+    n = law["matrix"]["shape"][0]
+    law["weights"] = {"$tuple": [{"$tuple": [0] * n + [1]}] * n}  # a last report that costs nothing
+    law["matrix"].update({"$array": [[0.0] * n + [1.0]] * n, "shape": [n, n + 1]})
+    fields.update(value=0.0, lower_bound=None)
+    fields["solver_report"]["fields"]["status"] = "feasible"
+    fields["proofs"]["$tuple"] = [p for p in fields["proofs"]["$tuple"] if p["$kind"] == "channel-proof"]
+    assert not all(holds for *_, holds in verify(cheap.sealed(payload)).rows)
+
+
+@pytest.mark.parametrize("name", ["weights", "lower", "sensitivities"])
+def test_the_verifier_refuses_allocations_of_other_lengths_or_signs(name: str) -> None:
+    payload = copy.deepcopy(json.loads(dumps(cheap.solved("noise-allocation")))["payload"])
+    design, law = (payload["fields"][part]["fields"] for part in ("design", "mechanism"))
+    values = [1.0, -2.0] if name == "sensitivities" else [0.1]
+    design[name] = {"$array": values, "dtype": "float64", "shape": [len(values)]}
+    law["sensitivities"], design["groups"] = design["sensitivities"], [[0], [1]]
+    rows = verify(cheap.sealed(payload)).rows
+    words = "sensitivities are" if name == "sensitivities" else "limits and weights"
+    assert [holds for claim, _, holds in rows if claim.startswith(words)] == [False]
+
+
+def test_the_verifier_refuses_a_cap_that_is_priced_in_the_worst_case() -> None:
+    """The cap is on the mean over the prior; what weighs the worst inputs is no prior."""
+    design = md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM, objective="worst")
+    payload = json.loads(dumps(design.solve(gap=1e-3)))["payload"]
+    fields = payload["fields"]
+    fields["design"]["fields"]["max_mse"] = 100.0
+    dual = next(p for p in fields["proofs"]["$tuple"] if p["$kind"] == "quantizer-dual-bound")
+    assert all(holds for *_, holds in verify(cheap.sealed(payload)).rows)
+    dual["fields"]["duals"]["fields"]["cap_price"] = 1e-9
+    with pytest.raises(Refused, match="cap"):
+        verify(cheap.sealed(payload))

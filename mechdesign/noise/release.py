@@ -40,7 +40,7 @@ import numpy.typing as npt
 from flint import arb, ctx, fmpq
 from scipy import stats
 
-from mechdesign.accounting.losses import TailForm, frozen_parts
+from mechdesign.accounting.losses import TailForm, frozen_parts, of_scipy
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
@@ -183,6 +183,8 @@ class ExactNoise:
                 self.dist.name,
                 "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)",
             )
+        if of_scipy(self.dist) == "gennorm" and self.shapes[0] < 1:  # its tail is above every geometric hat
+            raise DesignError.of("law", f"gennorm({self.shapes[0]:g})", "must be log-concave: beta >= 1")
         self.discrete = isinstance(self.dist, stats.rv_discrete)
         self._wanted = step
 

@@ -133,6 +133,8 @@ class IndependentNoise(_PerCoordinate):
                 "sensitivities", lam, "must be known for a release; a NoiseAllocation's result knows them"
             )
         ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
+        if float(lam.max()) > 0 and float(ratio.max()) < 1e-100:
+            raise DesignError.of("scales", self.scales, "are too far above the sensitivities: raise epsilon")
         spent = float((ratio**m).sum())
         wanted = float(((ratio[lam > 0] + 2 * _STEP) ** m).sum())
         wider = (wanted / spent) ** (1 / m) * (1 + 1e-12) if spent else 1.0
@@ -314,8 +316,8 @@ class MixedNoise(_PerCoordinate):
         Widening for the lattice keeps the sum that a part consumes: all that counts of the first two, and of coordinates of
         one ratio that each of them is no less private than before.
         """
-        found = [(np.flatnonzero(~self.laplace | (self._ratio == 0)), "gaussian")]
-        found.append((np.flatnonzero(self._together), "laplace"))
+        found = [(np.flatnonzero(~self.laplace), "gaussian")]
+        found.append((np.flatnonzero(self.laplace & ~self._alone), "laplace"))
         found += [
             (np.flatnonzero(self._alone & (self._ratio == r)), "laplace")
             for r in np.unique(self._ratio[self._alone])

@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, released
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
-from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
 
@@ -189,3 +189,26 @@ def test_changes_that_leave_a_direction_out_are_refused() -> None:
     with pytest.raises(md.DesignError, match="span"):
         md.CorrelatedGaussian(np.eye(2), PRIVACY, span=1)
     assert md.CorrelatedGaussian(np.eye(2), PRIVACY, span=True).solve().gap < 1e-9
+
+
+def test_a_coordinate_that_never_changes_gets_noise_of_its_type() -> None:
+    """Laplace noise on a coordinate of sensitivity 0 was released as Gaussian noise, of half the variance."""
+    law = MixedNoise([1.0, 2.0, 3.0], [True, False, True], [1.0, 1.0, 0.0])
+    drawn = law.release(np.zeros((20_000, 3)))
+    for column, own in zip(drawn.T, (stats.laplace(), stats.norm(scale=2), stats.laplace(scale=3))):
+        assert stats.kstest(column, own.cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.9])
+def test_a_tail_above_every_geometric_hat_is_refused(beta: float) -> None:
+    """Beyond the quantile of 1e-7 the hat fell below the density: the tail was cut, another law than the one stated."""
+    with pytest.raises(md.DesignError, match="log-concave"):
+        md.AdditiveNoise(stats.gennorm(beta), 1.0).release(0.0)
+    assert ExactNoise(stats.gennorm(1.0)).draw(3).shape == (3,)
+
+
+@pytest.mark.parametrize(("kind", "change"), [("gaussian", 1e-170), ("laplace", 1e-320)])
+def test_changes_far_below_the_lattice_are_refused(kind: str, change: float) -> None:
+    """The square of 1e-170 is 0 in doubles: the noise was not widened for a lattice whose steps are 2⁻³⁰."""
+    with pytest.raises(md.DesignError, match="above the sensitivit"):
+        IndependentNoise(kind, np.array([1.0, 2.0]), np.array([change, 0.0])).release([0.0, 0.0])

@@ -17,8 +17,8 @@ def channel(result: Json, account: Account) -> None:
     items, total = range(len(weights)), sum(weights[0])
     tables = zip(weights, law["matrix"], strict=True)
     shown = all(abs(w / total - p) <= 1e-12 for r, s in tables for w, p in zip(r, s, strict=True))
-    asked = len(weights) if isinstance(design["loss"], str) else len(design["loss"][0])
-    sized = all(len(r) == asked for r in weights) and all(type(w) is int for r in weights for w in r)
+    reports = len(weights) if isinstance(design["loss"], str) else len(design["loss"][0])
+    sized = all(len(r) == reports for r in weights) and all(type(w) is int for r in weights for w in r)
     account.agrees("reports are the design's", sized)
     account.agrees("the matrix shown is the channel", shown)
     account.agrees("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
@@ -32,6 +32,7 @@ def channel(result: Json, account: Account) -> None:
         far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s, strict=True))
         near = far <= 1e-12 * max(map(max, given)) and len(given) == len(distances) == len(weights)
         account.agrees("the distances are those of the space", near)
+    account.agrees("distances are not negative", min(map(min, distances)) >= 0)
     bounds = {d: exp_bounds(alpha * Fraction(d)) for r in distances for d in r}
     rates = {d: (low.numerator, low.denominator) for d, (low, _) in bounds.items()}
     pairs = [(*rates[distances[x][z]], weights[x], weights[z]) for x in items for z in items if x != z]
@@ -56,6 +57,7 @@ def channel(result: Json, account: Account) -> None:
     if design["unbiased"] is not None or design["decoder"] is not None:
         asked = design["unbiased"] or ([[float(x == y) for y in items] for x in items], design["decoder"])
         goal, query = ([list(map(Fraction, flat([r]))) for r in part] for part in asked)
+        account.agrees("every report has its values", len(query) == reports)
         means = ([sum(map(mul, r, column)) / total for column in zip(*query)] for r in weights)
         off = max(abs(a - b) for mean, g in zip(means, goal) for a, b in zip(mean, g, strict=True))
         account.proved("the equalities hold", off <= Fraction(1e-6) * max(map(abs, flat(query))))

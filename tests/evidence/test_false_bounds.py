@@ -99,3 +99,14 @@ def test_the_verifier_refuses_a_cap_that_is_priced_in_the_worst_case() -> None:
     dual["fields"]["duals"]["fields"]["cap_price"] = 1e-9
     with pytest.raises(Refused, match="cap"):
         verify(cheap.sealed(payload))
+
+
+def test_multipliers_next_to_the_least_double_do_not_raise_a_bound() -> None:
+    """5e-324 times a budget of 1.4 is 5e-324: the bound was 1.4 times too large."""
+    design = md.CountsGaussian(4, 2, md.ZeroConcentratedDP(0.7), most=1e-10)
+    result = design.solve()
+    proof = type(result.proofs[0])(np.array([0.0, 5e-324]))  # type: ignore[call-arg]
+    assert result.lower_bound is not None
+    for by, holds in ((1.0, True), (1.2, False)):
+        stated = Certificate(design, result.mechanism, result.value, by * result.lower_bound, (proof,))
+        assert stated.verify() == holds

@@ -218,6 +218,7 @@ def _bound(design: CountsGaussian, multipliers: Array) -> float:
     y, k = np.maximum(multipliers, 0.0), np.arange(1.0, design.l0 + 1)
     if y.shape != k.shape or not y.any():
         return 0.0
+    y = y / y.max()  # of numbers next to the least double products have no digits
     unit = design.most**2 / (design.budget * float(y.sum()))
     if design.signed:
         return design.counts * float(y @ k) * unit

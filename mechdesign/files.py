@@ -16,7 +16,7 @@ from mechdesign.evidence.whole_files import file_path
 __all__ = ["KINDS", "load"]
 
 KINDS: dict[str, str] = {
-    "accuracy": "mechdesign.evidence.results",
+    "accuracy": "mechdesign.evidence.accuracy",
     "additive-noise": "mechdesign.noise.additive",
     "allocation-proof": "mechdesign.noise.allocation.question",
     "alphabet": "mechdesign.quantizers.optimal.bin_search",

@@ -43,11 +43,12 @@ from mechdesign.channels.program import (
     spread_multipliers,
 )
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport, quantile
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle

@@ -15,8 +15,9 @@ from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
 from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.results import Accuracy, Result
+from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.runs.parallel import progress_bar, run_chunks

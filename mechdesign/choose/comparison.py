@@ -12,10 +12,11 @@ import pandas as pd
 from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Privacy, Question, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
-from mechdesign.evidence.results import Accuracy, Handed, Result
+from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance

@@ -15,8 +15,8 @@ from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
 from mechdesign.accounting.losses import NoiseTerm, frozen_parts, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most
-from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.pictures import half_width

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, round_up
-from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import draw_laws, half_width

@@ -42,9 +42,10 @@ from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width

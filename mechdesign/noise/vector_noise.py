@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import Accuracy
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import (

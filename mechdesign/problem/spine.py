@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked

@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance, integer, one_of

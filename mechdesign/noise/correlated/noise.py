@@ -22,8 +22,8 @@ from scipy import stats
 
 from mechdesign.accounting.gaussian import gaussian_room, gaussian_square
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
-from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of, shape_of

@@ -27,9 +27,9 @@ from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

@@ -25,8 +25,8 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
-from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, integer, non_negative, settle

@@ -157,6 +157,12 @@ def costs(result: Json, account: Account, segments: Json, rho: Fraction) -> None
     needed = cap is not None or not (unknown or worst)
     moments: Json = Moments(prior, stated, account) if needed else None
     exact = moments is None or moments.exact is not None
+    if moments is not None and exact:
+        low, high = segments[0][0], segments[0][-1]
+        mass = [*moments.exact[0], *((x, x, m) for x, m in moments.exact[1])]
+        near = (high - low) * Fraction(NEAR) / 1000
+        inside = all(m == 0 or (low - near <= a and b <= high + near and m > 0) for a, b, m in mass)
+        account.agrees("the prior is a law on the inputs", inside and sum(m for *_, m in mass) == 1)
     given = "" if exact else ", given the masses and moments stated"
     floats = 0 if exact or prior["law"]["name"] in ENCLOSED else NEAR
     if cap is not None:

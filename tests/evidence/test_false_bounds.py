@@ -110,3 +110,17 @@ def test_multipliers_next_to_the_least_double_do_not_raise_a_bound() -> None:
     for by, holds in ((1.0, True), (1.2, False)):
         stated = Certificate(design, result.mechanism, result.value, by * result.lower_bound, (proof,))
         assert stated.verify() == holds
+
+
+@pytest.mark.parametrize(("parameters", "share"), [([-1, 4], 0.51), ([1, -2], 0.01)])
+def test_the_verifier_refuses_a_prior_that_is_none_on_the_inputs(parameters: list[int], share: float) -> None:
+    """What lies outside the inputs would cost nothing."""
+    payload = copy.deepcopy(json.loads(dumps(cheap.solved("optimal-quantizer")))["payload"])
+    fields = payload["fields"]
+    fields["design"]["fields"]["prior"]["fields"]["law"]["args"] = parameters
+    fields.update(value=share * fields["value"], lower_bound=None)
+    fields["solver_report"]["fields"]["status"] = "feasible"
+    kinds = "quantizer-law-proof", "quantizer-value-proof"
+    fields["proofs"]["$tuple"] = [p for p in fields["proofs"]["$tuple"] if p["$kind"] in kinds]
+    failed = [claim for claim, _, holds in verify(cheap.sealed(payload)).rows if not holds]
+    assert failed == ["the prior is a law on the inputs"]

@@ -202,17 +202,17 @@ class Response:
 
     def apply(self, histogram: Numbers) -> Array:
         """Distribution of the reports of items distributed as `histogram`: f ↦ f·C, over the last axis."""
-        return self.vectors("histogram", histogram, self.size) @ self.dense
+        return self._vectors("histogram", histogram, self.size) @ self.dense
 
     def unbias(self, reports: Numbers) -> Array:
         """Apply the right inverse of the channel: q ↦ q·Q with C·Q = I, over the last axis."""
-        return self.vectors("reports", reports, self.outputs) @ self.inverse
+        return self._vectors("reports", reports, self.outputs) @ self.inverse
 
     def unbias_squares(self, reports: Numbers) -> Array:
         """q ↦ q·(Q∘Q), the second moments of the estimates."""
-        return self.vectors("reports", reports, self.outputs) @ self.inverse**2
+        return self._vectors("reports", reports, self.outputs) @ self.inverse**2
 
-    def vectors(self, name: str, values: Numbers, length: int) -> Array:
+    def _vectors(self, name: str, values: Numbers, length: int) -> Array:
         """Return `values` as floats with that many entries in the last axis, or raise a `DesignError`."""
         found = array(name, values, ndim=None)
         if found.shape[-1:] != (length,):

@@ -253,19 +253,19 @@ class MetricChannel(ModelledDesign):
             raise DesignError.of("matrix", matrix.shape, wanted)
         weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
-        if (bias := round_up(self.exact_bias(weights))) > self.bias_allowed:
+        if (bias := round_up(self._exact_bias(weights))) > self.bias_allowed:
             proofs, notes = (), (*notes, f"not certified: the equalities hold to within {bias:.2g} only")
-        value = round_up(self.exact_loss(weights))
+        value = round_up(self._exact_loss(weights))
         report = report or SolveReport("closed form")
         return Law(Channel.from_weights(weights, self.space), value, proofs, report, notes)
 
-    def exact_loss(self, weights: Weights) -> Fraction:
+    def _exact_loss(self, weights: Weights) -> Fraction:
         """Expected loss of the channel with these weights, exactly; the prior is taken relative to its exact sum."""
         (counts, _), (losses, scale) = common_integers(self.weights), common_integers(self.losses)
         found = counts @ (losses * np.array(weights, dtype=object)).sum(axis=1)
         return Fraction(found, counts.sum() * scale * sum(weights[0]))
 
-    def exact_bias(self, weights: Weights) -> Fraction:
+    def _exact_bias(self, weights: Weights) -> Fraction:
         """Largest violation of the equalities, exactly; 0 where there are none."""
         if self.equalities is None:
             return Fraction(0)
@@ -320,7 +320,7 @@ class MetricChannel(ModelledDesign):
         """The largest bias, where reports are to be unbiased."""
         if self.equalities is None or result.mechanism.weights is None:
             return []
-        return [f"largest bias: {round_up(self.exact_bias(result.mechanism.weights)):.2g}"]
+        return [f"largest bias: {round_up(self._exact_bias(result.mechanism.weights)):.2g}"]
 
     def remarks(self, result: Result) -> list[str]:
         most = result.mechanism.matrix.max(axis=0)
@@ -416,12 +416,12 @@ class ChannelProof(Checked, Proof):
         slack = least_slack(weights, self.distances, design.alpha)
         slack = slack if found else max(slack, 0.0)  # doubles err where a constraint is tight
         yield Claim(f"α-d-privacy of all pairs at α = {design.alpha!r}{named}", PROVED, slack, found is None)
-        value = design.exact_loss(weights)
+        value = design._exact_loss(weights)
         margin = float(Fraction(stated.value) - value)
         same = stated.value == round_up(value)
         yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, same)
         if design.equalities is not None:
-            bias = design.exact_bias(weights)
+            bias = design._exact_bias(weights)
             room = design.bias_allowed - float(bias)
             yield Claim(f"equalities within {round_up(bias)!r}", PROVED, room, room >= 0)
 

@@ -176,7 +176,7 @@ class ClusteredResponse(Checked, Response):
 
     def _combine(self, name: str, vector: Numbers, own: float, near: float, far: float) -> Array:
         """Apply the matrix with these three entries to vectors over the last axis, in O(n)."""
-        held = self.vectors(name, vector, self.size)
+        held = self._vectors(name, vector, self.size)
         groups = held.reshape(*held.shape[:-1], *self.space.shape)
         within = groups.sum(axis=-1, keepdims=True)
         total = within.sum(axis=-2, keepdims=True)
@@ -356,14 +356,14 @@ class HadamardResponse(Checked, Response):
         return np.asarray((signs - signs.mean(axis=1, keepdims=True)) / self.contrast + 1.0 / self.size)
 
     def apply(self, histogram: Numbers) -> Array:
-        held = self.vectors("histogram", histogram, self.size)
+        held = self._vectors("histogram", histogram, self.size)
         padded = np.zeros((*held.shape[:-1], self.outputs))
         padded[..., 1 : self.size + 1] = held
         mass = held.sum(axis=-1, keepdims=True)
         return np.asarray((mass + self.contrast * walsh_hadamard(padded)) / self.outputs)
 
     def unbias(self, reports: Numbers) -> Array:
-        held = self.vectors("reports", reports, self.outputs)
+        held = self._vectors("reports", reports, self.outputs)
         raw = walsh_hadamard(held)[..., 1 : self.size + 1] / self.contrast
         mass = held.sum(axis=-1, keepdims=True)
         return np.asarray(raw + (mass - raw.sum(axis=-1, keepdims=True)) / self.size)
@@ -375,7 +375,7 @@ class HadamardResponse(Checked, Response):
         return walsh_hadamard(marks)
 
     def unbias_squares(self, reports: Numbers) -> Array:
-        held = self.vectors("reports", reports, self.outputs)
+        held = self._vectors("reports", reports, self.outputs)
         means, c, n = self._row_means(), 1 / self.contrast, self.size
         # (c(h - m) + 1/n)² with h² = 1, sorted by powers of h.
         constant = (c * c * (1 + means**2) - 2 * c * means / n + 1 / n**2) * held

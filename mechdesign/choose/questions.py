@@ -193,6 +193,7 @@ class LocalReport(_Question):
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
+        instance("result", result, Result)
         return float(result.mechanism.expected_loss(self.prior, self.loss))
 
     def __str__(self) -> str:
@@ -244,6 +245,7 @@ class MetricReport(_Question):
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
+        instance("result", result, Result)
         asked = self.design()
         return float((asked.weights[:, None] * asked.losses * result.mechanism.matrix).sum())
 

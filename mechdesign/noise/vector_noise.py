@@ -22,10 +22,10 @@ from mechdesign.problem.checks import (
     array,
     doubles,
     generator,
+    inside,
     instance,
     integer,
     one_of,
-    positive,
     settle,
 )
 from mechdesign.problem.sensitivity import Sensitivity
@@ -66,7 +66,7 @@ class _PerCoordinate:
 
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""
-        order = positive("order", order)
+        order = inside("order", order, 0, 101)
         laplace, gaussian = (absolute_moment(noise, order) for noise in ("laplace", "gaussian"))
         return np.asarray(np.where(self._laplace, laplace, gaussian) * self.scales**order)
 

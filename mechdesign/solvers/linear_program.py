@@ -90,7 +90,10 @@ class LinearProgram:
         deadline: Deadline | None = None,
         **options: Any,
     ) -> None:
-        self.what, self.deadline, self.solver = what, Deadline.of(deadline), solver or "highs"
+        self.what, self.deadline = what, Deadline.of(deadline)
+        if not (solver is None or isinstance(solver, str)):
+            raise DesignError.of("solver", solver, "must be a backend's name")
+        self.solver = solver or "highs"
         if self.solver != "highs":
             get(self.solver)
         self.columns: dict[str, _Places] = {}

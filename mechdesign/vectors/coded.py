@@ -119,7 +119,9 @@ class CodedMechanism(ABC):
         """
 
     @abstractmethod
-    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+    def _simulated(
+        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    ) -> Indices:
         """Draw codes, shape (n, slots), by a generator: for simulation."""
 
     @abstractmethod
@@ -138,7 +140,7 @@ class CodedMechanism(ABC):
         """
         source = generator(rng)
         seed = int(source.integers(0, 1 << 62))
-        return self.decoded(self.simulated(x, seed, source, clip=clip), seed).reshape(np.shape(x))
+        return self.decoded(self._simulated(x, seed, source, clip=clip), seed).reshape(np.shape(x))
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact law, with the operating system's randomness and a fresh seed for all vectors of `x`."""

@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import positive
+from mechdesign.problem.checks import array, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
@@ -244,9 +244,11 @@ class IntegerTable(Checked, CodedMechanism):
 
     def codes(self, x: Numbers, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw the number of an output for every number, with the operating system's randomness; no seed is used."""
-        return self.draw(x, random_words(np.size(x)), clip=clip)[:, None]
+        return self.draw(x, random_words(array("x", x, ndim=None).size), clip=clip)[:, None]
 
-    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+    def _simulated(
+        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    ) -> Indices:
         words = source.integers(0, 1 << 64, np.size(x), dtype=np.uint64)
         return self.draw(x, words, clip=clip)[:, None]
 

@@ -286,7 +286,9 @@ class SampledCoordinates(Checked, SampledSubset):
         """Draw the numbers of outputs for the chosen coordinates, exactly; shape (n, k)."""
         return self._drawn(x, *checked_key(seed, first), clip, self.one.release)
 
-    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+    def _simulated(
+        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    ) -> Indices:
         return self._drawn(x, seed, 0, clip, lambda y: self.one.sample(y, rng=source))
 
     def _estimates(self, codes: Indices) -> Array:
@@ -409,7 +411,9 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
         texts = self._texts(x, *checked_key(seed, first), clip, chance)
         return (texts ^ self._order[self._exact_ranks(len(texts))])[:, None]
 
-    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+    def _simulated(
+        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    ) -> Indices:
         texts = self._texts(x, seed, 0, clip, source.random)
         return (texts ^ self._order[self._simulated_ranks(source, len(texts))])[:, None]
 

@@ -155,7 +155,9 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         y, (seed, first) = self.lifted(x, clip=clip), checked_key(seed, first)
         return self._drawn(y, seed, first, self._exact_ranks)
 
-    def simulated(self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False) -> Indices:
+    def _simulated(
+        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    ) -> Indices:
         return self._drawn(self.lifted(x, clip=clip), seed, 0, partial(self._simulated_ranks, source))
 
     def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:

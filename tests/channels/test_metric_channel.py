@@ -102,7 +102,7 @@ def test_equals_the_full_program(design: MetricChannel) -> None:
     assert result.gap <= 1e-6 or result.value < 1e-6
     dual = next(proof for proof in result.proofs if isinstance(proof, ChannelDual))
     bound = dual.bound(design)
-    assert Fraction(result.lower_bound) <= bound <= design.exact_loss(result.mechanism.weights)
+    assert Fraction(result.lower_bound) <= bound <= design._exact_loss(result.mechanism.weights)
     assert result.mechanism.expected_loss(design.losses, design.weights) == pytest.approx(
         result.value, rel=1e-12
     )
@@ -299,13 +299,13 @@ def test_unbiased_query() -> None:
     reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
     loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
     result = MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
-    assert result.design.exact_bias(result.mechanism.weights) <= 1e-12
+    assert result.design._exact_bias(result.mechanism.weights) <= 1e-12
     assert result.mechanism.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
     assert result.certificate.verify() and result.gap <= 1e-9
     spanned = MetricChannel(
         space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
     ).solve()
-    assert spanned.design.exact_bias(spanned.mechanism.weights) <= 1e-12
+    assert spanned.design._exact_bias(spanned.mechanism.weights) <= 1e-12
     assert spanned.value >= result.value * (1 - 1e-12)
     frame = result.audit()
     assert set(frame["family"]) == {"privacy", "normalisation", "unbiased"}

@@ -261,8 +261,8 @@ class NoiseAllocation(AllocationPage):
             else:
                 found, report = solve_model(self.problem, solver, clock, options)
             scales, proof = self.spread(found.scales), AllocationProof(found.multiplier)
-            value = self.cost_of(scales) if found.loss is None else self.loss_of_groups(found.loss)
-            bound = self.loss_of_groups(found.lower_bound)
+            value = self.cost_of(scales) if found.loss is None else self._loss_of_groups(found.loss)
+            bound = self._loss_of_groups(found.lower_bound)
         if not math.isfinite(value):
             raise overflowing(float(self.loss))
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)

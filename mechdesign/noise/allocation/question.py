@@ -61,7 +61,7 @@ class AllocationQuestion(ModelledDesign):
         assert self.changes is not None
         return self.changes
 
-    def against(self, mix: Array) -> Separable:
+    def _against(self, mix: Array) -> Separable:
         """The problem where a mix of changes is the profile, over the coordinates that change in it."""
         moved = mix > 0
         weight = None if self.weights is None else self.weights[moved]
@@ -123,7 +123,7 @@ class AllocationQuestion(ModelledDesign):
             )
         return absolute_moment(self.noise, self.loss) * weighted_moment(held, float(self.loss), self.weights)
 
-    def loss_of_groups(self, moments: float) -> float:
+    def _loss_of_groups(self, moments: float) -> float:
         """Return the whole loss where Σ W s^p of the groups that need noise is `moments`, limits on the others included."""
         forced = 0.0 if self.needs is None else self.cost_of(self.spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
@@ -302,10 +302,10 @@ class AllocationProof(Proof):
             yield Claim("the worst mix is one of changes", RECOMPUTED, 0.0, reached)
             if self.mix is None or not reached:
                 return
-            problem = asked.against(self.mix)
+            problem = asked._against(self.mix)
         dual, error = problem.dual(max(self.multiplier, 0.0))
         # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
-        bound = asked.loss_of_groups(dual - error / 2)
+        bound = asked._loss_of_groups(dual - error / 2)
         room = bound + ROUNDING * abs(bound) - stated.lower_bound
         yield Claim(f"no scales do better than {stated.lower_bound:.9g}", RECOMPUTED, room, room >= 0)
 

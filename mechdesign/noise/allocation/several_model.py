@@ -76,8 +76,8 @@ class SeveralAllocated:
 
     def prove(self, mix: Array, among: Among | None = None) -> None:
         """A mix of changes: no noise costs less than the best against it."""
-        found = self.question.against(mix).optimum()
-        bound = self.question.loss_of_groups(found.lower_bound)
+        found = self.question._against(mix).optimum()
+        bound = self.question._loss_of_groups(found.lower_bound)
         if bound > self.lower_bound:
             self.lower_bound, self.mix, self.among, self.multiplier = bound, mix, among, found.multiplier
 
@@ -279,7 +279,7 @@ def _scales(question: AllocationQuestion, mix: Array) -> Array:
     """The best scales against one mix."""
     changes = question.joint
     scales = np.zeros(len(mix))
-    scales[mix > 0] = question.against(mix).unlimited()[0]
+    scales[mix > 0] = question._against(mix).unlimited()[0]
     # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
     lost = (changes.sizes > 0) & (mix < _LOST)
     return np.where(lost, changes.sizes * (1e12 / question.budget ** (1 / question.spend)), scales)

@@ -15,6 +15,7 @@ from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
@@ -79,6 +80,7 @@ class QuantizerDesign(Design):
 
     def loss_of(self, mechanism: Quantizer) -> float:
         """The expected or the worst-case loss of a mechanism, in floats."""
+        instance("mechanism", mechanism, Quantizer)
         if self.objective == "worst":
             return mechanism.worst_case_loss(self.loss)[0]
         return mechanism.expected_loss(self.prior, self.loss)

@@ -105,7 +105,7 @@ def few_changes() -> pd.DataFrame:
         one, both = (md.CountsGaussian(20, c, PRIVACY, signed=signed).solve() for signed in (False, True))
         rows.append(
             {
-                "l0": c,
+                "changed": c,
                 "all up or all down": one.value,
                 "any signs": both.value,
                 "independent": md.Calibration("gaussian", PRIVACY, md.Sensitivity(linf=1, l0=c), 20)

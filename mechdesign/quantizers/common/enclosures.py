@@ -321,10 +321,10 @@ def _incomplete_beta(a: fmpq, b: fmpq, x: fmpq, complete: arb) -> arb:
     if x <= 0 or x >= 1:
         return arb(int(x >= 1))
 
-    def terms(p: float, q: float, z: float) -> float:  # they grow up to some n, then fall by z
-        return max(0.0, ((p + q) * z - p - 1) / (1 - z)) - _PRECISION / math.log2(z)
+    def terms(p: fmpq, q: fmpq, z: fmpq) -> arb:  # they grow up to some n, then fall by z
+        return arb(((p + q) * z - p - 1) / (1 - z)).max(arb(0)) - _PRECISION / arb(z).log()
 
-    mirrored = terms(float(b), float(a), float(1 - x)) < terms(float(a), float(b), float(x))
+    mirrored = terms(b, a, 1 - x).mid() < terms(a, b, x).mid()
     p, q, z = (arb(v) for v in ((b, a, 1 - x) if mirrored else (a, b, x)))
     total, term, n, ratio = arb(0), arb(1), 0, arb(1)
     while not (ratio < 1 and term < total * arb(2) ** -_PRECISION):

@@ -20,8 +20,9 @@ def build(path: str | Path) -> None:
     Examples
     --------
     >>> import subprocess, sys
-    >>> build("verify.pyz")
-    >>> subprocess.run([sys.executable, "-I", "-S", "verify.pyz"], capture_output=True).returncode
+    >>> file = Path(tempfile.mkdtemp(), "verify.pyz")
+    >>> build(file)
+    >>> subprocess.run([sys.executable, "-I", "-S", file], capture_output=True).returncode  # no file is named
     1
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def allocation(result: Json, account: Account) -> None:
     design, law, value, bound = (result[key] for key in ("design", "mechanism", "value", "lower_bound"))
     noise, lam, privacy, p = (design[key] for key in ("noise", "sensitivities", "privacy", "loss"))
+    if noise == "mixed" and bound is not None:
+        raise Refused("a lower bound without a proof of it")
     if type(p) not in (int, float) or noise not in ("laplace", "gaussian") or design.get("bounds"):
         raise NotCovered("allocations of other noise or losses, or under several bounds")
     (proof,) = result["proofs"]

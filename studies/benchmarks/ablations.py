@@ -122,6 +122,8 @@ def constant(value: Any) -> Callable[[Any], Any]:
 def load_all() -> None:
     """Import the whole package, so that every module that holds a function is known."""
     for found in pkgutil.walk_packages(md.__path__, "mechdesign."):
+        if found.name.endswith(".__main__"):
+            continue
         try:
             importlib.import_module(found.name)
         except md.MechdesignError:  # of an extra that is not installed

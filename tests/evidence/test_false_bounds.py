@@ -13,11 +13,11 @@ import pytest
 import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import Certificate
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.allocation.question import AllocationProof
 from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.reading import NotCovered, Refused
 from mechdesign.verifier.verify import verify
 
 
@@ -124,3 +124,19 @@ def test_the_verifier_refuses_a_prior_that_is_none_on_the_inputs(parameters: lis
     fields["proofs"]["$tuple"] = [p for p in fields["proofs"]["$tuple"] if p["$kind"] in kinds]
     failed = [claim for claim, _, holds in verify(cheap.sealed(payload)).rows if not holds]
     assert failed == ["the prior is a law on the inputs"]
+
+
+def test_a_bound_that_no_proof_speaks_of_is_refused() -> None:
+    """Was: the null of a search over types, edited to any number below the value, was printed as a bound, "optimal" beside it."""
+    payload = json.loads(dumps(cheap.solved("mixed-allocation")))["payload"]
+    fields = payload["fields"]
+    assert fields["lower_bound"] is None
+    with pytest.raises(NotCovered):
+        verify(cheap.sealed(payload))
+    fields["lower_bound"] = fields["value"] * (1 - 1e-9)
+    fields["solver_report"]["fields"]["status"] = "optimal"
+    with pytest.raises(Refused, match="lower bound"):
+        verify(cheap.sealed(payload))
+    table = loads(cheap.sealed(payload)).checks()
+    failed = table["claim"][~table["holds"].astype(bool)]
+    assert len(failed) == 1 and failed.iloc[0].startswith("nothing costs less")

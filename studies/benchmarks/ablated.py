@@ -180,7 +180,7 @@ def box_by_box(original: Any) -> Any:
     """Boxes solved one after the other by their own model."""
 
     def values(self: Any, epsilon: float, boxes: Any) -> Any:
-        points = [self._at(epsilon, boxes, k) for k in range(len(boxes[0]))]
+        points = [self.at(*box, epsilon) for box in zip(*boxes)]
         found = np.array([np.full(boxes[0].shape[1], np.nan) if p is None else p.q for p in points])
         return np.array([np.nan if p is None else p.solution.value for p in points]), found
 

@@ -38,7 +38,7 @@ def design(**changes) -> MetricQuantizer:
 def test_private_on_the_continuum(changes):
     result = design(**changes).solve(gap=0.02)
     budget = result.design.privacy.epsilon
-    assert result.design.loss_of(result.mechanism) <= budget
+    assert result.design.epsilon_of(result.mechanism) <= budget
     assert 0 <= result.gap <= 0.02
     assert result.certificate.verify()
     x = np.sort(np.random.default_rng(1).uniform(-1, 1, 300))
@@ -89,7 +89,9 @@ def test_bound_meets_the_value_as_cells_shrink():
 def test_squared_metric_on_a_grid():
     result = design(privacy=md.MetricDP(3.0, "squared"), inputs=GRID).solve()
     assert (
-        result.design.loss_of(result.mechanism) <= 3.0 and result.gap < 1e-6 and result.certificate.verify()
+        result.design.epsilon_of(result.mechanism) <= 3.0
+        and result.gap < 1e-6
+        and result.certificate.verify()
     )
     p = result.mechanism.probabilities(GRID)
     ratio = np.log(p[:, None, :] / p[None, :, :]).max(axis=2)
@@ -97,6 +99,26 @@ def test_squared_metric_on_a_grid():
     assert np.all(ratio <= 3.0 * distance + 1e-12)
     # Chaudhuri et al.'s corollary for vectors: a ball of radius B has pairs 2B apart.
     assert result.design.vector_epsilon(1.0) == 3.0 and result.design.vector_epsilon(0.5) == 0.75
+
+
+@pytest.mark.parametrize("privacy", [md.MetricDP(2.0), md.PureDP(1.0)])
+def test_value_of_a_callable_loss_is_the_loss_of_the_mechanism(privacy):
+    def loss(error):
+        return np.abs(error) ** 1.5
+
+    mean = design(privacy=privacy, loss=loss, inputs=GRID).solve()
+    assert mean.value == pytest.approx(mean.mechanism.expected_loss(UNIFORM, loss), rel=1e-9)
+    worst = design(privacy=privacy, loss=loss, inputs=GRID, objective="worst").solve()
+    assert worst.value == pytest.approx(worst.mechanism.worst_case_loss(loss)[0], rel=1e-9)
+    assert mean.value < worst.value and max(mean.gap, worst.gap) < 1e-4
+
+
+def test_rivals_on_the_page_are_compared_by_their_loss():
+    result = design(privacy=md.PureDP(1.0), inputs=GRID).solve()
+    table = result.design.alternatives(result).set_index("mechanism")["error"]
+    assert table["two outputs (Duchi et al.)"] == pytest.approx(
+        md.quantizers.duchi(1.0).expected_loss(UNIFORM), rel=1e-9
+    )
 
 
 def test_callable_metric_equals_its_named_twin():
@@ -110,7 +132,7 @@ def test_grid_metric_is_looser_than_the_continuum():
     grid = design(inputs=np.linspace(-1, 1, 33)).solve()
     everywhere = design().solve(knots=33)
     assert grid.value <= everywhere.value
-    assert grid.design.loss_of(grid.mechanism) <= 2.0
+    assert grid.design.epsilon_of(grid.mechanism) <= 2.0
 
 
 def test_approximate_privacy():
@@ -252,7 +274,7 @@ def test_time_limit():
     """With a limit the result with the most knots by then; the loop over knots took as long as it took."""
     wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)
     result = wide.solve(gap=1e-6, time_limit=2.0)
-    assert result.design.loss_of(result.mechanism) <= 2.0 and result.certificate.verify()
+    assert result.design.epsilon_of(result.mechanism) <= 2.0 and result.certificate.verify()
     least = wide.solve(time_limit=1e-6)  # the outermost two outputs, once an error
     assert least.status == "limit" and least.lower_bound >= 0 and least.certificate.verify()
     assert np.count_nonzero(least.mechanism.starts) == least.mechanism.starts[:, [0, -1]].size

@@ -354,7 +354,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         columns = {f"{b:g}": np.append(m.starts[:, i], m.ends[-1, i]) for i, b in enumerate(m.bins)}
         return pd.DataFrame({"x": m.knots, **columns})
 
-    def loss_of(self, mechanism: Quantizer) -> float:
+    def epsilon_of(self, mechanism: Quantizer) -> float:
         """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
         instance("mechanism", mechanism, Quantizer)
         if self.continuum:
@@ -366,7 +366,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
     def lines(self, result: Result) -> list[str]:
         mechanism = result.mechanism
         where = "on the continuum" if self.continuum else f"on {len(mechanism.knots)} inputs"
-        found, budget = self.loss_of(mechanism), self.privacy.epsilon
+        found, budget = self.epsilon_of(mechanism), self.privacy.epsilon
         return [f"privacy {where}: {found!r} <= budget {budget!r}, knots: {len(mechanism.knots)}"]
 
 

@@ -247,14 +247,6 @@ class SelectionBlocks:
         """Exact expected loss."""
         return float(sum(q[b.u] @ b.kernel @ q[b.v] for b in self.blocks))
 
-    @cached_property
-    def kernel(self) -> Array:
-        """The loss as one quadratic form, dense: q K q."""
-        form = np.zeros((self.size, self.size))
-        for b in self.blocks:
-            form[np.ix_(b.u, b.v)] += b.kernel
-        return form
-
     def gradient(self, q: Array) -> Array:
         """Derivative of `loss`."""
         slope = np.zeros(self.size)
@@ -432,23 +424,25 @@ class LinearisedPoint:
     solution: Solution
     mechanism: Quantizer
 
-    @property
-    def value(self) -> float:
-        """The exact loss: this program has no other objective."""
-        return self.blocks.loss(self.q)
-
     def audit(self, epsilon: float) -> pd.DataFrame:
         """Floors and ceilings of every limit, with the multipliers of the last program."""
         blocks, q = self.blocks, self.q
         p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
         unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
         ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual
-        parts = []
-        for family, rows in (("floor", ~blocks.largest), ("ceiling", blocks.largest)):
-            lhs, rhs = (low, p) if family == "floor" else (p, ratio * low)
-            labels = np.array(blocks.labels)[rows].tolist()
-            parts.append(audited(family, labels, lhs[rows], rhs[rows], dual.get(family, np.nan) / unit[rows]))
-        return pd.concat(parts, ignore_index=True)
+        return audited(
+            (
+                family,
+                np.array(blocks.labels)[rows],
+                lhs[rows],
+                rhs[rows],
+                dual.get(family, np.nan) / unit[rows],
+            )
+            for family, rows, lhs, rhs in (
+                ("floor", ~blocks.largest, low, p),
+                ("ceiling", blocks.largest, p, ratio * low),
+            )
+        )
 
 
 class Descent:
@@ -482,17 +476,6 @@ class Descent:
         """A given point within the budget, of which no program was solved."""
         itself = Solution(Status.FEASIBLE, math.nan, {}, {}, self.program.solver, 0.0)
         return LinearisedPoint(self.blocks, q, itself, self.blocks.mechanism(q))
-
-    def infeasible(self) -> InfeasibleError:
-        """The refusal where the descent ends outside the budget."""
-        bins, epsilon = len(self.blocks.bins), self.epsilon
-        return InfeasibleError(
-            f"no selection mechanism with these {bins} bins was found within epsilon = {epsilon:g}: raise it a little"
-        )
-
-    def tighter(self, point: LinearisedPoint, epsilon: float) -> LinearisedPoint | None:
-        """The same mechanism moved inside a smaller budget."""
-        return self.inside(point.q, epsilon)
 
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
         """Follow linearised programs down from q until the deadline, then move inside the budget; None where that fails."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.exact_law import excess_loss, tightened
+from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
     Selection,
@@ -218,13 +218,19 @@ class OPTM(QuantizerDesign, ModelledDesign):
         starts = [blocks.imitate(any_mechanism.mechanism.probabilities)]
         if given is not None:
             starts.append(blocks.unknowns(given))
-            yield self._law(descent, descent.point(starts[-1]), [], clock)
+            point = descent.point(starts[-1])
+            yield self._law(point, partial(descent.inside, point.q), [], clock)
         points = [point for q in starts if (point := descent.best(q, half)) is not None]
         if not points and given is None:
-            raise too_late("OPTM") if clock.passed else descent.infeasible()
+            if clock.passed:
+                raise too_late("OPTM")
+            raise InfeasibleError(
+                f"no selection mechanism with these {program.m} bins was found within epsilon = {self.privacy.epsilon:g}: "
+                "raise it a little"
+            )
         for point in points:
             notes = [f"a local optimum, after {descent.program.count} linearised programs"]
-            yield self._law(descent, point, notes, clock)
+            yield self._law(point, partial(descent.inside, point.q), notes, clock)
 
     def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, Any]) -> Law:
         """Return the best of the boxes."""
@@ -232,7 +238,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         found = boxes.best(self._solved_epsilon)
         if found is None:
             raise too_late("OPTM") if clock.passed else boxes.infeasible(self.privacy.epsilon)
-        return self._law(boxes, found, boxes.notes(found), clock)
+        return self._law(found, partial(boxes.at, found.low, found.high), boxes.notes(found), clock)
 
     @property
     def _solved_epsilon(self) -> float:
@@ -248,49 +254,40 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return self.bounds is None and len(self.bins) <= 4
 
     def _law(
-        self, search: BoxSearch | Descent, point: BoxPoint | LinearisedPoint, notes: list[str], clock: Clock
+        self, point: Point, again: Callable[[float], Point | None], notes: list[str], clock: Clock
     ) -> Law:
-        """The point's mechanism; in exact arithmetic, solved again for a smaller budget where the floats are outside."""
-        budget = self.privacy.epsilon
+        """The point's mechanism; in exact arithmetic, solved `again` for a smaller budget where the floats are outside."""
+        budget, law = self.privacy.epsilon, None
 
-        def solved(epsilon: float) -> Any:
-            found = point if epsilon == budget else search.tighter(point, min(epsilon, self._solved_epsilon))  # type: ignore[arg-type]
+        def solved(epsilon: float) -> tuple[Point, SelectionLaw] | None:
+            found = point if epsilon == budget else again(min(epsilon, self._solved_epsilon))
             return None if found is None else (found, found.mechanism.selection.exact(self.input_range))  # type: ignore[union-attr]
 
-        law = None
         if clock.certify:
             point, law = tightened(solved, lambda pair: excess_loss(pair[1], budget), budget)
         value = point.mechanism.expected_loss(self.prior, self.loss)
         report, duals = SolveReport.of(point.solution), point.audit(budget)
         floats = Law(point.mechanism, value, report=report, notes=tuple(notes), duals=duals)
-        if law is None:
-            return floats
-        exact = Quantizer.of_law(law, point.mechanism.selection)
-        return proved_law(self, floats, exact)
+        return (
+            floats
+            if law is None
+            else proved_law(self, floats, Quantizer.of_law(law, point.mechanism.selection))
+        )
 
-    def _checked_start(self, start: Any) -> Selection:
+    def _checked_start(self, start: object) -> Selection:
         """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
-        given = start.selection if isinstance(start, Quantizer) else None
-        bins, epsilon = np.array(self.bins), self.privacy.epsilon
-        if (
-            given is None
-            or len(given.bins) != len(bins)
-            or not np.allclose(given.bins, bins, rtol=1e-12, atol=0)
-        ):
+        epsilon = self.privacy.epsilon
+        if not isinstance(start, Quantizer) or start.selection is None or not self.takes(start.bins):
             raise DesignError.of(
                 "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
             )
-        if start.privacy_loss() > epsilon:
-            raise DesignError.of(
-                "start", start, f"its loss {start.privacy_loss():.6g} exceeds the budget {epsilon:g}"
-            )
-        return Selection(bins, given.left, given.right)
+        if (loss := start.privacy_loss()) > epsilon:
+            raise DesignError.of("start", start, f"its loss {loss:.6g} exceeds the budget {epsilon:g}")
+        return Selection(self.bins, start.selection.left, start.selection.right)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Constraints of the definition, and those of the program with its multipliers."""
-        return pd.concat(
-            [super().audit(result), *([] if result.duals is None else [result.duals])], ignore_index=True
-        )
+        return pd.concat([super().audit(result), result.duals], ignore_index=True)
 
 
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
@@ -343,10 +340,10 @@ class BoxPoint:
             ("upper bounds", names, q[at], high[at]),
         )
         dual = self.solution.dual
-        return pd.concat(
-            [audited(k, labels, lhs, rhs, dual.get(k, math.nan)) for k, labels, lhs, rhs in families],
-            ignore_index=True,
-        )
+        return audited((*family, dual.get(family[0], math.nan)) for family in families)
+
+
+Point = BoxPoint | LinearisedPoint
 
 
 def authors_levels() -> Grid:
@@ -432,10 +429,12 @@ class Sweep:
         held.change_costs("q", cost)
         held.forget_basis()
         privacy = program.rows.coefficients(epsilon, low, high) @ program.privacy_entries[1].T
-        for k in range(len(low)):
-            held.change_rows("privacy", privacy[k])
-            held.change_rows("lower bounds", upper=-low[k, program.bounded])
-            held.change_rows("upper bounds", upper=high[k, program.bounded])
+        for k, (row, least, most) in enumerate(
+            zip(privacy, -low[:, program.bounded], high[:, program.bounded])
+        ):
+            held.change_rows("privacy", row)
+            held.change_rows("lower bounds", upper=least)
+            held.change_rows("upper bounds", upper=most)
             if held.run() is Status.OPTIMAL:
                 values[k], found[k] = held.value, held.x
         return values, found
@@ -495,10 +494,6 @@ class BoxSearch:
                 point = self._best_of(epsilon, theorem6_boxes(self.program, point)) or point
         return point
 
-    def tighter(self, point: BoxPoint, epsilon: float) -> BoxPoint | None:
-        """Solve again in the same box with another budget."""
-        return self._at(epsilon, (point.low[None], point.high[None]), 0)
-
     def _best_of(self, epsilon: float, boxes: Boxes) -> BoxPoint | None:
         self.count += len(boxes[0])
         if len(boxes[0]) > 1:
@@ -508,26 +503,24 @@ class BoxSearch:
             compact = self.program.constraints == "theorem6"
             best = int(np.nanargmin(values if compact else self.program.judged(values, found)))
             boxes = boxes[0][[best]], boxes[1][[best]]
-        return self._at(epsilon, boxes, 0)
+        return self.at(boxes[0][0], boxes[1][0], epsilon)
 
     def _values(self, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
         """Objective values and solutions for all boxes, NaN where infeasible or too late."""
         if self.solver in (None, "highs"):
             return self.sweep(self.program, epsilon, boxes)
         values, found = np.full(len(boxes[0]), np.nan), np.full(boxes[0].shape, np.nan)
-        for k in range(len(values)):
-            point = None if self.deadline.passed else self._at(epsilon, boxes, k)
+        for k, box in enumerate(zip(*boxes)):
+            point = None if self.deadline.passed else self.at(*box, epsilon)
             if point is not None:
                 values[k], found[k] = point.solution.value, point.q
         return values, found
 
-    def _at(self, epsilon: float, boxes: Boxes, k: int) -> BoxPoint | None:
-        """The point of box k, with its duals; None where infeasible."""
-        low, high = boxes[0][k], boxes[1][k]
+    def at(self, low: Array, high: Array, epsilon: float) -> BoxPoint | None:
+        """The point of one box, with its duals; None where infeasible."""
+        program = self.program.in_numbers(epsilon, low, high, solver=self.solver, **self.options)
         try:
-            solution = self.program.in_numbers(
-                epsilon, low, high, solver=self.solver, **self.options
-            ).answer()
+            solution = program.answer()
         except InfeasibleError:
             return None
         return BoxPoint(self.program, solution.primal["q"], low, high, solution)
@@ -558,8 +551,7 @@ class BoxSearch:
         while found and high - least > 1e-3 * high and not self.deadline.passed:
             middle = (least + high) / 2
             least, high = (least, middle) if self.best(middle) is not None else (middle, high)
-        names = {"theorem5": "Theorem 5", "theorem6": "Theorem 6"}
-        name = names.get(kind, "the across-outputs program")
+        name = {"theorem5": "Theorem 5", "theorem6": "Theorem 6"}.get(kind, "the across-outputs program")
         reason = f"{name} is infeasible at epsilon = {epsilon:g} for these bins (m = {m})"
         if kind == "theorem6" and m == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"

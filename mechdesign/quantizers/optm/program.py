@@ -36,13 +36,14 @@ and at every ε where its order contradicts itself (bins ±a, ±b with a > 3b).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
@@ -259,13 +260,16 @@ def theorem6_rows(view: View) -> sparse.csr_array:
     return sparse.csr_array((np.concatenate([a, -b]), places), shape=(len(entries), view.outer.size))
 
 
-def audited(family: str, labels: Sequence[str], lhs: Array, rhs: Array, dual: Array | float) -> pd.DataFrame:
-    """Rows of one family of a program, as an audit lists them."""
-    frame = pd.DataFrame({"family": f"model: {family}", "index": labels, "lhs": lhs, "rhs": rhs})
-    frame["slack"] = frame["rhs"] - frame["lhs"]
-    frame["dual"] = dual
-    frame["active"] = frame["slack"] <= 1e-9
-    return frame[AUDIT_COLUMNS]
+def audited(
+    families: Iterable[tuple[str, Sequence[str] | npt.NDArray[np.str_], Array, Array, Array | float]],
+) -> pd.DataFrame:
+    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers."""
+    parts = []
+    for family, labels, lhs, rhs, dual in families:
+        slack = rhs - lhs
+        columns = {"family": f"model: {family}", "index": labels, "lhs": lhs, "rhs": rhs}
+        parts.append(pd.DataFrame({**columns, "slack": slack, "dual": dual, "active": slack <= 1e-9}))
+    return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
 
 
 def summed(groups: Indices) -> sparse.csr_array:
@@ -435,12 +439,12 @@ class OPTMProgram:
 
     def in_numbers(self, epsilon: float, low: Array, high: Array, **options: Any) -> LinearProgram:
         """Return the program of `model`, for one box; others are changes of "privacy" and the bounds."""
-        program, size, bigger = LinearProgram("OPTM program", **options), self.width, self.dominance()
+        program, size = LinearProgram("OPTM program", **options), self.width
         cost, program.constant = self.objective
         program.add_columns("q", cost)
         program.add_rows("normalisation", {"q": self.normalisation()}, lower=1.0, upper=1.0)
-        one = sparse.eye_array(size, format="csr")
-        program.add_rows("dominance", {"q": one[bigger[1]] - one[bigger[0]]}, upper=0.0)
+        one, (bigger, smaller) = sparse.eye_array(size, format="csr"), self.dominance()
+        program.add_rows("dominance", {"q": one[smaller] - one[bigger]}, upper=0.0)
         program.add_rows("lower bounds", {"q": -one[self.bounded]}, upper=-low[self.bounded])
         program.add_rows("upper bounds", {"q": one[self.bounded]}, upper=high[self.bounded])
         places, sums = self.privacy_entries
@@ -463,7 +467,6 @@ class OPTMProgram:
 
     def unpack(self, q: Array) -> tuple[Array, Array]:
         """Left and right families as triangular (m − 1, m − 1) arrays, cleaned of solver noise."""
-
         tables = np.zeros((2, self.m - 1, self.m - 1))
         n, i = np.tril_indices(self.m - 1)
         tables[:, n, i] = np.maximum(q, 0.0).reshape(-1, len(n))

@@ -206,10 +206,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         yield replace(best.on_boxes(Clock(certify=clock.certify), solver, options), table=tried)
 
     def lines(self, result: Result) -> list[str]:
-        bins, count = (
-            ", ".join(f"{b:g}" for b in result.mechanism.bins),
-            int(self.tried(result)["programs"].sum()),
-        )
+        bins = ", ".join(f"{b:g}" for b in result.mechanism.bins)
+        count = int(self.tried(result)["programs"].sum())
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:

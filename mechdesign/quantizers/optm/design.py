@@ -218,8 +218,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
         starts = [blocks.imitate(any_mechanism.mechanism.probabilities)]
         if given is not None:
             starts.append(blocks.unknowns(given))
-            point = descent.point(starts[-1])
-            yield self._law(point, partial(descent.inside, point.q), [], clock)
+            own = descent.point(starts[-1])
+            yield self._law(own, partial(descent.inside, own.q), [], clock)
         points = [point for q in starts if (point := descent.best(q, half)) is not None]
         if not points and given is None:
             if clock.passed:

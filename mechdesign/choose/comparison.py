@@ -161,7 +161,7 @@ class Comparison(Handed):
         """What the ratio is to."""
         if self.least is not None:
             return f"the proved least, {self.least:.6g}: {self.least_name}"
-        return f"the best found, {self.names[0]} (no lower bound is known)"
+        return f"the best found, {self.names[0]} (no lower bound for all of these is proved)"
 
     @property
     def _headings(self) -> dict[str, str]:
@@ -328,13 +328,14 @@ def least_error(
     """The least error proved, and of what; None where nothing is proved. `gap`: of the bound of any reports."""
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
-    if isinstance(question, NumericQuery) and (question.scalar is None or question.integer):
-        return None, ""  # whole numbers need not be protected from changes in between
-    name = "optimal noise" if isinstance(question, NumericQuery) else "optimal channel"
-    if name in results and results[name].lower_bound is not None:
-        what = "additive noise" if isinstance(question, NumericQuery) else "channel between the points"
-        return results[name].lower_bound, f"no {what} does better"
-    return None, ""
+    proved = [
+        (result.lower_bound, f"no {what} does better")
+        for result in results.values()
+        if result.lower_bound is not None
+        and result.bound_how != CLAIMED
+        and (what := result.design.best_of(question))
+    ]
+    return max(proved, default=(None, ""))
 
 
 def _least_report(

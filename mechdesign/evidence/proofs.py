@@ -224,12 +224,14 @@ class Certificate:
         ResultFormatError
             The parts do not fit together, as they do not in a file that was changed.
         """
+        said = set()
         with fitting():
             for proof in self.proofs:
                 for claim in proof.check(self):
-                    yield claim._replace(
-                        margin=float(claim.margin), holds=bool(claim.holds) and claim.margin != math.inf
-                    )
+                    margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
+                    if (claim.claim, holds) not in said:  # two proofs may speak of one subject
+                        yield claim._replace(margin=margin, holds=holds)
+                    said.add((claim.claim, holds))
         known = self.subjects
         if "privacy" not in known:
             yield Claim("privacy", CLAIMED, math.nan, False)

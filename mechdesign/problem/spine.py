@@ -276,6 +276,13 @@ class Design(Checked):
         """What the noise protects; of designs that answer "numbers"."""
         raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
+    def best_of(self, question: object) -> str:
+        """Of which mechanisms its lower bound speaks, in a comparison for this question ("additive noise").
+
+        These are all that `compare` tries; "" where the bound is of one family, or the design of another question.
+        """
+        return ""
+
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:

@@ -331,7 +331,8 @@ def audit(
         definition = table[~table["family"].astype(str).str.startswith("model:")]
         over = definition[~(definition["slack"] >= -1e-9)].head(1).itertuples(index=False)
         amiss += [f"violated: {one.title}{r.family} {r.index}, slack {r.slack:.3g}" for r in over]
-        counts.append(f"{one.title}every constraint of the definition holds; {counted(claims)}")
+        held = "every constraint of the definition holds" if len(definition) else "no constraint is listed"
+        counts.append(f"{one.title}{held}; {counted(claims)}")
     if csv is not None:
         pd.concat(tables).to_csv(csv, index=False)
     if amiss:

@@ -14,6 +14,66 @@ Json: TypeAlias = Any
 NEAR = 1e-9
 
 
+MEMBERS = {
+    kind: set(words.split())
+    for kind, words in (
+        line.split(":")
+        for line in """\
+allocation-proof: changes held mix multiplier prices weights
+alphabet: max_abs step
+approximate-dp: delta epsilon
+bin-search: exhaustive m max_abs seed starts symmetric
+block-fill-law: bins floors lower rho upper
+cell-law-proof:
+cell-noise: cells_per_shift decay spans spike spike_width start weights width
+channel: matrix space weights
+channel-dual: free multipliers triples
+channel-proof: distances
+dual-pieces: between cap_price multipliers origin outputs pieces
+erm: grid input_range loss m prior privacy
+grid: axes
+independent-noise: bounds noise scales sensitivities
+lattice-dual: cells mirrored psi shifts totals
+loss: absolute function squared
+metric-bound: knots multipliers pairs places
+metric-channel: alpha decoder loss prior space spanner unbiased
+metric-dp: epsilon metric
+metric-proof:
+metric-quantizer: bins input_range inputs loss objective prior privacy
+metric-space: across kind leaves lengths matrix parents points shape unit within
+mvu: bins input_bits input_range loss m max_abs prior privacy
+noise-allocation: bounds groups loss lower noise privacy sensitivities upper weights
+optimal-noise: dimension l0 loss privacy sensitivity
+optimal-quantizer: bins input_range loss max_bias max_mse objective prior privacy
+optm: bins bounds constraints families input_range loss prior privacy
+optm-search: bins constraints families judge levels loss prior privacy
+prior-clipped: law lower upper
+prior-law: law
+prior-moments: cells masses spans
+prior-samples: samples
+prior-truncated: law lower upper
+pure-dp: epsilon
+quantizer: bins ends knots law selection starts
+quantizer-dual-bound: duals moments
+quantizer-law-proof:
+quantizer-value-proof: moments
+rational-table: bins ends knots starts
+result: design duals lower_bound mechanism notes proofs solver_report table value
+rqm: grid input_range loss m prior privacy
+selection: bins left right
+selection-law: bins left lower right upper
+sensitivity: each l0 l1 l2 linf neighbours signed
+solve-report: build_seconds constraints fallbacks iterations requested seconds solver status variables
+staircase-dual: level periods
+zcdp: rho xi""".splitlines()
+    )
+}
+"""What a file says of each kind of object that is read here: no less and no more."""
+PARTS = {"$kind": {"fields"}, "$array": {"dtype", "shape"}, "$law": {"args", "kwds"}}
+TAGS = {"$kind", "$array", "$law", "$table", "$tuple", "$items", "$fraction", "$float", "$callable"}
+NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b": {bool}}
+
+
 class NotCovered(Exception):
     """No check of this kind of result is written here."""
 
@@ -54,12 +114,17 @@ class Account:
 
 def read(text: str) -> Json:
     """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
+    if len(text) > 2**26:
+        raise Refused("a file of more than 2^26 characters")
     document = json.loads(text, object_pairs_hook=once)
+    if set(document) != {"format", "version", "sha256", "payload"}:
+        raise Refused("an envelope with other parts than format, version, sha256 and payload")
+    version = document["version"]
+    if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
+        raise Refused("not a mechdesign-result file of version 2")
     canonical = json.dumps(
         document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
     )
-    if document["format"] != "mechdesign-result" or document["version"] != 2 or len(text) > 2**26:
-        raise Refused("not a mechdesign-result file of version 2")
     if hashlib.sha256(canonical.encode()).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
     return plain(document["payload"])
@@ -76,16 +141,35 @@ def plain(node: Json) -> Json:
         return [child if type(child) is float else plain(child) for child in node]
     if not isinstance(node, dict):
         return node
-    if "$kind" in node:
-        return {"": node["$kind"], **{key: plain(child) for key, child in node["fields"].items()}}
-    numbers = flat(node["$array"]) if node.get("dtype") not in (None, "bool") else node.get("args", [])[:2]
-    keys = {json.dumps(key) for key, _ in node.get("$items", [])}
-    if bool in map(type, numbers) or len(keys) < len(node.get("$items", [])):
-        raise Refused("true or false among numbers, or a key that stands twice")
-    if "$law" in node:
-        return {**dict(plain(node["kwds"])), "": "law", "name": node["$law"], "args": plain(node["args"])}
-    meant = {"$fraction": Fraction, "$float": float}
-    return next((meant.get(tag, plain)(node[tag]) for tag in node if tag.startswith("$")), None)
+    tag = next((key for key in node if key in TAGS), "")
+    if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
+        raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
+    value = node[tag]
+    if tag == "$kind":
+        if set(node["fields"]) != MEMBERS.get(value, set(node["fields"])):
+            raise Refused(f"{value} with other members than its own")
+        return {"": value, **{key: plain(child) for key, child in node["fields"].items()}}
+    if tag == "$array":
+        return shaped(plain(value), node["dtype"], node["shape"])
+    if tag == "$law":
+        if bool in map(type, node["args"][:2]):
+            raise Refused("true or false among numbers")
+        return {**dict(plain(node["kwds"])), "": "law", "name": value, "args": plain(node["args"])}
+    if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
+        raise Refused("a key that stands twice")
+    return {"$fraction": Fraction, "$float": float}.get(tag, plain)(value)
+
+
+def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
+    """The values of an array, refused unless they are of its shape and of its type of numbers."""
+    layer = [values]
+    for length in shape:
+        if not all(isinstance(part, list) and len(part) == length for part in layer):
+            raise Refused(f"an array that is not of its shape {shape!s:.40}")
+        layer = [child for part in layer for child in part]
+    if dtype[0] in NUMBERS and not {*map(type, layer)} <= NUMBERS[dtype[0]]:
+        raise Refused(f"an array of type {dtype} that holds something else")
+    return values
 
 
 def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:

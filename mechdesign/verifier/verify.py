@@ -37,6 +37,8 @@ def verify(text: str) -> Account:
         kind = result["design"][""] if result[""] == "result" else result[""]
         if kind not in CHECKS:
             raise NotCovered(f"results of kind {kind}")
+        if kind == result[""]:
+            raise Refused(f"a design ({kind}) without a result: nothing is claimed that could be checked")
         account.agrees("a proof is there", bool(result["proofs"]))
         if result["proofs"]:
             CHECKS[kind](result, account)

@@ -20,7 +20,7 @@ import mechdesign as md
 from evidence.test_doctored import DOCTORINGS, MORE, payloads, solved
 from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.evidence.serialize import dumps, encode, loads, result_schema
 from mechdesign.files import KINDS
 from mechdesign.quantizers.common.proofs import LawProof
 from mechdesign.verifier import archive, reading, verify
@@ -189,3 +189,84 @@ def test_large_results() -> None:
     channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
     for result in (quantizer, channel):
         assert outcome(dumps(result)) == "holds" and result.certificate.verify()
+
+
+def stricter(edit: str) -> str:
+    """A sound file of an optimal quantizer with one edit, sealed anew."""
+    document = json.loads(dumps(cheap.solved("optimal-quantizer")))
+    payload = document["payload"]
+    fields = payload["fields"]
+    law = fields["mechanism"]["fields"]
+    if edit == "version":
+        return cheap.sealed(payload).replace('"version": 2', '"version": 2.0')
+    if edit == "envelope":
+        return json.dumps({**json.loads(cheap.sealed(payload)), "signed": "by nobody"})
+    if edit == "member":
+        law["extra"] = 1
+    elif edit == "missing":
+        del fields["notes"]
+    elif edit == "beside":
+        fields["design"]["beside"] = 1
+    elif edit == "shape":
+        law["bins"]["shape"] = [2, 2]
+    elif edit == "ragged":
+        law["starts"]["$array"][0] = law["starts"]["$array"][0][:-1]
+    elif edit == "type":
+        law["bins"]["$array"][0] = {"$fraction": "-3/1"}
+    elif edit == "bare":
+        payload = fields["design"]
+    return cheap.sealed(payload)
+
+
+STRICTER = {
+    "version": "version 2",
+    "envelope": "other parts",
+    "member": "quantizer with other members",
+    "missing": "result with other members",
+    "beside": "means nothing",
+    "shape": "not of its shape",
+    "ragged": "not of its shape",
+    "type": "holds something else",
+    "bare": "without a result",
+}
+
+
+@pytest.mark.parametrize("edit", STRICTER)
+def test_what_no_writer_writes_is_refused_in_a_sentence(edit: str) -> None:
+    """Was: version 2.0, further members and wrong shapes passed; a bare design ended in "KeyError: 'proofs'"."""
+    assert outcome(stricter("")) == "holds"
+    with pytest.raises(verify.Refused, match=STRICTER[edit]) as refusal:
+        verify.verify(stricter(edit))
+    assert "Error" not in str(refusal.value)
+    if edit != "bare":  # the package reads a design alone: it is no result, and nothing is claimed
+        with pytest.raises(md.ResultFormatError):
+            loads(stricter(edit), kinds=KINDS)
+
+
+def kinds_in(node: object) -> set[str]:
+    """Every kind of object that a payload holds."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    own = {node["$kind"]} if isinstance(node, dict) and "$kind" in node else set()
+    return own.union(*map(kinds_in, children))
+
+
+def test_the_members_it_knows_are_those_of_the_schema() -> None:
+    stated = result_schema()["$defs"]["kinds"]
+    assert {kind: set(stated[kind]["required"]) for kind in reading.MEMBERS} == reading.MEMBERS
+    for name in QUICK:
+        assert kinds_in(json.loads(dumps(cheap.solved(name) if name in cheap.DESIGNS else solved(name)))) <= {
+            *reading.MEMBERS
+        }, name
+
+
+def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Was: "17 checks that the file agrees with itself", and five lines of thirteen."""
+    text = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    stated = (
+        text.partition("$ python -m mechdesign.verifier result.json\n")[2].partition("\n```")[0].split("\n")
+    )
+    cheap.solved("optimal-quantizer").save(tmp_path / "result.json")
+    assert verify.main([str(tmp_path / "result.json")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(stated)
+    assert all(line.startswith(shown.rstrip("…")) for line, shown in zip(printed, stated))

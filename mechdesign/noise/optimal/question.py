@@ -62,6 +62,11 @@ class NoiseQuestion(Design):
         changes = Sensitivity(linf=self.sensitivity, l0=self.l0)
         return Protection(self.dimension, changes)
 
+    def best_of(self, question: object) -> str:
+        asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
+        # whole numbers need not be protected from changes in between
+        return "additive noise" if asked == [self.sensitivity, self.loss, False] else ""
+
     @cached_property
     def given_loss(self) -> Loss:
         """The loss of one coordinate."""

@@ -1,0 +1,61 @@
+"""What the author of a mechanism imports: the spine, proofs, checks, exact arithmetic, exact draws, files and comparisons.
+
+The guide *Write a design* shows a whole mechanism that is made of these.
+"""
+
+from __future__ import annotations
+
+from mechdesign.choose.candidates import register
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.sampling import IntegerWeights, exponential_coins, geometric, uniform_integers
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import figure
+from mechdesign.problem.checks import DOWN, UP, instance, integer, non_negative, one_of, positive, probability
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.sensitivity import Protection
+from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
+
+__all__ = [
+    "AUDIT_COLUMNS",
+    "CLAIMED",
+    "DOWN",
+    "PROVED",
+    "RECOMPUTED",
+    "UP",
+    "Account",
+    "Accuracy",
+    "Bound",
+    "Certificate",
+    "Checked",
+    "Claim",
+    "Clock",
+    "Design",
+    "IntegerWeights",
+    "Law",
+    "ModelledDesign",
+    "Proof",
+    "Protection",
+    "Result",
+    "SolveReport",
+    "exp_lower",
+    "exp_upper",
+    "exponential_coins",
+    "field",
+    "figure",
+    "geometric",
+    "instance",
+    "integer",
+    "non_negative",
+    "one_of",
+    "positive",
+    "probability",
+    "register",
+    "round_down",
+    "round_up",
+    "serializable",
+    "uniform_integers",
+]

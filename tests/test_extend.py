@@ -1,0 +1,143 @@
+"""A mechanism of a contributor's own, from the one module for authors: bound, comparison, file, audit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mechdesign as md
+from mechdesign import extend
+from mechdesign.choose.candidates import candidates
+from mechdesign.extend import Accuracy, Bound, Checked, Claim, Clock, Law, Proof, Protection, field
+from mechdesign.shell.cli import app
+
+
+@extend.serializable("test-geometric")
+@dataclass(frozen=True)
+class Geometric(Checked):
+    q: Fraction = field(Fraction)
+
+    @property
+    def variance(self) -> Fraction:
+        return 2 * self.q / (1 - self.q) ** 2
+
+    def errors(self) -> Accuracy:
+        return Accuracy(math.sqrt(self.variance), float(2 * self.q / (1 - self.q**2)), math.nan)
+
+
+@extend.serializable("test-geometric-proof")
+@dataclass(frozen=True, eq=False)
+class GeometricProof(Proof):
+    """q e^ε ≥ 1 is ε-differential privacy; P[±1] ≥ e^-ε P[0] for any integer noise, so that its variance is 2/(e^ε + 2)."""
+
+    speaks_of = ("privacy", "value", "lower bound")
+
+    def check(self, stated: md.Certificate) -> Iterator[Claim]:
+        design = extend.instance("question", stated.question, Counting)
+        law = extend.instance("law", stated.law, Geometric)
+        spare = law.q * extend.exp_lower(design.privacy.epsilon) - 1
+        yield Claim("privacy loss at most epsilon", extend.PROVED, float(spare), spare >= 0)
+        room = Fraction(stated.value) - law.variance
+        yield Claim("variance at most the value", extend.PROVED, float(room), room >= 0)
+        left = 2 / (extend.exp_upper(design.privacy.epsilon) + 2) - Fraction(stated.lower_bound or 0.0)
+        yield Claim("no integer noise has less", extend.PROVED, float(left), left >= 0)
+
+
+@extend.serializable("test-counting")
+@dataclass(frozen=True)
+class Counting(extend.Design):
+    asks = "numbers"
+    privacy: md.PureDP = field(md.PureDP)
+    sensitivity: float = field(check=extend.positive, default=1.0)
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        law = Geometric(Fraction(math.exp(-self.privacy.epsilon)) + Fraction(1, 2**50))
+        yield Law(law, extend.round_up(law.variance), (GeometricProof(),))
+        yield Bound(2 / (math.exp(self.privacy.epsilon) + 2) * (1 - 1e-12), GeometricProof())
+
+    def protection(self) -> Protection:
+        return Protection(1, md.Sensitivity(linf=self.sensitivity), integer=True)
+
+    def best_of(self, question: object) -> str:
+        own = getattr(question, "scalar", None) == self.sensitivity
+        return "integer noise" if own and getattr(question, "loss", None) == "squared" else ""
+
+
+QUERY = md.NumericQuery(integer=True)
+
+
+def test_a_claim_of_two_proofs_is_one_claim() -> None:
+    """Was: six claims, each of three twice."""
+    result = Counting(md.PureDP(1.0)).solve()
+    assert len(result.proofs) == 2
+    assert len(result.checks()) == 3 and result.checks()["holds"].all()
+
+
+def test_a_claim_that_fails_once_is_shown_beside_the_one_that_holds() -> None:
+    @dataclass(frozen=True, eq=False)
+    class Broken(Proof):
+        speaks_of = ("privacy",)
+
+        def check(self, stated: md.Certificate) -> Iterator[Claim]:
+            yield Claim("privacy loss at most epsilon", extend.PROVED, -1.0, False)
+
+    result = Counting(md.PureDP(1.0)).solve()
+    stated = md.Certificate(result.design, result.mechanism, result.value, None, (*result.proofs, Broken()))
+    assert not stated.verify() and stated.checks()["holds"].tolist() == [True, True, True, False]
+
+
+def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
+    """Was: "no lower bound is known"."""
+    extend.register("counting", md.NumericQuery, lambda q, privacy: Counting(privacy, q.scalar))
+    try:
+        names = ["laplace", "counting"]
+        found = md.compare(QUERY, md.PureDP(1.0), mechanisms=names, progress=False)
+        assert "no integer noise does better" in str(found)
+        assert found.least == found["counting"].lower_bound
+        assert all(holds for *_, holds in found.agreements())
+        absolute = md.NumericQuery(integer=True, loss="absolute")
+        found = md.compare(absolute, md.PureDP(1.0), mechanisms=names, progress=False)
+        assert found.least is None and "no lower bound for all of these is proved" in str(found)
+    finally:
+        candidates(QUERY).pop("counting")
+
+
+def test_a_bound_for_other_questions_is_not_the_least_error() -> None:
+    """Was: "ratio to the proved least, 1.919", of twice the sensitivity, and the staircase at 0.9995 of it."""
+    other = md.OptimalNoise(md.PureDP(1.0), 2.0).solve()
+    loss = md.OptimalNoise(md.PureDP(1.0), loss="absolute").solve()
+    own = md.OptimalNoise(md.PureDP(1.0), loss="squared").solve()
+    for result, least in ((other, None), (loss, None), (own, own.lower_bound)):
+        found = md.compare(
+            md.NumericQuery(),
+            md.PureDP(1.0),
+            mechanisms=["laplace"],
+            also={"optimal noise": result},
+            progress=False,
+        )
+        assert found.least == least
+
+
+def test_a_channel_of_another_loss_bounds_no_question() -> None:
+    space = md.MetricSpace.grid(2, 2)
+    for loss, stated in (("error", False), ("metric", True)):
+        channel = md.MetricChannel(space, 1.0, loss=loss).solve()
+        found = md.compare(
+            space, alpha=1.0, mechanisms=["k-ary response"], also={"own": channel}, progress=False
+        )
+        assert (found.least == channel.lower_bound) == stated
+
+
+@pytest.mark.parametrize("command", ["audit", "verify"])
+def test_an_audit_without_constraints_does_not_say_that_all_hold(command: str, tmp_path: Path) -> None:
+    Counting(md.PureDP(1.0)).solve().save(tmp_path / "own.json")
+    said = CliRunner().invoke(app, [command, str(tmp_path / "own.json")])
+    assert said.exit_code == 0, said.output
+    assert "every constraint of the definition holds" not in said.output
+    assert ("no constraint is listed; 3 of 3 claims hold" in said.output) == (command == "audit")

@@ -38,6 +38,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 import numpy as np
+from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
@@ -45,7 +46,14 @@ from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments, StatedMoments
+from mechdesign.quantizers.common.enclosures import (
+    BITS,
+    Enclosure,
+    Moments,
+    StatedMoments,
+    fraction,
+    rational,
+)
 from mechdesign.typing import Array
 
 __all__ = ["DualPieces", "OutputSpace", "bound_words"]
@@ -160,13 +168,14 @@ class DualPieces:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
         if self.cap_price and max_mse is None:
             raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
-        bias, atoms = Fraction(max_bias), None if moments is None else moments.atoms
-        rows = [_Piece.of(row, Fraction(self.origin), atoms) for row in self.pieces.tolist()]
+        atoms = None if moments is None else [(rational(x), mass) for x, mass in moments.atoms]
+        rows = [_Piece.of(row, rational(self.origin), atoms) for row in self.pieces.tolist()]
         problem = _Problem.of(self, rows, self.places(bins), epsilon, loss)
+        bias, low, high = rational(max_bias), rational(input_range[0]), rational(input_range[1])
         constant, gradient = problem.averaged(rows, bias, moments)
-        low, high = input_range[0] + bias, input_range[1] - bias
-        price = Fraction(self.cap_price) * Fraction(max_mse or 0.0)
-        return constant + problem.least(gradient, self.multipliers.tolist(), low, high) - price
+        price = rational(self.cap_price) * rational(max_mse or 0.0)
+        least = problem.least(gradient, self.multipliers.tolist(), low + bias, high - bias)
+        return fraction(constant + least - price)
 
 
 def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fraction]:
@@ -180,16 +189,16 @@ def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fract
 class _Piece:
     """A row of the table, exact: u, v and the prior's mass at u = v."""
 
-    u: Fraction
-    v: Fraction
-    share: Fraction
-    lam: tuple[Fraction, Fraction]
-    mu: tuple[Fraction, Fraction]
+    u: fmpq
+    v: fmpq
+    share: fmpq
+    lam: tuple[fmpq, fmpq]
+    mu: tuple[fmpq, fmpq]
     mass: Enclosure = (1 << BITS, 1 << BITS)
 
     @classmethod
-    def of(cls, row: list[float], origin: Fraction, atoms: list[tuple[Fraction, Enclosure]] | None) -> _Piece:
-        u, v, share, L0, L1, M0, M1 = map(Fraction, row)
+    def of(cls, row: list[float], origin: fmpq, atoms: list[tuple[fmpq, Enclosure]] | None) -> _Piece:
+        u, v, share, L0, L1, M0, M1 = map(rational, row)
         piece = cls(u, v, share, (L0, L1), (M0, M1))
         if u < v or atoms is None:
             return piece
@@ -208,23 +217,22 @@ class _Problem:
     bins: list[int]
     unit: int
     rho: int
-    first: Fraction
-    second: Fraction
+    first: fmpq
+    second: fmpq
     fine: int
-    origin: Fraction
+    origin: fmpq
     between: bool
 
     @classmethod
     def of(
         cls, duals: DualPieces, rows: list[_Piece], bins: tuple[Fraction, ...], epsilon: float, loss: Loss
     ) -> _Problem:
-        origin = Fraction(duals.origin)
-        first, second = Fraction(loss.absolute), Fraction(loss.squared) + Fraction(duals.cap_price)
-        places = [b - origin for b in bins]
-        ends = (x.denominator for row in rows for x in (row.u, row.v))
-        lines = (x.denominator for row in rows for x in (*row.lam, *row.mu))
-        unit = math.lcm(*(b.denominator for b in places), *ends)
-        parts = math.lcm(first.denominator, second.denominator, *lines)
+        origin = rational(duals.origin)
+        first, second = rational(loss.absolute), rational(loss.squared) + rational(duals.cap_price)
+        places = [rational(b) - origin for b in bins]
+        unit = math.lcm(*(int(x.q) for x in (*places, *(x for row in rows for x in (row.u, row.v)))))
+        lines = (x for row in rows for x in (*row.lam, *row.mu))
+        parts = math.lcm(*(int(x.q) for x in (first, second, *lines)))
         rho = math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS))
         return cls(
             [int(b * unit) for b in places],
@@ -238,8 +246,8 @@ class _Problem:
         )
 
     def averaged(
-        self, rows: list[_Piece], bias: Fraction, moments: Moments | StatedMoments | None
-    ) -> tuple[Fraction, list[int]]:
+        self, rows: list[_Piece], bias: fmpq, moments: Moments | StatedMoments | None
+    ) -> tuple[fmpq, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
         squares = [int(self.second * b * b * (self.fine // self.unit**2)) for b in self.bins]
         if self.between:
@@ -247,18 +255,18 @@ class _Problem:
             dents = (
                 self.second * max(pair) ** 2 * (self.fine // self.unit**2) / 4 for pair in pairwise(apart)
             )
-            squares = [s - math.ceil(dent) for s, dent in zip(squares, dents)]
-        gradient, constant = [0] * len(self.bins), Fraction(0)
+            squares = [s - int(math.ceil(dent)) for s, dent in zip(squares, dents)]
+        gradient, constant = [0] * len(self.bins), fmpq(0)
         spans = {(row.u, row.v) for row in rows if row.u < row.v}
         cells = {} if moments is None else moments.over(spans, self.origin)
-        used: dict[Fraction, Fraction] = {}
+        used: dict[fmpq, fmpq] = {}
         for row in rows:
             masses = cells.get((row.u, row.v), (row.mass, (0, 0), (0, 0)))
             if row.u == row.v and moments is not None:
-                used[row.u] = used.get(row.u, Fraction(0)) + row.share
+                used[row.u] = used.get(row.u, fmpq(0)) + row.share
                 if used[row.u] > 1:
                     continue
-            scaled = [(math.floor(a * row.share), math.ceil(b * row.share)) for a, b in masses]
+            scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in masses]
             if not scaled[0][1]:
                 continue
             # The chord of h has weight ∫ (1 − t) dF at u and ∫ t dF at v.
@@ -274,7 +282,7 @@ class _Problem:
         """h(c_k) at both ends of a piece, rounded down; an output inside counts as on the nearer side, which is less."""
         slope = int(self.first * (self.fine // self.unit))
         at = [int(y * self.unit) for y in (row.u, row.v)]
-        turn = bisect_left(self.bins, Fraction(sum(at), 2))
+        turn = bisect_left(self.bins, -(-sum(at) // 2))
         if self.between:  # before the output next to the piece on its left, or after the one on its right
             left, right = bisect_right(self.bins, at[0]) - 1, bisect_left(self.bins, at[1])
             nearer = right == len(self.bins) or (left >= 0 and sum(at) < self.bins[left] + self.bins[right])
@@ -291,7 +299,7 @@ class _Problem:
             out.append([c if c > 0 else (c * self.rho) >> _RHO_BITS for c in costs])
         return out
 
-    def _constant(self, row: _Piece, bias: Fraction, masses: list[Enclosure]) -> Fraction:
+    def _constant(self, row: _Piece, bias: fmpq, masses: list[Enclosure]) -> fmpq:
         """∫ (λ + μy − b|μ|) dF, from below; |μ| is convex, hence below its chord."""
         y, width = row.u, row.v - row.u
         (L0, L1), (M0, M1) = row.lam, row.mu
@@ -303,24 +311,21 @@ class _Problem:
             L1 - L0 + (M1 - M0) * y + M0 * width - 2 * w2 * y * width - bias * (steep[1] - steep[0]),
             (M1 - M0) * width - w2 * width * width,
         ]
-        total = sum((c * m[0 if c > 0 else 1] for c, m in zip(parts, masses)), Fraction(0))
-        return total / (1 << BITS)
+        return sum((c * m[0 if c > 0 else 1] for c, m in zip(parts, masses)), fmpq(0)) / (1 << BITS)
 
-    def least(
-        self, gradient: list[int], multipliers: list[list[float]], low: Fraction, high: Fraction
-    ) -> Fraction:
+    def least(self, gradient: list[int], multipliers: list[list[float]], low: fmpq, high: fmpq) -> fmpq:
         """min of G·a over floors that reach all means from `low` to `high`, from below."""
         scale = self.fine << BITS
-        rest = [Fraction(g, scale) for g in gradient]
-        rho, total = Fraction(self.rho, 1 << _RHO_BITS), Fraction(0)
-        bins = [Fraction(b, self.unit) for b in self.bins]
+        rest = [fmpq(g, scale) for g in gradient]
+        rho, total = fmpq(self.rho, 1 << _RHO_BITS), fmpq(0)
+        bins = [fmpq(b, self.unit) for b in self.bins]
         m = len(bins)
         for side, (end, row) in enumerate(zip((high, low), multipliers)):
-            sign, prices = -1 if side else 1, [Fraction(p) for p in row]
+            sign, prices = -1 if side else 1, [rational(p) for p in row]
             # Σ_j ν_j (ρ (B_k − B_j)^+ − (B_j − B_k)^+), by running sums over j on either side of k.
-            total += sum((p * sign * (end - self.origin - b) for p, b in zip(prices, bins)), Fraction(0))
-            mass, moment = sum(prices, Fraction(0)), sum((p * b for p, b in zip(prices, bins)), Fraction(0))
-            before, moment_before = Fraction(0), Fraction(0)
+            total += sum((p * sign * (end - self.origin - b) for p, b in zip(prices, bins)), fmpq(0))
+            mass, moment = sum(prices, fmpq(0)), sum((p * b for p, b in zip(prices, bins)), fmpq(0))
+            before, moment_before = fmpq(0), fmpq(0)
             for k in range(m):
                 before, moment_before = before + prices[k], moment_before + prices[k] * bins[k]
                 left = bins[k] * before - moment_before

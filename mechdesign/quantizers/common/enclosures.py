@@ -30,14 +30,16 @@ from mechdesign.problem.checks import settle
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
 
-__all__ = ["BITS", "Cell", "Enclosure", "Moments", "PriorMoments"]
+__all__ = ["BITS", "Cell", "Enclosure", "Moments", "PriorMoments", "fraction", "rational"]
 
 BITS = 160
 Enclosure = tuple[int, int]
 """Lower and upper bound, in units of 2⁻¹⁶⁰."""
 Cell = tuple[Enclosure, Enclosure, Enclosure]
 """∫ t^k dF over one cell, k = 0, 1, 2."""
-Pair = tuple[Fraction, Fraction]
+Number = Fraction | fmpq
+"""A rational. Sums are python-flint's, which is several times as fast as the standard library and refuses to mix with floats."""
+Pair = tuple[Number, Number]
 
 Ball = fmpq | arb
 """A number of a law: exact, or between bounds."""
@@ -95,48 +97,49 @@ class Moments:
         if not self.proved:
             value = float(self._law.sf(float(x)) if side else self._law.cdf(float(x)))
             return _fixed(Fraction(value))
-        low, high = (Fraction(v) if math.isfinite(v) else v for v in map(float, self._law.support()))
-        ends = [low, min(max(x, low), high)] if side == 0 else [max(min(x, high), low), high]
+        low, high = map(float, self._law.support())
+        place = min(max(float(x), low), high)
         with ctx.workprec(_PRECISION):
-            return _fixed(self._raw(ends)[0][0])
+            return _fixed(self._raw([rational(v) for v in ((low, place), (place, high))[side]])[0][0])
 
-    def over(self, spans: Iterable[Pair], origin: Fraction) -> dict[Pair, Cell]:
+    def over(self, spans: Iterable[Pair], origin: Number) -> dict[Pair, Cell]:
         """∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
-        spans = sorted(spans)
-        ends = sorted({y for pair in spans for y in pair})
-        cells = self.density([origin + y for y in ends]) if spans else []
+        exact = {span: (rational(span[0]), rational(span[1])) for span in sorted(spans)}
+        ends = sorted({y for pair in exact.values() for y in pair})
+        cells = self.density([rational(origin) + y for y in ends]) if ends else []
         found: dict[Pair, Cell] = {}
-        for u, v in spans:
+        for span, (u, v) in exact.items():
             first, last = bisect_left(ends, u), bisect_left(ends, v)
             if last == first + 1:
-                found[u, v] = cells[first]
+                found[span] = cells[first]
                 continue
-            bounds = [[Fraction(0)] * 3 for _ in (0, 1)]
+            bounds = [[fmpq(0)] * 3 for _ in (0, 1)]
             whole = v - u
             for k in range(first, last):
                 s, w = (ends[k] - u) / whole, (ends[k + 1] - ends[k]) / whole
                 for total, side in zip(bounds, (0, 1)):
-                    n0, n1, n2 = (Fraction(n[side]) for n in cells[k])
+                    n0, n1, n2 = (n[side] for n in cells[k])
                     total[0] += n0
                     total[1] += s * n0 + w * n1
                     total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
-            m0, m1, m2 = ((math.floor(a), math.ceil(b)) for a, b in zip(*bounds))
-            found[u, v] = m0, m1, m2
+            m0, m1, m2 = ((int(math.floor(a)), int(math.ceil(b))) for a, b in zip(*bounds))
+            found[span] = m0, m1, m2
         return found
 
-    def density(self, edges: Sequence[Fraction]) -> list[Cell]:
+    def density(self, edges: Sequence[Number]) -> list[Cell]:
         """∫ t^k dF of the density over each cell, k = 0, 1, 2."""
         if isinstance(self.prior, EmpiricalPrior):
             return [((0, 0),) * 3] * (len(edges) - 1)
-        low, high = (Fraction(v) for v in self.prior.support)
-        inner = [min(max(x, low), high) for x in edges]
+        low, high = map(rational, self.prior.support)
+        outer = [rational(x) for x in edges]
+        inner = [min(max(x, low), high) for x in outer]
         out = []
         with ctx.workprec(_PRECISION):
             truncated = isinstance(self.prior, TruncatedPrior) and self.proved
             share = self._raw([low, high])[0][0] if truncated else fmpq(1)
-            for u, v, a, b, cell in zip(edges, edges[1:], inner, inner[1:], self._raw(inner)):
+            for u, v, a, b, cell in zip(outer, outer[1:], inner, inner[1:], self._raw(inner)):
                 # Moments about a, the cell's start inside the support; t = (x − u)/(v − u).
-                shift, width = _rational(a - u), _rational(v - u)
+                shift, width = a - u, v - u
                 m0, m1, m2 = (m / share for m in cell)
                 n1 = (m1 + shift * m0) / width
                 n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
@@ -147,17 +150,17 @@ class Moments:
                 out.append((zero, one, two))
         return out
 
-    def _raw(self, edges: Sequence[Fraction | float]) -> list[Raw]:
+    def _raw(self, edges: Sequence[Any]) -> list[Raw]:
         """Moments of order 0, 1, 2 about each cell's start, of the law as it is; only masses of cells that end at infinity."""
         primitive = _primitive(self._law)
         if primitive is not None:
-            return primitive(self._law, [_rational(x) for x in edges])
+            return primitive(self._law, edges)
         # About the middle of the range: far from zero, moments about zero have no digits left.
         centre = float(edges[0] + edges[-1]) / 2
-        floats = np.array([float(x - Fraction(centre)) for x in edges])
+        floats = np.array([float(x - rational(centre)) for x in edges])
         m0, m1, m2 = self.prior.standardised(centre, 1.0).continuous_moments(floats).T
         about = np.stack([m0, m1 - floats[:-1] * m0, m2 - 2 * floats[:-1] * m1 + floats[:-1] ** 2 * m0])
-        return [(_rational(a), _rational(b), _rational(c)) for a, b, c in about.T.tolist()]
+        return [(rational(a), rational(b), rational(c)) for a, b, c in about.T.tolist()]
 
 
 @serializable("prior-moments")
@@ -229,11 +232,11 @@ class StatedMoments:
         held = self.stated.masses
         return list(zip(self.points, zip(held[::2], held[1::2])))
 
-    def over(self, spans: Iterable[Pair], _origin: Fraction) -> dict[Pair, Cell]:
+    def over(self, spans: Iterable[Pair], _origin: Number) -> dict[Pair, Cell]:
         """As `Moments.over`."""
         return dict(zip(sorted(spans), _cells(self.stated.spans)))
 
-    def density(self, _edges: Sequence[Fraction]) -> list[Cell]:
+    def density(self, _edges: Sequence[Number]) -> list[Cell]:
         """As `Moments.density`."""
         return _cells(self.stated.cells)
 
@@ -244,9 +247,16 @@ def _cells(flat: tuple[int, ...]) -> list[Cell]:
     ]
 
 
-def _rational(x: Fraction | float) -> Any:
+def rational(x: Number | float) -> Any:
     """The exact value of a finite number; infinities as they are."""
-    return fmpq(*x.as_integer_ratio()) if isinstance(x, Fraction) or math.isfinite(x) else x
+    if isinstance(x, fmpq) or (isinstance(x, float) and math.isinf(x)):
+        return x
+    return fmpq(*x.as_integer_ratio())
+
+
+def fraction(x: fmpq) -> Fraction:
+    """The same number in the standard library's arithmetic."""
+    return Fraction(int(x.p), int(x.q))
 
 
 def _fixed(value: Ball | Fraction) -> Enclosure:
@@ -259,12 +269,12 @@ def _fixed(value: Ball | Fraction) -> Enclosure:
 def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
     """Constant density between the edges of a histogram, with masses in the ratio of its counts; uniform laws have one step."""
     if type(law.dist) is type(stats.uniform):
-        ends, masses = [_rational(float(v)) for v in law.support()], [fmpq(1)]
+        ends, masses = [rational(float(v)) for v in law.support()], [fmpq(1)]
     else:
         _, _, loc, scale = frozen_parts(law)
         contents, cuts, density = histogram_parts(law)
-        ends = [_rational(loc) + _rational(scale) * _rational(x) for x in cuts]
-        masses = [_rational(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
+        ends = [rational(loc) + rational(scale) * rational(x) for x in cuts]
+        masses = [rational(n) * (b - a if density else 1) for n, a, b in zip(contents, ends, ends[1:])]
     total = sum(masses, fmpq(0))
     out: list[Raw] = []
     for a, b in zip(edges, edges[1:]):
@@ -283,10 +293,10 @@ def _in_balls(primitive: Callable[..., list[Raw]]) -> Callable[[Any, Sequence[An
 
     def moments(law: Any, edges: Sequence[Any]) -> list[Raw]:
         _, shapes, loc, scale = frozen_parts(law)
-        loc, scale = _rational(loc), _rational(scale)
+        loc, scale = rational(loc), rational(scale)
         z = [(x - loc) / scale if isinstance(x, fmpq) else x for x in edges]
         out: list[Raw] = []
-        for (m0, m1, m2), x in zip(primitive(z, *map(_rational, shapes)), z):
+        for (m0, m1, m2), x in zip(primitive(z, *map(rational, shapes)), z):
             a = x if isinstance(x, fmpq) else fmpq(0)
             out.append((m0, (m1 - a * m0) * scale, (m2 - 2 * a * m1 + a * a * m0) * scale**2))
         return out

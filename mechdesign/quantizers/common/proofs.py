@@ -27,6 +27,7 @@ from itertools import accumulate, pairwise
 from operator import mul
 
 import numpy as np
+from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -38,7 +39,14 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
-from mechdesign.quantizers.common.enclosures import BITS, Moments, PriorMoments, StatedMoments
+from mechdesign.quantizers.common.enclosures import (
+    BITS,
+    Moments,
+    PriorMoments,
+    StatedMoments,
+    fraction,
+    rational,
+)
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
@@ -350,7 +358,7 @@ def proved_bound(
     return Bound(round_down(proof.proved(design, exact)), proof)
 
 
-Quadratic = tuple[Fraction, Fraction, Fraction, Fraction, Fraction]
+Quadratic = tuple[fmpq, fmpq, fmpq, fmpq, fmpq]
 
 
 class _Row:
@@ -358,21 +366,21 @@ class _Row:
 
     def __init__(self, bins: list[int], unit: int, weights: list[int], common: int, loss: Loss) -> None:
         self.bins, self.unit, self.common = bins, unit, common
-        self.first, self.second = Fraction(loss.absolute), Fraction(loss.squared)
+        self.first, self.second = rational(loss.absolute), rational(loss.squared)
         self.mass = list(accumulate(weights, initial=0))
         moments = list(map(mul, bins, weights))
         self.moment = list(accumulate(moments, initial=0))
         self.square = sum(map(mul, bins, moments)) if self.second else 0
 
-    def loss(self, x: Fraction) -> Fraction:
+    def loss(self, x: fmpq) -> fmpq:
         # Everything over x's denominator d and the outputs' unit: x = n / (d · unit).
-        n, d = x.numerator * self.unit, x.denominator
+        n, d = int(x.p) * self.unit, int(x.q)
         k = bisect_right(self.bins, n // d)
         away = d * (self.moment[-1] - 2 * self.moment[k]) - n * (self.mass[-1] - 2 * self.mass[k])
-        total = self.first * Fraction(away, d * self.unit * self.common)
+        total: fmpq = self.first * fmpq(away, d * self.unit * self.common)
         if self.second:
             square = d * (d * self.square - 2 * n * self.moment[-1]) + n * n * self.mass[-1]
-            total += self.second * Fraction(square, (d * self.unit) ** 2 * self.common)
+            total += self.second * fmpq(square, (d * self.unit) ** 2 * self.common)
         return total
 
 
@@ -392,27 +400,26 @@ def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
     bins = [int(b * unit) for b in law.bins]
     last: tuple[list[int], int] = [], 1
     row = _Row(bins, unit, *law.weights(0, 0), loss)
-    for k, (start, end) in enumerate(pairwise(law.knots)):
+    for k, ends in enumerate(pairwise(law.knots)):
         rows = []
         for side in (0, 1):
             if (found := law.weights(k, side)) != last:  # where the law is continuous, once a knot
                 row, last = _Row(bins, unit, *found, loss), found
             rows.append(row)
 
-        def at(
-            x: Fraction, rows: list[_Row] = rows, start: Fraction = start, end: Fraction = end
-        ) -> Fraction:
+        edges = [rational(x) for x in inner_edges(law, *ends)]
+
+        def at(x: fmpq, rows: list[_Row] = rows, start: fmpq = edges[0], end: fmpq = edges[-1]) -> fmpq:
             t = (x - start) / (end - start)
             return (1 - t) * rows[0].loss(x) + t * rows[1].loss(x)
 
-        edges = inner_edges(law, start, end)
         values = [at(x) for x in edges]
         for (u, v), (low, high) in zip(pairwise(edges), pairwise(values)):
             middle = at((u + v) / 2)
             yield u, v, low, 4 * middle - 3 * low - high, 2 * (low + high - 2 * middle)
 
 
-def upper(coefficient: Fraction, enclosure: tuple[int, int]) -> Fraction:
+def upper(coefficient: fmpq, enclosure: tuple[int, int]) -> fmpq:
     """The largest the product can be, in units of 2⁻¹⁶⁰."""
     return coefficient * enclosure[1 if coefficient > 0 else 0]
 
@@ -421,22 +428,23 @@ def expected_upper(law: ExactLaw, moments: Moments | StatedMoments, loss: Loss) 
     """An upper bound of E ℓ(M(X) − X), above it by the width of the prior's enclosures only."""
     cells = list(quadratics(law, loss))
     edges = [cells[0][0], *(v for _, v, *_ in cells)]
-    total = Fraction(0)
+    total = fmpq(0)
     for (_, _, *coefficients), parts in zip(cells, moments.density(edges)):
-        total += sum(map(upper, coefficients, parts), Fraction(0))
-    for x, weight in moments.atoms:
+        total += sum(map(upper, coefficients, parts), fmpq(0))
+    for place, weight in moments.atoms:
+        x = rational(place)
         k = min(max(bisect_right(edges, x) - 1, 0), len(cells) - 1)
         u, v, a, b, c = cells[k]
         t = (x - u) / (v - u)
         total += upper(a + b * t + c * t * t, weight)
-    return total / (1 << BITS)
+    return fraction(total / (1 << BITS))
 
 
 def worst_upper(law: ExactLaw, loss: Loss) -> Fraction:
     """sup over inputs of E ℓ(M(x) − x): the largest end or peak of the quadratics, exact."""
-    best = Fraction(0)
+    best = fmpq(0)
     for _, _, a, b, c in quadratics(law, loss):
         best = max(best, a, a + b + c)
         if c < 0 < b and b < -2 * c:
             best = max(best, a - b * b / (4 * c))
-    return best
+    return fraction(best)

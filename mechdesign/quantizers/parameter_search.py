@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -165,8 +165,7 @@ class ParameterSearch(QuantizerDesign):
         yield Law(member, member.expected_loss(self.prior, self.loss), report=report, notes=notes)
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        member = law.mechanism
-        return proved_law(self, law, Quantizer.of_law(member.certified().law, member.selection))
+        return proved_law(self, law, law.mechanism.certified())
 
     def takes(self, outputs: Any) -> bool:
         assert self.grid is not None
@@ -301,7 +300,6 @@ class SelectionLine:
         self.input_range = check_range(input_range, self.bins)
         self._places = SelectionPlaces(self.bins, self.input_range)
         self._prior, self._loss = prior, loss
-        self._costs: tuple[Array, Array] | None = None
 
     def losses(self, left: Array, right: Array, *, budget: float = np.inf) -> tuple[float, float]:
         """Privacy loss and expected loss of the mechanism of two families; the second is ∞ where the first is over budget."""
@@ -315,15 +313,15 @@ class SelectionLine:
             return privacy, np.inf
         if not self._loss.polynomial:
             return privacy, self.mechanism(left, right).expected_loss(self._prior, self._loss)
-        if self._costs is None:
-            self._costs = self._linear()
-        return privacy, float(np.sum(starts * self._costs[0]) + np.sum(ends * self._costs[1]))
+        first, last = self._costs
+        return privacy, float(np.sum(starts * first) + np.sum(ends * last))
 
     def mechanism(self, left: Array, right: Array) -> Quantizer:
         """The mechanism itself."""
         return Quantizer.of_selection(Selection(self.bins, left, right), self.input_range)
 
-    def _linear(self) -> tuple[Array, Array]:
+    @cached_property
+    def _costs(self) -> tuple[Array, Array]:
         """What a unit of probability costs at the start of each segment, and at its end."""
         lower, upper = self.input_range
         centre = lower / 2 + upper / 2

@@ -141,11 +141,6 @@ class RationalTable(ExactLaw):
         return list((self.ends if end else self.starts)[segment])
 
     def tables(self) -> tuple[Array, Array]:
-        starts, ends = self._doubles
-        return starts.copy(), ends.copy()
-
-    @cached_property
-    def _doubles(self) -> tuple[Array, Array]:
         # a continuous law's rows stand in both tables, and most entries of a large one are 0
         rows = {id(row): row for row in (*self.starts, *self.ends)}
         floats = {key: [float(p) if p else 0.0 for p in row] for key, row in rows.items()}
@@ -394,7 +389,6 @@ class BlockFillLaw(ExactLaw):
 
 
 _UNIT = 1 << 80
-_NOTHING = Fraction(0)
 
 T = TypeVar("T")
 
@@ -410,24 +404,11 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
     >>> [str(p) for p in row]
     ['3/10', '0', '7/10']
     """
-    return _row(row, bins, mean, *_in_units(bins))
-
-
-def _in_units(bins: Sequence[Fraction]) -> tuple[list[int], int]:
-    """The outputs as multiples of one over a whole number."""
-    unit = math.lcm(*(b.denominator for b in bins))
-    return [b.numerator * (unit // b.denominator) for b in bins], unit
-
-
-def _row(
-    row: Sequence[float], bins: Sequence[Fraction], mean: Fraction, whole: list[int], unit: int
-) -> list[Fraction]:
     counts = [round(p * _UNIT) if p > 0 else 0 for p in map(float, row)]
-    out = [Fraction(n, _UNIT) if n else _NOTHING for n in counts]
+    out = [Fraction(n, _UNIT) for n in counts]
     i, j = sorted(range(len(out)), key=lambda k: -counts[k])[:2]
     missing = Fraction(_UNIT - sum(counts), _UNIT)
-    # in whole numbers first: most rows have many outputs, and few in use
-    moment = mean - Fraction(sum(n * b for n, b in zip(counts, whole) if n), unit * _UNIT)
+    moment = mean - sum((p * b for p, b in zip(out, bins) if p), Fraction(0))
     # d_i + d_j = missing, B_i d_i + B_j d_j = moment
     change = (moment - bins[i] * missing) / (bins[j] - bins[i])
     out[i] += missing - change
@@ -438,8 +419,7 @@ def _row(
 def rational_table(bins: Iterable[float], knots: Iterable[float], rows: Array) -> RationalTable:
     """Return the exactly unbiased law next to `rows` (n, m) at `knots` (n,), interpolated between them."""
     b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
-    units = _in_units(b)
-    return RationalTable.continuous(b, x, [_row(row, b, mean, *units) for row, mean in zip(rows.tolist(), x)])
+    return RationalTable.continuous(b, x, [rational_row(row, b, mean) for row, mean in zip(rows.tolist(), x)])
 
 
 def excess_loss(law: ExactLaw, epsilon: float) -> float:

@@ -230,7 +230,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
                 return answer, self._table(knots, answer, epsilon)
 
             first = answer, law = solved(budget * (1 - shrink))
-            yield from self._bounded(knots, pairs, places, answer, clock)
+            yield from self._bounded(knots, pairs, places, model, answer, clock)
             grown = notion.broken(knots, np.asarray(answer.primal["P"]), pairs)
             if len(grown[0]) > len(pairs[0]):
                 pairs = grown
@@ -278,9 +278,9 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         return rational_table(self.bins, knots, rows)
 
     def _bounded(
-        self, knots: Array, pairs: Pairs, places: Array, answer: Solution, clock: Clock
+        self, knots: Array, pairs: Pairs, places: Array, program: Model, answer: Solution, clock: Clock
     ) -> Iterator[Bound]:
-        """A bound for every mechanism, interpolated or not: on a grid from the answer's own multipliers."""
+        """A bound for every mechanism, interpolated or not: on a grid from the answer's own program and multipliers."""
         if self.continuum and self.objective == "mean" and not self.loss.polynomial:
             return
         proof = MetricBound(
@@ -289,13 +289,15 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
             places,
             len(knots) if self.continuum else None,
         )
-        program = proof.program(self)
         if self.continuum or self.notion.steep(knots) or answer.row_dual is None:
             # another program, of which any duals prove a bound; an interior point's are the quickest on the continuum
+            program = proof.program(self)
             try:
                 answer = solvers.solve(program, "clarabel" if self.continuum else "highs", deadline=clock)
             except (InfeasibleError, SolverError):
                 return
+        else:
+            set_budget(program, self.notion, knots, self.notion.privacy.epsilon, pairs, outward=True)
         duals = program.row_duals() if answer.row_dual is None else answer.row_dual
         bound = proved_bound(program, replace(answer, row_dual=duals))
         if math.isfinite(bound):

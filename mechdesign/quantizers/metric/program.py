@@ -107,17 +107,18 @@ def set_budget(
     knots: Array,
     epsilon: float,
     pairs: Pairs | None = None,
-    outward: float = 0.0,
+    *,
+    outward: bool = False,
 ) -> None:
     """Put an ε into the model, smaller than the notion's, or its own rounded outward."""
-    shrink = 1 - epsilon / notion.privacy.epsilon
+    shrink, up = 1 - epsilon / notion.privacy.epsilon, 1.0 + 1e-14 * outward
     target = model.parameters["ratio"]
     if pairs is None:
         pairs = notion.pairs(len(knots)) if target.ndim else notion.first_pairs(2)
-    ratio = notion.ratios(knots, pairs, shrink) * (1 + outward)
+    ratio = notion.ratios(knots, pairs, shrink) * up
     target.value = ratio[:, None] if target.ndim else ratio[0]
     if "delta" in model.parameters:
-        model.parameters["delta"].value = notion.delta * (1 - shrink) * (1 + outward)
+        model.parameters["delta"].value = notion.delta * (1 - shrink) * up
 
 
 def bounding_program(
@@ -147,8 +148,7 @@ def bounding_program(
         notion = None  # a program with lowered ratios would not bound all mechanisms
     model = row_model(bins, knots, notion, prior, loss, objective, pairs=pairs, places=places, relaxed=True)
     if notion is not None:
-        outward = 1e-14  # covers the rounding of the ratios
-        set_budget(model, notion, knots, notion.privacy.epsilon, pairs, outward)
+        set_budget(model, notion, knots, notion.privacy.epsilon, pairs, outward=True)
     return model
 
 

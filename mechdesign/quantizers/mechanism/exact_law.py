@@ -408,7 +408,7 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
     out = [Fraction(n, _UNIT) for n in counts]
     i, j = sorted(range(len(out)), key=lambda k: -counts[k])[:2]
     missing = Fraction(_UNIT - sum(counts), _UNIT)
-    moment = mean - sum((p * b for p, b in zip(out, bins) if p), Fraction(0))
+    moment = mean - sum((n * b for n, b in zip(counts, bins) if n), Fraction(0)) / _UNIT
     # d_i + d_j = missing, B_i d_i + B_j d_j = moment
     change = (moment - bins[i] * missing) / (bins[j] - bins[i])
     out[i] += missing - change

@@ -351,11 +351,6 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
             out.append(("unbiased", f"x={v:g}", mean, v, -abs(mean - v), math.nan, True))
         return pd.DataFrame(out, columns=AUDIT_COLUMNS)
 
-    def frame(self, result: Result) -> pd.DataFrame:
-        m = result.mechanism
-        columns = {f"{b:g}": np.append(m.starts[:, i], m.ends[-1, i]) for i, b in enumerate(m.bins)}
-        return pd.DataFrame({"x": m.knots, **columns})
-
     def epsilon_of(self, mechanism: Quantizer) -> float:
         """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
         instance("mechanism", mechanism, Quantizer)

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -141,53 +142,20 @@ class PairwisePrivacy:
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)
             worst: Fraction = min(ratio * min(column) - max(column) for column in zip(*rows))
-            if not delta:
-                return worst
-            return delta if worst >= 0 else delta - self._largest_excess(rows, ratio)
+            if not delta or worst >= 0:
+                return delta or worst
+            raised = [[ratio * q for q in row] for row in rows]
+            return delta - max(
+                sum((p - q for p, q in zip(row, other) if p > q), Fraction(0))
+                for row, other in product(rows, raised)
+            )
 
-        def ratio_of(k: int, l: int) -> Fraction:
+        def slack(k: int, l: int) -> Fraction:
             power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
-            return 1 + power if self.continuum else exp(power)
+            ratio = 1 + power if self.continuum else exp(power)
+            return min(ratio * q - p for p, q in zip(rows[k], rows[l]))
 
-        # Doubles tell which of the slacks may be the least; where both entries are 0 there is none.
-        floats, places = _floats(rows), np.array([float(x) for x in knots])
-        least: Fraction | None = None
-        every = [*zip(*(v.tolist() for v in self.pairs(len(knots))))]
-        for first in range(0, len(every), _BLOCK):
-            part = every[first : first + _BLOCK]
-            k, l = (np.array(v) for v in zip(*part))
-            power = np.minimum(self.privacy.epsilon * self._distances(places[k], places[l]), _LARGEST)
-            near = 1 + power if self.continuum else np.exp(power)
-            above = near[:, None] * floats[l]
-            slack = above - floats[k]
-            error = 4e-15 * (above + np.abs(floats[k])) * (2 + power[:, None]) + 1e-323 * (near[:, None] + 1)
-            close = ~(slack - error > (slack + error).min())
-            some = (floats[k] != 0) | (floats[l] != 0)
-            if not some.all() and (least is None or least > 0):
-                least = Fraction(0)
-            for r, i in np.argwhere(some & (close | callable(self.privacy.metric))).tolist():
-                found = ratio_of(*part[r]) * rows[part[r][1]][i] - rows[part[r][0]][i]
-                least = found if least is None else min(least, found)
-        assert least is not None
-        return least
-
-    def _largest_excess(self, rows: list[list[Fraction]], ratio: Fraction) -> Fraction:
-        """The largest Σ(P_k − ratio · P_l)⁺; pairs and terms that doubles show not to matter are left out."""
-        floats = _floats(rows)
-        floats = floats[:, floats.any(axis=0)]
-        scale = min(float(min(ratio, Fraction(10) ** 306)), 1e306)
-        lost = 5e-324 * (scale + 1) * (len(rows[0]) + 1)  # to the least double
-        most, least = (
-            np.array([np.maximum(row - factor * floats, 0.0).sum(axis=1) for row in floats])
-            * (1 + sign * 1e-9)
-            + sign * lost
-            for sign, factor in ((1, scale * (1 - 1e-9)), (-1, scale * (1 + 1e-9)))
-        )
-        worst = Fraction(0)
-        for k, l in np.argwhere(most >= least.max()).tolist():
-            excess = (p - ratio * q for p, q in zip(rows[k], rows[l]) if p)
-            worst = max(worst, sum((e for e in excess if e > 0), Fraction(0)))
-        return worst
+        return min(slack(k, l) for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))))
 
     def _exact_distance(self, x: Fraction, y: Fraction) -> Fraction:
         if not isinstance(self.privacy, MetricDP):
@@ -238,11 +206,6 @@ class PairwisePrivacy:
         if self.continuum:
             return max(1 / (last - upper), 1 / (lower - first))
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
-
-
-def _floats(rows: list[list[Fraction]]) -> Array:
-    """Rounded; 0 where they are 0 only."""
-    return np.array([[float(p) or math.copysign(5e-324, p) if p else 0.0 for p in row] for row in rows])
 
 
 def outermost_law(bins: Any, knots: Any) -> RationalTable:

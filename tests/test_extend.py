@@ -100,7 +100,7 @@ def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
         found = md.compare(QUERY, md.PureDP(1.0), mechanisms=names, progress=False)
         assert "no integer noise does better" in str(found)
         assert found.least == found["counting"].lower_bound
-        assert all(holds for *_, holds in found.agreements())
+        assert all(row.holds for row in found.agreements())
         absolute = md.NumericQuery(integer=True, loss="absolute")
         found = md.compare(absolute, md.PureDP(1.0), mechanisms=names, progress=False)
         assert found.least is None and "no lower bound for all of these is proved" in str(found)

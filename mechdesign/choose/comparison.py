@@ -15,7 +15,16 @@ from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.page import Section, page
-from mechdesign.evidence.proofs import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting
+from mechdesign.evidence.proofs import (
+    CLAIMED,
+    OWN_WORDS,
+    PROVED,
+    RECOMPUTED,
+    Claim,
+    agreement,
+    close,
+    fitting,
+)
 from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
@@ -83,12 +92,12 @@ class Comparison(Handed):
         """The results by name."""
         return self.results
 
-    def agreements(self) -> list[Check]:
+    def agreements(self) -> list[Claim]:
         """Whether each result answers the question at its privacy, and the table shows what follows from the results.
 
         Every cell but seconds and notes is computed anew; these are the file's own words.
         """
-        rows: list[Check] = []
+        rows: list[Claim] = []
         made = []
         for name, result in self.results.items():
             reason = ""
@@ -100,7 +109,7 @@ class Comparison(Handed):
             except MechdesignError as error:
                 reason = f" ({error})"
             claim = f"{name}: answers the question at its privacy{reason}"
-            rows.append((claim, PROVED, math.nan, not reason))
+            rows.append(agreement(claim, PROVED, not reason))
         rows.append(self._least_agrees())
         whole = list(self.table) == COLUMNS and len(made) == len(self.results)
         ranks = self.table["error"].notna() if whole else pd.Series(True, index=self.table.index)
@@ -110,15 +119,15 @@ class Comparison(Handed):
             for name in self.results:
                 for column in fresh.columns.difference(["seconds", "note"], sort=False):
                     near = close(stated.loc[name, column], fresh.loc[name, column])
-                    rows.append((f"{name}: the table shows its {column}", RECOMPUTED, math.nan, near))
+                    rows.append(agreement(f"{name}: the table shows its {column}", RECOMPUTED, near))
             blank = self.table[~ranks].drop(columns=["mechanism", "seconds", "note"])
             blanks = bool((blank.isna() | (blank == "")).all(axis=None))
             whole = blanks and kept["error"].is_monotonic_increasing and ranks.is_monotonic_decreasing
-        rows.append(("every mechanism that the table ranks has a result", PROVED, math.nan, bool(whole)))
-        rows.append((OWN_WORDS, CLAIMED, math.nan, True))
+        rows.append(agreement("every mechanism that the table ranks has a result", PROVED, bool(whole)))
+        rows.append(agreement(OWN_WORDS, CLAIMED, True))
         return rows
 
-    def _least_agrees(self) -> Check:
+    def _least_agrees(self) -> Claim:
         """Whether the least error stated is that of a result's bound; of any reports, at most one that is found anew."""
         claim = "the least error is proved" if self.least is not None else "no least error is stated"
         try:
@@ -133,7 +142,7 @@ class Comparison(Handed):
                     holds = 0 < stated <= most
         except MechdesignError:
             holds = False
-        return claim, RECOMPUTED, math.nan, bool(holds)
+        return agreement(claim, RECOMPUTED, bool(holds))
 
     @property
     def best(self) -> Result:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import math
 import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,10 +22,8 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.digits import at_least, at_most, meaningful, shown
-from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, tightest
-from mechdesign.evidence.serialize import dumps
+from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import shown
 from mechdesign.plotting import STYLE
 
 if TYPE_CHECKING:
@@ -39,10 +36,8 @@ __all__ = [
     "Account",
     "Fact",
     "Section",
-    "headline",
     "inline_picture",
     "page",
-    "result_sections",
     "versions",
 ]
 
@@ -329,13 +324,7 @@ def _pixels(figure: Figure, description: str) -> str:
     return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'
 
 
-LARGEST_FILE = 200_000  # characters that a page carries; a longer file is named only
 _LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "python-flint")
-_HOW = {
-    PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
-    RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
-    CLAIMED: "stated by the solver or the design, and not checked here",
-}
 
 
 @dataclass(frozen=True)
@@ -365,146 +354,6 @@ class Account:
     privacy: tuple[str, str]
     picture: str
     alternatives: str = "The same question answered by mechanisms that are known."
-
-
-def headline(result: Any, account: Account, claims: pd.DataFrame) -> list[Fact]:
-    """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
-    gap, bound, digits = result.gap, result.lower_bound, meaningful(result.gap, 7)
-    facts = [("Error", at_most(result.value, digits), account.value)]
-    if bound is not None and math.isfinite(bound):
-        facts.append(("Lower bound", at_least(bound, digits), f"{result.bound_how}: nothing does better"))
-        facts.append(("Gap", "0" if not gap else at_most(gap, 2), "at most this far from optimal, relative"))
-    else:
-        facts.append(("Lower bound", "none", "it is not known how much better others are"))
-    facts.append(("Privacy", *account.privacy))
-    file = claims["about"] == ABOUT_FILE
-    made, agrees = claims[~file], bool(claims[file]["holds"].all())
-    # A certificate that is not of this mechanism proves nothing of it.
-    held = int(made["holds"].sum()) if agrees else 0
-    counts = made["how"].value_counts()
-    words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
-    words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
-    facts.append(("Claims that hold", f"{held} of {len(made)}", words))
-    failed = int((~claims["holds"]).sum())
-    warning = (
-        "Warning",
-        "do not deploy",
-        f"{failed} of the claims below {'does' if failed == 1 else 'do'} not hold",
-    )
-    return [warning, *facts] if failed else facts
-
-
-def result_sections(result: Any, account: Account, claims: pd.DataFrame) -> Iterator[Section]:
-    """The page of a result, section by section."""
-    yield Section("What was asked", account.question)
-    yield Section("The mechanism", "", figure=result.plot, caption=account.picture)
-    others = result.alternatives()
-    if len(others):
-        yield Section(
-            "Against the alternatives", account.alternatives, others, caption="Error at the same privacy"
-        )
-    tried = result.tried()
-    if len(tried):
-        yield Section(
-            "What the search tried",
-            result.tried_words,
-            tried,
-            rows=12,
-            caption=f"The best of {len(tried)} that were tried",
-        )
-    file = claims["about"] == ABOUT_FILE
-    kinds = [how for how in _HOW if (claims[~file]["how"] == how).any()]
-    yield Section(
-        "What is proved, and how",
-        "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
-        claims[~file][["claim", "how", "holds", "margin"]],
-        caption="Every claim about the mechanism. The margin is what is left before it would fail.",
-        digits=3,
-    )
-    yield Section(
-        "",
-        "That the law is one, and that the result does not contradict itself: without these, the claims above might be those "
-        "of another mechanism.",
-        claims[file][["claim", "holds"]],
-        caption="Whether the file agrees with itself",
-    )
-    table = result.audit()
-    if len(table):
-        least = tightest(table, 12)[["family", "index", "lhs", "rhs", "slack"]]
-        yield Section(
-            "Tightest constraints",
-            "Recomputed from the mechanism alone. A slack of 0 means that the requirement is used up, not that it is broken.",
-            least.astype({"index": str}),
-            caption=f"The least slack of {len(table)} constraints, each family's tightest first",
-        )
-    yield _to_check(result)
-    yield from _notes(result)
-
-
-def _notes(result: Any) -> Iterator[Section]:
-    """What was computed for this page, and the design's own words, which a file can change at will."""
-    remarks = [" ".join(note.split()) for note in result.remarks()]
-    said = [
-        f"\u201c{' '.join(note.split())}\u201d" for note in (*result.notes, *result.solver_report.lines())
-    ]
-    yield Section(
-        "Notes and versions",
-        "\n".join(f"- {note}" for note in remarks),
-        versions(),
-        caption="What made this page",
-    )
-    yield Section(
-        "",
-        "Stated by the file, not checked, in the design's own words:\n\n"
-        + "\n".join(f"- {note}" for note in said),
-    )
-
-
-_ALONE = (
-    "It answers with every claim that it checked, and exits with 0 when all hold, 1 when one does not. The second command "
-    "makes the checks of both programs, the third shows the constraints."
-)
-_PACKAGE = (
-    'This kind of result it does not cover: it answers "not covered" and exits with 2. Run these two commands instead: '
-    "they are the package's own check, which computes privacy and error anew from the law by its accountant."
-)
-
-
-def _to_check(result: Any) -> Section:
-    kind, code = type(result).__name__, "mechdesign verify result.json\nmechdesign audit result.json"
-    try:
-        text = dumps(result)
-    except MechdesignError as error:
-        reason = " ".join(str(error).split())
-        return Section(
-            "Check it yourself",
-            f"This {kind} cannot be written to a file, and both verifiers read files: {reason}",
-        )
-    covered = _covered(text)
-    words = (
-        "The result file holds the statement, the law and the multipliers. verify.pyz is one file that needs Python's "
-        "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
-        f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
-    )
-    code = f"python verify.pyz result.json\n{code}" if covered else code
-    if len(text) > LARGEST_FILE:
-        words += f"\n\nThe file of this result is too large for this page ({len(text) / 1e6:.1f} MB): ask for it, or write it with result.save."
-        return Section("Check it yourself", words, code=code)
-    return Section("Check it yourself", words, code=code, file=("result.json", text))
-
-
-def _covered(text: str) -> bool:
-    """Whether the stand-alone verifier has a check for this file; it decides by kind, privacy and loss."""
-    from mechdesign.verifier.reading import NotCovered, Refused
-    from mechdesign.verifier.verify import verify as stand_alone
-
-    try:
-        stand_alone(text)
-    except NotCovered:
-        return False
-    except (Refused, RecursionError):
-        return True
-    return True
 
 
 def versions(*more: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@ one theorem, the numbers it needs besides question and law (multipliers, enclosu
 claims from all of these in exact or outward-rounded arithmetic, with nothing from a solver.
 
 Question, law, value and lower bound are held once. A result shows them, its file stores them, and every proof reads
-them there: there is no second copy that a file could change on its own. `claims` lists what the proofs of a result say of
+them there: there is no second copy that a file could change on its own. `Result.checks` lists what the proofs of a result say of
 it, claim by claim, and what no proof covers.
 """
 
@@ -25,7 +25,6 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.typing import Status
 
 __all__ = [
     "ABOUT_FILE",
@@ -37,11 +36,9 @@ __all__ = [
     "RECOMPUTED",
     "SUBJECTS",
     "Certificate",
-    "Check",
     "Claim",
     "Proof",
-    "audited",
-    "claims",
+    "agreement",
     "close",
     "counted",
     "fitting",
@@ -56,9 +53,6 @@ ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
 FIT = "its parts fit together"
 OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
 """What nothing in a comparison or a frontier shows."""
-
-Check = tuple[str, str, float, bool]
-"""A claim in words, how it was checked (`PROVED`, `RECOMPUTED` or `CLAIMED`), the margin left, whether it holds."""
 
 
 @contextmanager
@@ -131,6 +125,11 @@ class Claim(NamedTuple):
 
 
 CLAIM_COLUMNS = list(Claim._fields)
+
+
+def agreement(claim: str, how: str, holds: bool) -> Claim:
+    """Whether parts of a file agree with each other, with no margin."""
+    return Claim(claim, how, math.nan, holds, ABOUT_FILE)
 
 
 def unfit(error: MechdesignError) -> Claim:
@@ -270,32 +269,6 @@ class Certificate:
             return False
 
 
-def claims(result: Any) -> pd.DataFrame:
-    """Every claim of a result: claim, how it was checked, margin, whether it holds, and what it is about.
-
-    About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other.
-    """
-    try:
-        with fitting():
-            return _claims(result)
-    except MissingExtra:
-        raise
-    except MechdesignError as error:
-        return pd.DataFrame([unfit(error)], columns=CLAIM_COLUMNS)
-
-
-def _claims(result: Any) -> pd.DataFrame:
-    """The claims of a result's proofs, and that its status is one that its numbers allow."""
-    found = Certificate(result.design, result.mechanism, result.value, result.lower_bound, result.proofs)
-    table, bound = found.checks(), result.lower_bound
-    if result.status is Status.OPTIMAL:
-        finite = bound is not None and math.isfinite(bound) and math.isfinite(result.value)
-        finite = finite and result.design.proves_optimality
-        claim = "optimal: with a finite value and lower bound"
-        table.loc[len(table)] = [claim, found.bound_how, math.nan, finite, ABOUT_FILE]
-    return table
-
-
 def counted(table: pd.DataFrame) -> str:
     """How many claims about the mechanism hold, by how they were checked, and how many checks of the file.
 
@@ -333,21 +306,3 @@ def tightest(table: pd.DataFrame, rows: int) -> pd.DataFrame:
     ordered = table.sort_values("slack", kind="stable")
     rank = ordered.groupby("family", sort=False).cumcount()
     return ordered.iloc[np.argsort(rank, kind="stable")].head(max(rows, int((rank == 0).sum())))
-
-
-def audited(result: Any, source: str) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return the claims, the audit table and the summary of a result that may be a stranger's.
-
-    Raises
-    ------
-    ResultFormatError
-        Its parts do not fit together.
-    """
-    try:
-        with fitting():  # parts of the right kind, and of sizes or values that never stand together
-            return claims(result), result.audit(), str(result)
-    except MissingExtra:
-        raise
-    except MechdesignError as error:
-        reason = f"{source}: its parts do not fit together ({error!s:.200})"
-    raise ResultFormatError(" ".join(reason.split()))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,7 +273,7 @@ def _checked(
     path: Path, modules: list[str] | None
 ) -> tuple[Result | Handed, list[_Checked], list[str], list[str]]:
     """What a file holds, each result in it checked, what does not hold, and what is only claimed."""
-    from mechdesign.evidence.proofs import audited
+    from mechdesign.evidence.proofs import fitting
     from mechdesign.evidence.results import Result
     from mechdesign.files import load
 
@@ -287,8 +287,15 @@ def _checked(
         raise DesignError(
             f"{path}: holds a {type(loaded).__name__}, not a result, nor a comparison or frontier with its results: make it again and save it"
         )
-    found = [_Checked(title, member, *audited(member, str(path))) for title, member in members.items()]
-    failed = [f"does not hold: {claim}" for claim, _, _, holds in rows if not holds]
+    try:
+        with fitting():  # parts of the right kind, and of sizes or values that never stand together
+            found = [_Checked(t, one, one.checks(), one.audit(), str(one)) for t, one in members.items()]
+    except MissingExtra:
+        raise
+    except MechdesignError as error:
+        reason = " ".join(f"{error!s:.200}".split())
+        raise ResultFormatError(f"{path}: its parts do not fit together ({reason})") from None
+    failed = [f"does not hold: {row.claim}" for row in rows if not row.holds]
     for one in found:
         failed += [
             f"does not hold: {one.title}{claim}" for claim in one.claims["claim"][~one.claims["holds"]]
@@ -297,7 +304,7 @@ def _checked(
         loaded,
         found,
         failed,
-        [f"claimed: {claim}" for claim, how, _, holds in rows if holds and how == "claimed"],
+        [f"claimed: {row.claim}" for row in rows if row.holds and row.how == "claimed"],
     )
 
 

@@ -14,59 +14,30 @@ Json: TypeAlias = Any
 NEAR = 1e-9
 
 
+_MEMBERS = """allocation-proof: changes held mix multiplier prices weights; alphabet: max_abs step; approximate-dp: delta
+epsilon; bin-search: exhaustive m max_abs seed starts symmetric; block-fill-law: bins floors lower rho
+upper; cell-law-proof:; cell-noise: cells_per_shift decay spans spike spike_width start weights width;
+channel: matrix space weights; channel-dual: free multipliers triples; channel-proof: distances;
+dual-pieces: between cap_price multipliers origin outputs pieces; erm: grid input_range loss m prior
+privacy; grid: axes; independent-noise: bounds noise scales sensitivities; lattice-dual: cells mirrored psi
+shifts totals; loss: absolute function squared; metric-bound: knots multipliers pairs places;
+metric-channel: alpha decoder loss prior space spanner unbiased; metric-dp: epsilon metric; metric-proof:;
+metric-quantizer: bins input_range inputs loss objective prior privacy; metric-space: across kind leaves
+lengths matrix parents points shape unit within; mvu: bins input_bits input_range loss m max_abs prior
+privacy; noise-allocation: bounds groups loss lower noise privacy sensitivities upper weights;
+optimal-noise: dimension l0 loss privacy sensitivity; optimal-quantizer: bins input_range loss max_bias
+max_mse objective prior privacy; optm: bins bounds constraints families input_range loss prior privacy;
+optm-search: bins constraints families judge levels loss prior privacy; prior-clipped: law lower upper;
+prior-law: law; prior-moments: cells masses spans; prior-samples: samples; prior-truncated: law lower upper;
+pure-dp: epsilon; quantizer: bins ends knots law selection starts; quantizer-dual-bound: duals moments;
+quantizer-law-proof:; quantizer-value-proof: moments; rational-table: bins ends knots starts; result: design
+duals lower_bound mechanism notes proofs solver_report table value; rqm: grid input_range loss m prior
+privacy; selection: bins left right; selection-law: bins left lower right upper; sensitivity: each l0 l1 l2
+linf neighbours signed; solve-report: build_seconds constraints fallbacks iterations requested seconds
+solver status variables; staircase-dual: level periods; zcdp: rho xi"""
 MEMBERS = {
-    kind: set(words.split())
-    for kind, words in (
-        line.split(":")
-        for line in """\
-allocation-proof: changes held mix multiplier prices weights
-alphabet: max_abs step
-approximate-dp: delta epsilon
-bin-search: exhaustive m max_abs seed starts symmetric
-block-fill-law: bins floors lower rho upper
-cell-law-proof:
-cell-noise: cells_per_shift decay spans spike spike_width start weights width
-channel: matrix space weights
-channel-dual: free multipliers triples
-channel-proof: distances
-dual-pieces: between cap_price multipliers origin outputs pieces
-erm: grid input_range loss m prior privacy
-grid: axes
-independent-noise: bounds noise scales sensitivities
-lattice-dual: cells mirrored psi shifts totals
-loss: absolute function squared
-metric-bound: knots multipliers pairs places
-metric-channel: alpha decoder loss prior space spanner unbiased
-metric-dp: epsilon metric
-metric-proof:
-metric-quantizer: bins input_range inputs loss objective prior privacy
-metric-space: across kind leaves lengths matrix parents points shape unit within
-mvu: bins input_bits input_range loss m max_abs prior privacy
-noise-allocation: bounds groups loss lower noise privacy sensitivities upper weights
-optimal-noise: dimension l0 loss privacy sensitivity
-optimal-quantizer: bins input_range loss max_bias max_mse objective prior privacy
-optm: bins bounds constraints families input_range loss prior privacy
-optm-search: bins constraints families judge levels loss prior privacy
-prior-clipped: law lower upper
-prior-law: law
-prior-moments: cells masses spans
-prior-samples: samples
-prior-truncated: law lower upper
-pure-dp: epsilon
-quantizer: bins ends knots law selection starts
-quantizer-dual-bound: duals moments
-quantizer-law-proof:
-quantizer-value-proof: moments
-rational-table: bins ends knots starts
-result: design duals lower_bound mechanism notes proofs solver_report table value
-rqm: grid input_range loss m prior privacy
-selection: bins left right
-selection-law: bins left lower right upper
-sensitivity: each l0 l1 l2 linf neighbours signed
-solve-report: build_seconds constraints fallbacks iterations requested seconds solver status variables
-staircase-dual: level periods
-zcdp: rho xi""".splitlines()
-    )
+    kind.strip(): set(members.split())
+    for kind, members in (entry.split(":") for entry in _MEMBERS.split(";"))
 }
 """What a file says of each kind of object that is read here: no less and no more."""
 PARTS = {"$kind": {"fields"}, "$array": {"dtype", "shape"}, "$law": {"args", "kwds"}}

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.runs.parallel import Store
@@ -67,7 +66,7 @@ def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | N
         if bound is not None and bound > result.value * (1 + 1e-9) + 1e-300:
             return "a lower bound above the value"
         if result.status is not Status.UNCERTIFIED:
-            found = claims(again)
+            found = again.checks()
             if not found["holds"].all():
                 return f"does not hold: {found['claim'][~found['holds']].iloc[0]}"
             try:

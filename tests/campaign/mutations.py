@@ -26,7 +26,6 @@ import cheap
 import pandas as pd
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 from mechdesign.typing import Status
@@ -264,7 +263,7 @@ def examined(result: md.Result, original: list[str]) -> str:
     try:
         table = result.audit()
         definition = table[~table["family"].astype(str).str.startswith("model:")]
-        good = bool(claims(result)["holds"].all())  # always a table
+        good = bool(result.checks()["holds"].all())  # always a table
         good = good and bool((definition["slack"] >= -1e-9).all())
     except (
         md.ResultFormatError

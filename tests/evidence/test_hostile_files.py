@@ -17,7 +17,6 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import FORMAT, dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.shell.cli import main
@@ -73,7 +72,7 @@ def test_an_uncertified_mechanism_over_its_budget(
         main()
     shown = capsys.readouterr()
     assert ended.value.code == 1 and "every constraint" not in shown.out + shown.err
-    assert not claims(result)["holds"].all()
+    assert not result.checks()["holds"].all()
 
 
 def test_a_channels_weights_are_those_of_the_table_shown() -> None:
@@ -86,7 +85,7 @@ def test_a_channels_weights_are_those_of_the_table_shown() -> None:
         cells = row["$tuple"] if isinstance(row, dict) else row
         cells[:] = [int(i == j) for j in range(len(cells))]
     with contextlib.suppress(md.ResultFormatError):
-        assert not claims(loads(cheap.sealed(payload), kinds=KINDS))["holds"].all()
+        assert not loads(cheap.sealed(payload), kinds=KINDS).checks()["holds"].all()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims, counted
+from mechdesign.evidence.proofs import counted
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.typing import Status
@@ -34,7 +34,7 @@ def both(name: str, edit: Callable[[Fields], object]) -> tuple[bool, bool]:
     except verify.Refused:
         alone = False
     try:
-        package = bool(claims(loads(text, kinds=KINDS))["holds"].all())
+        package = bool(loads(text, kinds=KINDS).checks()["holds"].all())
     except md.MechdesignError:
         package = False
     return alone, package

@@ -9,7 +9,6 @@ import cheap
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.verifier import verify
@@ -30,9 +29,9 @@ def read(payload: Any) -> Any:
 def test_the_noise_of_an_allocation_is_of_the_family_asked_for() -> None:
     """Was: Laplace scales under pure privacy with the mechanism's noise "gaussian": every claim true."""
     payload = payload_of("noise-allocation")
-    assert claims(read(payload))["holds"].all()
+    assert read(payload).checks()["holds"].all()
     payload["fields"]["mechanism"]["fields"]["noise"] = "gaussian"
-    assert not claims(read(payload))["holds"].all()
+    assert not read(payload).checks()["holds"].all()
 
 
 @pytest.mark.parametrize("status", ["optimal", "feasible"])
@@ -56,10 +55,10 @@ def test_a_calibration_proves_no_higher_bound_than_its_own(status: str) -> None:
 def test_the_covariance_shown_is_the_laws_entry_by_entry() -> None:
     """Was: only the trace was compared, and a covariance with other entries off its diagonal passed."""
     payload = json.loads(dumps(CORRELATED.solve()))["payload"]
-    assert claims(read(payload))["holds"].all()
+    assert read(payload).checks()["holds"].all()
     rows = payload["fields"]["mechanism"]["fields"]["covariance"]["$array"]
     rows[0][1] = rows[1][0] = rows[0][1] * (1 + 1e-6)
-    table = claims(read(payload))
+    table = read(payload).checks()
     assert not table.set_index("claim")["holds"]["the covariance shown is the law's"]
 
 
@@ -166,7 +165,7 @@ def test_verify_reads_one_weight_for_all() -> None:
     """Was: refused as malformed where the package reads it."""
     payload = payload_of("noise-allocation")
     payload["fields"]["design"]["fields"]["weights"] = 1.0
-    assert judged(payload) and claims(read(payload))["holds"].all()
+    assert judged(payload) and read(payload).checks()["holds"].all()
 
 
 @pytest.mark.parametrize("column", ["seconds", "note", "value"])

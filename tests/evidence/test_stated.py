@@ -131,7 +131,7 @@ def cells(payload: Any) -> list[tuple[str, list[Any], int]]:
 
 def agrees(payload: Any) -> bool:
     try:
-        return all(holds for *_, holds in read(payload).agreements())
+        return all(row.holds for row in read(payload).agreements())
     except md.ResultFormatError:
         return False
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import mechdesign as md
-from mechdesign.evidence.proofs import claims
 from mechdesign.noise.calibration import design as designs
 from mechdesign.noise.calibration.design import CalibrationBound
 from mechdesign.noise.calibration.evaluation import least_cost, unit_cost
@@ -141,16 +140,16 @@ def test_a_late_answer_has_its_gap(noise: Any, monkeypatch: pytest.MonkeyPatch) 
 
 def test_doctored_bounds_do_not_pass() -> None:
     result = md.Calibration("gennorm", APPROXIMATE, 1.0, dimension=3).solve()
-    good = claims(result)
+    good = result.checks()
     assert good["holds"].all(), good
     raised = dataclasses.replace(result, lower_bound=result.value * 0.9)
     assert not raised.certificate.verify()
     # a bound over the scales of this law is none over the family, which has a shape
     scales = (result.proofs[0], CalibrationBound(0.9))
-    table = claims(dataclasses.replace(result, proofs=scales, lower_bound=result.value * 0.8))
+    table = dataclasses.replace(result, proofs=scales, lower_bound=result.value * 0.8).checks()
     assert not table["holds"].all()
     other = dataclasses.replace(result.design, noise="osgt")
-    assert not claims(dataclasses.replace(result, design=other))["holds"].all()
+    assert not dataclasses.replace(result, design=other).checks()["holds"].all()
     gaussian = md.Calibration("gaussian", APPROXIMATE, 1.0).solve()
     assert gaussian.certificate.verify() and gaussian.proofs[1].share < 1
     near = (gaussian.proofs[0], CalibrationBound(1.0))
@@ -167,4 +166,4 @@ def test_a_scale_is_not_called_too_small_without_proof(monkeypatch: pytest.Monke
 
 def test_discrete_laws_have_no_bound() -> None:
     result = md.Calibration("discrete_laplace", APPROXIMATE, 1.0, dimension=2).solve()
-    assert result.lower_bound is None and result.gap is None and claims(result)["holds"].all()
+    assert result.lower_bound is None and result.gap is None and result.checks()["holds"].all()

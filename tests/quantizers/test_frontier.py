@@ -65,7 +65,7 @@ def test_points_that_time_is_too_short_for_say_so(
 ) -> None:
     monkeypatch.setattr(Deadline, "left", property(lambda self: 0.0 if self.finite else math.inf))
     curve = md.frontier(design, over, [1.0, 2.0], time_limit=1.0)
-    assert len(curve.table) == 2 and all(holds for *_, holds in curve.agreements())
+    assert len(curve.table) == 2 and all(row.holds for row in curve.agreements())
     for result, (_, row) in zip(curve.results, curve.table.iterrows()):
         late = "no answer within its share of the time limit" if result is None else "not verified in time"
         assert late in row["note"] and not row["certified"]

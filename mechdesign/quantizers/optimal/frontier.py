@@ -7,7 +7,6 @@ varied; optimal quantizers also with their number of bits, and their tables have
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
@@ -19,7 +18,17 @@ import pandas as pd
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Section, versions
-from mechdesign.evidence.proofs import CLAIMED, OWN_WORDS, PROVED, RECOMPUTED, Check, close, fitting, same
+from mechdesign.evidence.proofs import (
+    CLAIMED,
+    OWN_WORDS,
+    PROVED,
+    RECOMPUTED,
+    Claim,
+    agreement,
+    close,
+    fitting,
+    same,
+)
 from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
@@ -83,9 +92,9 @@ class Frontier(Handed):
         names = (f"{self.over} = {x:.12g}" for x in self.table[self.over])
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
-    def agreements(self) -> list[Check]:
+    def agreements(self) -> list[Claim]:
         """Whether each point's result is of the design at that point, and the table shows what follows from the result."""
-        rows: list[Check] = []
+        rows: list[Claim] = []
         whole = [r is not None for r in self.results] == [*self.table["value"].notna()]
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
             try:
@@ -94,16 +103,16 @@ class Frontier(Handed):
                     fresh = self._fresh(result)
             except MechdesignError:
                 fits, fresh = False, {}
-            rows.append((f"{name}: the result is of the design at this point", PROVED, math.nan, fits))
+            rows.append(agreement(f"{name}: the result is of the design at this point", PROVED, fits))
             shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
             claim = f"{name}: the table shows its "
-            rows += [(claim + k, RECOMPUTED, math.nan, close(row[k], fresh[k])) for k in shown]
+            rows += [agreement(claim + k, RECOMPUTED, close(row[k], fresh[k])) for k in shown]
         blank = self.table[self.table["value"].isna()][
             [c for c in list(self.table)[1:] if whole and c not in _OWN]
         ]
         whole = whole and bool((blank.isna() | (blank == 0)).all(axis=None))
-        rows.append(("every point that the table shows solved has a result", PROVED, math.nan, whole))
-        return [*rows, (OWN_WORDS, CLAIMED, math.nan, True)]
+        rows.append(agreement("every point that the table shows solved has a result", PROVED, whole))
+        return [*rows, agreement(OWN_WORDS, CLAIMED, True)]
 
     def _fresh(self, result: Result) -> dict[str, Any]:
         """A row computed from its result; one that is stated not to be certified may be."""

@@ -5,7 +5,7 @@ Every message names the argument, the value it had and what is allowed instead.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "DesignError",
@@ -14,7 +14,10 @@ __all__ = [
     "MissingExtra",
     "ResultFormatError",
     "SolverError",
+    "instance",
 ]
+
+T = TypeVar("T")
 
 
 class MechdesignError(Exception):
@@ -42,20 +45,19 @@ class DesignError(MechdesignError, ValueError):
             text = text[:117] + "..."
         return cls(f"{argument} = {text}: {allowed}")
 
-    @classmethod
-    def unless(cls, argument: str, value: Any, kind: Any) -> Any:
-        """Return `value`, or raise the error that says what it must be an instance of.
 
-        Examples
-        --------
-        >>> DesignError.unless("epsilon", 1.0, float)
-        1.0
-        """
-        if not isinstance(value, kind):
-            kinds = kind if isinstance(kind, tuple) else (kind,)
-            words = " or ".join(f"a {k.__name__} of {k.__module__.partition('.')[0]}" for k in kinds)
-            raise cls.of(argument, value, f"must be {words}")
-        return value
+def instance(name: str, value: object, *kinds: type[T]) -> T:
+    """Return `value`, or raise DesignError unless it is an instance of one of these classes.
+
+    Examples
+    --------
+    >>> instance("epsilon", 1.0, float)
+    1.0
+    """
+    if not isinstance(value, kinds):
+        wanted = [f"a{'n' * (kind.__name__[0] in 'AEIO')} {kind.__name__}" for kind in kinds]
+        raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
+    return value
 
 
 class InfeasibleError(MechdesignError):

@@ -69,7 +69,7 @@ def figure(
     return made, axes
 
 
-def sized(options: Mapping[str, Any], width: float, height: float) -> dict[str, Any]:
+def sized(options: Mapping[str, float], width: float, height: float) -> dict[str, Any]:
     """Width and height of a figure, those a user gave instead of the usual ones; nothing else may be given.
 
     Examples
@@ -83,7 +83,7 @@ def sized(options: Mapping[str, Any], width: float, height: float) -> dict[str, 
     return {"width": width, "height": height, **options}
 
 
-def _inches(name: str, value: Any) -> float:
+def _inches(name: str, value: float) -> float:
     """The size of a figure; plotting stands below the checks of arguments that designs share."""
     try:
         found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)

@@ -8,7 +8,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Flags", "Indices", "Numbers", "Randomness", "Status", "Values", "no_numbers"]
+__all__ = [
+    "Array",
+    "Flags",
+    "FrozenLaw",
+    "Indices",
+    "Json",
+    "Numbers",
+    "Randomness",
+    "Status",
+    "Values",
+    "no_numbers",
+]
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -17,6 +28,10 @@ Numbers: TypeAlias = npt.ArrayLike
 """What a caller gives where numbers are wanted: a number, nested lists, an array, a series; checked where it enters."""
 Values: TypeAlias = Any
 """What SciPy hands a law: a number or an array of any shape, and the same comes back."""
+FrozenLaw: TypeAlias = Any
+"""A frozen law of `scipy.stats`, or of a generator that a user registered."""
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""What a JSON document holds."""
 Randomness: TypeAlias = np.random.Generator | int | None
 """What a caller gives as `rng`: a generator, a seed, or None for the system's randomness."""
 
@@ -46,7 +61,7 @@ _READ = (bool, np.bool_, str, bytes, type(np.ma.masked))
 """What NumPy reads as numbers, and is none: true as 1, the digits of a text, and what is masked as NaN."""
 
 
-def no_numbers(value: Any, deep: int = 64) -> bool:
+def no_numbers(value: object, deep: int = 64) -> bool:
     """Whether an array, or a nest of lists as deep as NumPy's arrays may be, holds true, false or texts.
 
     Examples

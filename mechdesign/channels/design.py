@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -378,7 +378,7 @@ class MetricChannel(ModelledDesign):
             rows.append(("proved least", result.lower_bound))
         return relative_table(rows if len(rows) > 1 else [])
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw the matrix as shades."""
         fig, axis = figure(**sized(options, 5.0, 4.2))
         matrix = result.mechanism.matrix

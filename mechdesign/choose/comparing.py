@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from joblib import effective_n_jobs
 
@@ -25,6 +24,8 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 
+Tried = tuple[dict[str, object], Result | None]
+"""A row of the table, and the result where there is one."""
 __all__ = ["MEASURES", "Accuracy", "accuracy", "compare", "least_epsilon"]
 
 
@@ -104,12 +105,12 @@ def compare(
     clock = Deadline(total_time_limit, "total_time_limit")
     with progress_bar("comparing", len(names)) if progress else nullcontext(lambda: None) as step:
         attempt = _Try(question, privacy, time_limit, clock=clock)
-        rows = _tried(attempt, names, jobs, step)
+        tried = _tried(attempt, names, jobs, step)
+    results = {name: found for name, (_, found) in tried.items() if found is not None} | own
+    rows = [row for row, _ in tried.values()]
     rows += [
-        measured(name, question, privacy, result, result.solver_report.seconds)
-        for name, result in own.items()
+        measured(name, question, privacy, found, found.solver_report.seconds) for name, found in own.items()
     ]
-    results = {row["mechanism"]: row.pop("result") for row in rows if "result" in row}
     if not results:
         reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
@@ -118,23 +119,25 @@ def compare(
     return Comparison(question, privacy, ranked(rows, least), results, least, least_name)
 
 
-def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> list[dict[str, Any]]:
-    """A row for each mechanism, in the order of the candidates; those that begin with the others' results are tried last."""
+def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> dict[str, Tried]:
+    """A row for each mechanism and its result, in the order of the candidates; those that begin with the others' results are tried last."""
     known = candidates(attempt.question)
     ordered = sorted(names, key=lambda name: known[name].last)
     workers = effective_n_jobs(jobs) if jobs else 1  # run_chunks refuses 0
     # one more share for the bound of all, at the end
     waiting = {name: math.ceil((len(names) - k + 1) / workers) for k, name in enumerate(ordered)}
-    rows: dict[str, dict[str, Any]] = {}
+    tried: dict[str, Tried] = {}
     for last in (False, True):
         now = [name for name in ordered if known[name].last is last]
-        others = {name: row["result"] for name, row in rows.items() if "result" in row}
-        task = replace(attempt, waiting=waiting, others=others if last else {})
-        rows |= dict(zip(now, run_chunks(task, now, jobs=jobs, step=step)))
-    return [rows[name] for name in known if name in rows]  # of equals the first is ranked first
+        others = {name: result for name, (_, result) in tried.items() if result is not None}
+        task = replace(attempt, waiting=waiting, others=others)
+        tried |= dict(zip(now, run_chunks(task, now, jobs=jobs, step=step)))
+    return {name: tried[name] for name in known if name in tried}  # of equals the first is ranked first
 
 
-def _parsed(question: Question | MetricSpace, privacy: Any, alpha: float | None) -> tuple[Question, Privacy]:
+def _parsed(
+    question: Question | MetricSpace, privacy: Privacy | None, alpha: float | None
+) -> tuple[Question, Privacy]:
     if isinstance(question, MetricSpace):
         question = MetricReport(question)
     checked_question(question)
@@ -143,16 +146,15 @@ def _parsed(question: Question | MetricSpace, privacy: Any, alpha: float | None)
             raise DesignError.of(
                 "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
             )
-        privacy = MetricDP(_alpha(alpha)) if privacy is None else privacy
+        privacy = MetricDP(_alpha(alpha)) if alpha is not None else privacy
     elif alpha is not None:
         raise DesignError.of(
             "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
         )
-    question.check_privacy(privacy)
-    return question, privacy
+    return question, question.check_privacy(privacy)
 
 
-def _alpha(alpha: Any) -> float:
+def _alpha(alpha: float) -> float:
     try:
         return MetricDP(alpha).epsilon
     except DesignError:
@@ -182,14 +184,11 @@ class _Try:
     clock: Deadline = field(default_factory=Deadline)
     waiting: Mapping[str, int] = field(default_factory=dict)
 
-    def __call__(self, name: str) -> dict[str, Any]:
+    def __call__(self, name: str) -> Tried:
         started = time.perf_counter()
         if self.clock.passed:
-            return {
-                "mechanism": name,
-                "seconds": 0.0,
-                "note": f"not tried: the limit of {self.clock.seconds:g} s for all was over",
-            }
+            note = f"not tried: the limit of {self.clock.seconds:g} s for all was over"
+            return {"mechanism": name, "seconds": 0.0, "note": note}, None
         share = self.clock.part(1 / self.waiting.get(name, 1)).limit()
         limits = [seconds for seconds in (self.time_limit, share) if seconds is not None]
         deadline = Deadline(min(limits, default=None))
@@ -197,11 +196,8 @@ class _Try:
             result = solved(name, self.question, self.privacy, deadline, self.others)
         except MechdesignError as error:
             late = isinstance(error, SolverError) and deadline.passed
-            return {
-                "mechanism": name,
-                "seconds": time.perf_counter() - started,
-                "note": f"no answer in {deadline.seconds:.3g} s" if late else " ".join(str(error).split()),
-            }
+            note = f"no answer in {deadline.seconds:.3g} s" if late else " ".join(str(error).split())
+            return {"mechanism": name, "seconds": time.perf_counter() - started, "note": note}, None
         row = measured(name, self.question, self.privacy, result, fresh=True)
         row["seconds"] = time.perf_counter() - started
         if deadline.finite and result.status is Status.LIMIT:
@@ -211,7 +207,7 @@ class _Try:
                 else f"a relative gap of {result.gap:.2g} is proved"
             )
             row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
-        return row
+        return row, result
 
 
 MEASURES = ("standard_deviation", "absolute_error", "half_width")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from mechdesign.choose.questions import LocalReport, NumericQuery, Privacy, Ques
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.page import Section, page
+from mechdesign.evidence.page import Page, Section, page
 from mechdesign.evidence.proofs import (
     CLAIMED,
     OWN_WORDS,
@@ -29,6 +29,7 @@ from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
+from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -210,7 +211,7 @@ class Comparison(Handed):
         """Return the page that `report` writes."""
         return page(**self._page())
 
-    def _page(self) -> dict[str, Any]:
+    def _page(self) -> Page:
         best, name = self.best, self._best_name
         frame = self.to_frame()
         first = frame[frame["mechanism"] == name].iloc[0]
@@ -286,7 +287,7 @@ def measured(
     seconds: float = math.nan,
     *,
     fresh: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A row of the table, but for the ratio; what was certified a moment ago (`fresh`) is not checked again."""
     found = result.errors(question)
     known = candidates(question).get(name)
@@ -301,7 +302,6 @@ def measured(
         "assumes": known.assumes if known else "",
         "seconds": seconds,
         "note": "; ".join((*result.notes, *result.remarks())),
-        "result": result,
     }
 
 
@@ -316,7 +316,7 @@ def _privacy_claim(result: Result, privacy: Privacy, fresh: bool) -> str:
     return f"{guarantee(privacy)}: {claim.how if claim.holds else 'REFUTED'}"
 
 
-def ranked(rows: list[dict[str, Any]], least: float | None) -> pd.DataFrame:
+def ranked(rows: list[dict[str, object]], least: float | None) -> pd.DataFrame:
     """The table of these rows, best first, with ratios to the least error proved, or to the best found."""
     table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable", ignore_index=True)
     floor = table["error"].min() if least is None else least
@@ -348,7 +348,7 @@ def least_error(
 
 
 def _least_report(
-    q: LocalReport, privacy: Any, results: dict[str, Result], time_limit: float | None, gap: float
+    q: LocalReport, privacy: Privacy, results: dict[str, Result], time_limit: float | None, gap: float
 ) -> tuple[float | None, str]:
     """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
 
@@ -360,9 +360,9 @@ def _least_report(
     reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
     grid = Alphabet(reach, reach / _STEPS)
     try:
-        found = OptimalQuantizer(grid, privacy, q.prior, q.loss, input_range=q.input_range).solve(
-            gap=gap, time_limit=time_limit
-        )
+        found = OptimalQuantizer(
+            grid, instance("privacy", privacy, PureDP), q.prior, q.loss, input_range=q.input_range
+        ).solve(gap=gap, time_limit=time_limit)
     except MechdesignError:
         return None, ""
     step = 2 * reach / (grid.size - 1) * (1 + 1e-9)

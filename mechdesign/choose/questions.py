@@ -103,9 +103,10 @@ class NumericQuery(_Question):
         """The sensitivity as a set of bounds."""
         return Sensitivity.of(self.sensitivity)
 
-    def check_privacy(self, privacy: object) -> None:
-        """Raise DesignError unless this kind of privacy can be asked of numbers."""
-        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+    def check_privacy(self, privacy: object) -> Privacy:
+        """Return the requirement, or raise DesignError unless this kind can be asked of numbers."""
+        found: Privacy = instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)  # type: ignore[assignment]
+        return found
 
     def _check_covered(self, name: str, result: Result) -> None:
         result.design.protection().check(name, self)
@@ -178,9 +179,9 @@ class LocalReport(_Question):
         """How many different reports there are, at most."""
         return int(2**self.bits)
 
-    def check_privacy(self, privacy: object) -> None:
-        """Raise DesignError unless this kind of privacy can be asked of reports."""
-        instance("privacy", privacy, PureDP)
+    def check_privacy(self, privacy: object) -> Privacy:
+        """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
+        return instance("privacy", privacy, PureDP)
 
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
@@ -231,12 +232,13 @@ class MetricReport(_Question):
         """The channel of least loss."""
         return MetricChannel(self.space, alpha, self.prior, self.loss)
 
-    def check_privacy(self, privacy: object) -> None:
-        """Raise DesignError unless this kind of privacy can be asked of places."""
-        if instance("privacy", privacy, MetricDP).metric != "absolute":
+    def check_privacy(self, privacy: object) -> Privacy:
+        """Return the requirement, or raise DesignError unless this kind can be asked of places."""
+        if (asked := instance("privacy", privacy, MetricDP)).metric != "absolute":
             raise DesignError.of(
                 "privacy", privacy, "must be alpha times the space's own distance: give alpha="
             )
+        return asked
 
     def _check_covered(self, name: str, result: Result) -> None:
         asked, given = self.design(), result.design

@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 from xml.etree import ElementTree
 
 import pandas as pd
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.digits import shown
 from mechdesign.plotting import STYLE
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Account",
     "Fact",
+    "Page",
     "Section",
     "inline_picture",
     "page",
@@ -95,9 +96,9 @@ class Section:
 
     def __post_init__(self) -> None:
         for name in ("title", "text", "caption", "alt", "code"):
-            DesignError.unless(name, getattr(self, name), str)
+            instance(name, getattr(self, name), str)
         if self.table is not None:
-            DesignError.unless("table", self.table, pd.DataFrame)
+            instance("table", self.table, pd.DataFrame)
         if self.figure is not None and not callable(self.figure):
             raise DesignError.of("figure", self.figure, "must be a function that returns a matplotlib Figure")
         if self.file is not None and not (
@@ -106,6 +107,16 @@ class Section:
             and all(isinstance(s, str) for s in self.file)
         ):
             raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
+
+
+class Page(TypedDict):
+    """The arguments of `page`."""
+
+    title: str
+    subtitle: str
+    kind: str
+    facts: Sequence[Fact]
+    sections: Sequence[Section]
 
 
 def page(
@@ -130,8 +141,8 @@ def page(
     True
     """
     for name, text in (("title", title), ("subtitle", subtitle), ("kind", kind)):
-        DesignError.unless(name, text, str)
-    parts = [DesignError.unless("sections", section, Section) for section in sections]
+        instance(name, text, str)
+    parts = [instance("sections", section, Section) for section in sections]
     longest = min(150_000, PICTURES // max(1, sum(part.figure is not None for part in parts)))
     style, script = _asset("page.css"), _asset("page.js")
     return _template().render(
@@ -237,12 +248,12 @@ def _kind(column: pd.Series) -> str:
     return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
 
 
-def _cell(value: Any, kind: str, digits: int) -> dict[str, object]:
+def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
     text = shown(value, digits)
     if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
         kind = text
     number = kind == "number" and text != "–"
-    return {"text": text, "kind": kind, "value": repr(float(value)) if number else None}
+    return {"text": text, "kind": kind, "value": repr(float(str(value))) if number else None}
 
 
 def _file(name: str, text: str) -> dict[str, str]:

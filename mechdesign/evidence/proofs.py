@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
 from mechdesign.evidence.serialize import dumps, serializable
 
 __all__ = [
@@ -195,11 +195,11 @@ class Certificate:
     def __post_init__(self) -> None:
         if not dataclasses.is_dataclass(self.question):
             raise DesignError.of("question", self.question, "must be a design")
-        for proof in DesignError.unless("proofs", self.proofs, tuple):
-            DesignError.unless("proofs", proof, Proof)
+        for proof in instance("proofs", self.proofs, tuple):
+            instance("proofs", proof, Proof)
 
     @property
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> dict[str, object]:
         """What is claimed: the fields of the question, the value and the lower bound."""
         asked = {f.name: getattr(self.question, f.name) for f in dataclasses.fields(self.question) if f.init}
         return {**asked, "value": self.value, "lower_bound": self.lower_bound}
@@ -237,7 +237,10 @@ class Certificate:
         if "value" not in known:
             yield Claim(f"the value is {self.value:.9g}", CLAIMED, math.nan, math.isfinite(self.value))
         if self.lower_bound is not None and "lower bound" not in known:
-            yield Claim(f"nothing costs less than {self.lower_bound:.9g}", CLAIMED, math.nan, False)
+            # of a loss that is a function, which files do not hold, a bound may be claimed; else a proof speaks of it
+            function = getattr(getattr(self.question, "loss", None), "function", None)
+            below = function is not None and self.lower_bound <= self.value
+            yield Claim(f"nothing costs less than {self.lower_bound:.9g}", CLAIMED, math.nan, below)
 
     def privacy_claim(self) -> Claim:
         """The claim of privacy, recomputed without the other proofs; the one that fails where one of its proof does."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import as_latex, at_least, at_most, meaningful
-from mechdesign.evidence.page import Account, Fact, Section, page, versions
+from mechdesign.evidence.page import Account, Fact, Page, Section, page, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIM_COLUMNS,
@@ -78,7 +78,7 @@ class SolveReport:
         object.__setattr__(self, "status", Status(self.status))
 
     @classmethod
-    def of(cls, solution: Any) -> SolveReport:
+    def of(cls, solution: object) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
         if not hasattr(solution, "native_status"):
             raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
@@ -127,7 +127,7 @@ class Handed(ABC):
         """
 
     @abstractmethod
-    def _page(self) -> dict[str, Any]:
+    def _page(self) -> Page:
         """Title, sections, subtitle, kind and facts of the page."""
 
     def sections(self) -> tuple[Section, ...]:
@@ -183,7 +183,7 @@ class Handed(ABC):
         if columns is None:
             kept = [name for name in known if name not in ("seconds", "note")]
         else:
-            kept = list(DesignError.unless("columns", columns, (list, tuple)))
+            kept = list(instance("columns", columns, list, tuple))
             if not kept or not set(kept) <= set(known):
                 raise DesignError.of("columns", columns, f"must be some of {known}")
         frame = frame.set_axis(known, axis=1)[kept].rename(columns=self._headings)
@@ -242,13 +242,12 @@ class Result(Handed):
     table: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        DesignError.unless("solver_report", self.solver_report, SolveReport)
+        instance("solver_report", self.solver_report, SolveReport)
         for name in ("duals", "table"):
-            DesignError.unless(name, getattr(self, name), (pd.DataFrame, NoneType))
-        for proof in DesignError.unless("proofs", self.proofs, tuple):
-            DesignError.unless("proofs", proof, Proof)
+            instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
+        _ = self._stated  # which checks the proofs
 
     @property
     def certificate(self) -> Certificate | None:
@@ -385,7 +384,7 @@ class Result(Handed):
         head = html.escape(self.summary())
         return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
 
-    def _page(self) -> dict[str, Any]:
+    def _page(self) -> Page:
         with fitting():
             account, table = self.account(), self.checks()
             return {

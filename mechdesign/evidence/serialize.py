@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
@@ -30,10 +30,12 @@ from types import UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 
 __all__ = [
     "FORMAT",
@@ -62,6 +64,8 @@ _DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,
 _FRACTION = re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII)
 
 C = TypeVar("C", bound=type)
+H = TypeVar("H", bound=Hashable)
+T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
 _KINDS: dict[type, str] = {}
 
@@ -87,7 +91,7 @@ def _dtype(dtype: object) -> str:
     return str(dtype)
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Json:
     """Turn `value` into what JSON can carry; `decode` is its inverse."""
     if isinstance(value, enum.Enum):
         value = value.value
@@ -104,24 +108,28 @@ def encode(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"$array": encode(value.tolist()), "dtype": _dtype(value.dtype), "shape": list(value.shape)}
     if isinstance(value, pd.DataFrame):
-        columns = [[str(c), _dtype(value[c].dtype), encode(value[c].tolist())] for c in value.columns]
+        columns: list[Json] = [
+            [str(c), _dtype(value[c].dtype), encode(value[c].tolist())] for c in value.columns
+        ]
         return {"$table": columns}
     if isinstance(value, tuple):
         return {"$tuple": [encode(v) for v in value]}
     if isinstance(value, list):
         return [encode(v) for v in value]
     if isinstance(value, dict):
-        return {"$items": [[encode(k), encode(v)] for k, v in value.items()]}
-    if type(value) in _KINDS:
+        pairs: list[Json] = [[encode(k), encode(v)] for k, v in value.items()]
+        return {"$items": pairs}
+    if (kind := _KINDS.get(type(value))) is not None:
         if hasattr(value, "to_fields"):
             fields = value.to_fields()
         else:
-            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        return {"$kind": _KINDS[type(value)], "fields": {k: encode(v) for k, v in fields.items()}}
+            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(_CLASSES[kind]) if f.init}
+        return {"$kind": kind, "fields": {k: encode(v) for k, v in fields.items()}}
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         if type(value.dist) is stats.rv_histogram:
             return _histogram(value)
-        return {"$law": law_name(value), "args": encode(list(value.args)), "kwds": encode(dict(value.kwds))}
+        law: FrozenLaw = value
+        return {"$law": law_name(law), "args": encode(list(law.args)), "kwds": encode(dict(law.kwds))}
     if callable(value):
         if isinstance(value, UnavailableCallable):
             return {"$callable": value.name}
@@ -130,7 +138,7 @@ def encode(value: Any) -> Any:
     raise DesignError(f"a {type(value).__name__} cannot be stored in a result file")
 
 
-def histogram_parts(law: Any) -> tuple[list[float], list[float], bool]:
+def histogram_parts(law: FrozenLaw) -> tuple[list[float], list[float], bool]:
     """Contents and edges of a frozen `scipy.stats.rv_histogram`, and whether the contents are densities."""
     contents, edges = (np.asarray(part, dtype=float) for part in law.dist._histogram)
     density = law.dist._density
@@ -139,7 +147,7 @@ def histogram_parts(law: Any) -> tuple[list[float], list[float], bool]:
     return contents.tolist(), edges.tolist(), bool(density)
 
 
-def _histogram(law: Any) -> object:
+def _histogram(law: FrozenLaw) -> Json:
     _, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
     contents, edges, density = histogram_parts(law)
     kwds = {"loc": float(loc), "scale": float(scale)}
@@ -147,7 +155,7 @@ def _histogram(law: Any) -> object:
     return {"$law": "histogram", "args": encode(args), "kwds": encode(kwds)}
 
 
-def _from_histogram(contents: Any, edges: Any, density: Any, **named: Any) -> Any:
+def _from_histogram(contents: Array, edges: Array, density: bool, **named: float) -> FrozenLaw:
     arrays = all(isinstance(v, np.ndarray) and v.ndim == 1 and v.dtype == float for v in (contents, edges))
     if not arrays or len(edges) != len(contents) + 1 or not isinstance(density, bool):
         _refuse("a histogram that is none")
@@ -166,7 +174,7 @@ def _class(kind: object, kinds: Mapping[str, str]) -> type:
     return _CLASSES[kind]
 
 
-def _generator(name: object, kinds: Mapping[str, str]) -> Any:
+def _generator(name: object, kinds: Mapping[str, str]) -> stats.rv_continuous | stats.rv_discrete:
     if isinstance(name, str):
         if name not in LAWS and f"law:{name}" in kinds:
             import_module(kinds[f"law:{name}"])
@@ -184,11 +192,11 @@ def _refuse(reason: str) -> NoReturn:
     raise ResultFormatError(reason)
 
 
-def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) -> Any:
+def decode(node: object, kinds: Mapping[str, str] | None = None, depth: int = 0) -> Any:
     """Inverse of `encode`; a kind that is not known yet is looked up in the table `kinds`, and its module imported."""
     kinds = kinds or {}
 
-    def inner(child: Any) -> Any:
+    def inner(child: object) -> Any:
         return decode(child, kinds, depth + 1)
 
     if depth > DEPTH:
@@ -233,7 +241,7 @@ def decode(node: Any, kinds: Mapping[str, str] | None = None, depth: int = 0) ->
     _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")
 
 
-def _array(values: Any, dtype: object, shape: list[object]) -> Any:
+def _array(values: Any, dtype: object, shape: list[int]) -> npt.NDArray[Any]:
     sized = all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype) or not sized:
         _refuse(f"an array of type {dtype!r:.40} and shape {shape!s:.40}")
@@ -255,13 +263,15 @@ def _array(values: Any, dtype: object, shape: list[object]) -> Any:
     return cast.reshape(shape)
 
 
-def _has_bool(values: Any) -> bool:
+def _has_bool(values: object) -> bool:
     """Whether true or false stands in nested lists; NumPy makes numbers of them."""
-    types = set(map(type, values)) if isinstance(values, list) else {type(values)}
+    if not isinstance(values, list):
+        return isinstance(values, bool)
+    types = set(map(type, values))
     return bool in types or (list in types and any(map(_has_bool, values)))
 
 
-def _table(columns: list[Any], decoded: Callable[[Any], Any]) -> pd.DataFrame:
+def _table(columns: list[Any], decoded: Callable[[Json], Any]) -> pd.DataFrame:
     names = [name for name, _, _ in columns]
     if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
         _refuse("a table whose columns have no names of their own")
@@ -305,7 +315,7 @@ def dumps(value: object) -> str:
     return text
 
 
-def _once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
     """The dictionary of these pairs, refused where a key stands twice: of two values the reader would take one."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -323,7 +333,7 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) <= DIGITS else _refuse(f"an integer of {len(digits)} digits")
 
 
-def _document(text: str) -> Any:
+def _payload(text: str) -> Json:
     """Parse a file and check everything outside its payload."""
     if len(text) > LIMIT:
         _refuse(f"{len(text)} characters, at most {LIMIT} are read")
@@ -345,7 +355,8 @@ def _document(text: str) -> Any:
         _refuse(f"wrong parts: {sorted(document)!s:.80}")
     if hashlib.sha256(_canonical(document["payload"]).encode()).hexdigest() != document["sha256"]:
         _refuse("the checksum does not match, the file was edited or damaged")
-    return document
+    payload: Json = document["payload"]
+    return payload
 
 
 def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | None = None) -> Any:
@@ -358,7 +369,7 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
         which.
     """
     try:
-        return decode(_document(text)["payload"], kinds)
+        return decode(_payload(text), kinds)
     except MissingExtra:
         raise
     except ResultFormatError as error:
@@ -381,8 +392,8 @@ def result_schema() -> dict[str, Any]:
     return schema
 
 
-LAWS: dict[str, Any] = {}
-LOSSES: dict[str, Callable[[Any], Any]] = {}
+LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}
+LOSSES: dict[str, Callable[[Array], Numbers]] = {}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
 
@@ -421,7 +432,7 @@ def register_law(name: str, generator: object) -> None:
     LAWS[name] = generator
 
 
-def register_loss(name: str, function: Callable[[Any], Any]) -> None:
+def register_loss(name: str, function: Callable[[Array], Numbers]) -> None:
     """Let a loss given as a function survive saving, as `name`: a result loaded where it is registered has it again.
 
     Raises
@@ -469,7 +480,7 @@ class UnavailableCallable:
         )
 
 
-def law_name(law: Any) -> str:
+def law_name(law: FrozenLaw) -> str:
     for name, generator in LAWS.items():
         if type(law.dist) is type(generator) and (_ours(generator) or _made(law.dist) == _made(generator)):
             return name
@@ -483,13 +494,13 @@ def law_name(law: Any) -> str:
     )
 
 
-def _made(generator: Any) -> str:
+def _made(generator: stats.rv_continuous | stats.rv_discrete) -> str:
     """What an instance of a user's class was made with: two of them are two laws."""
     return repr(sorted(generator._updated_ctor_param().items()))
 
 
 @cache
-def _declared(cls: type) -> dict[str, Any]:
+def _declared(cls: type) -> dict[str, object]:
     return get_type_hints(cls)
 
 
@@ -517,7 +528,7 @@ def check_members(made: Any) -> None:
             raise DesignError.of(field.name, value, f"must be of type {field.type}")
 
 
-def _fits(value: object, declared: Any) -> bool:
+def _fits(value: object, declared: object) -> bool:
     """Whether a value is of the declared type; true is no number, and what says more than types is not looked into."""
     origin, parts = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
@@ -111,7 +111,7 @@ class CellNoise:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
         weights = tuple(integer("weights", w, 0) for w in self.weights)
-        spans = DesignError.unless("spans", self.spans, (tuple, list))
+        spans = instance("spans", self.spans, tuple, list)
         spans = tuple(integer("spans", v, 1, MOST_CELLS) for v in spans)
         if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
             raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
@@ -275,7 +275,7 @@ class CellNoise:
         side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
         return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the density and the tail."""
         return draw_laws({"this noise": self}, **options)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
 from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
 
 __all__ = [
@@ -301,14 +301,6 @@ def generator(rng: Randomness) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
-
-
-def instance(name: str, value: object, *kinds: type[T]) -> T:
-    """Return `value`, or raise DesignError unless it is an instance of one of these classes."""
-    if not isinstance(value, kinds):
-        wanted = [f"a{'n' * (kind.__name__[0] in 'AEIO')} {kind.__name__}" for kind in kinds]
-        raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
-    return value
 
 
 def settle(self: object, **values: object) -> None:

@@ -12,7 +12,10 @@ __all__ = ["Checked", "field"]
 
 
 def field(
-    *kinds: type, check: Callable[..., Any] | None = None, default: Any = dataclasses.MISSING, **options: Any
+    *kinds: type,
+    check: Callable[..., object] | None = None,
+    default: object = dataclasses.MISSING,
+    **options: object,
 ) -> Any:
     """Declare a dataclass field with the check that its value passes.
 
@@ -41,7 +44,7 @@ def field(
     mechdesign.errors.DesignError: epsilon = -1: must be a positive, finite number
     """
 
-    def passed(name: str, value: Any) -> Any:
+    def passed(name: str, value: object) -> object:
         return instance(name, value, *kinds) if check is None else check(name, value, **options)
 
     declared = {"check": passed} if kinds or check is not None else {}

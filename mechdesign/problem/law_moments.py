@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
 __all__ = [
     "FrozenLaw",
@@ -31,10 +31,6 @@ __all__ = [
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
 _MOST_CELLS = 1 << 14
-
-
-FrozenLaw: TypeAlias = Any
-"""A frozen continuous law of SciPy, which has no types."""
 
 
 def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None = None) -> Array:

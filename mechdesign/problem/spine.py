@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -223,7 +223,7 @@ class Design(Checked):
     def _wanted(self, gap: float | None) -> float:
         return inside("gap", self.default_gap if gap is None else gap, 0, 1, ": a relative distance")
 
-    def _check_options(self, options: dict[str, Any]) -> None:
+    def _check_options(self, options: Iterable[str]) -> None:
         parameters = inspect.signature(self.improve).parameters
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return  # a named solver's own options: `improve` hands them on
@@ -325,7 +325,7 @@ class Design(Checked):
         """What a reader should know of the mechanism that its numbers do not say."""
         return []
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw what `account` says of the picture: the least slack of each family of constraints."""
         table = self.audit(result).groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**sized(options, 5.0, 3.0))

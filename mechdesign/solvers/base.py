@@ -12,7 +12,7 @@ import numpy as np
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
 from mechdesign.typing import Array, Status
 
 __all__ = ["Capabilities", "Model", "Solution", "Solver", "Status"]
@@ -41,7 +41,7 @@ class Model:
     closed_form: Callable[[], Mapping[str, Array]] | None = None
 
     def __post_init__(self) -> None:
-        DesignError.unless("problem", self.problem, cp.Problem)
+        instance("problem", self.problem, cp.Problem)
 
     @property
     def kind(self) -> str:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, SolverError, instance
 from mechdesign.typing import no_numbers
 
 __all__ = ["Deadline", "one_thread", "too_late"]
@@ -42,7 +42,7 @@ class Deadline:
     @classmethod
     def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
         """Return the deadline that is given, and one of so many seconds where none is."""
-        return cls(seconds) if given is None else DesignError.unless("deadline", given, Deadline)
+        return cls(seconds) if given is None else instance("deadline", given, Deadline)
 
     @property
     def elapsed(self) -> float:

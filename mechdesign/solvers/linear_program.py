@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.solvers.base import Model, Solution
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, get, solve
@@ -337,8 +337,8 @@ def proved_bound(model: Model, solution: Solution) -> float:
     >>> 3 - 1e-12 < proved_bound(model, solve(model, "highs")) <= 3
     True
     """
-    problem = DesignError.unless("model", model, Model).problem
-    solution = DesignError.unless("solution", solution, Solution)
+    problem = instance("model", model, Model).problem
+    solution = instance("solution", solution, Solution)
     if not problem.objective.expr.is_affine():
         raise DesignError.of("model", problem.objective, "must have an affine objective, of a variable say")
     dual = solution.row_dual if solution.row_dual is not None else model.row_duals()

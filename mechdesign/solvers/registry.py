@@ -19,7 +19,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
 from mechdesign.solvers.deadline import Deadline
 
@@ -189,7 +189,7 @@ def register(solver: Solver, *, replace: bool = False) -> None:
     DesignError
         Not a `Solver`, or the name is taken and `replace` is false.
     """
-    DesignError.unless("solver", solver, Solver)
+    instance("solver", solver, Solver)
     if solver.name in _REGISTRY and not replace:
         raise DesignError.of(
             "solver", solver.name, "is already registered; pass replace=True to take its place"
@@ -199,7 +199,7 @@ def register(solver: Solver, *, replace: bool = False) -> None:
 
 def unregister(name: str) -> None:
     """Remove a backend."""
-    _REGISTRY.pop(DesignError.unless("name", name, str), None)
+    _REGISTRY.pop(instance("name", name, str), None)
 
 
 @cache
@@ -310,7 +310,7 @@ def solve(
         It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
         backend's own status.
     """
-    DesignError.unless("model", model, Model)
+    instance("model", model, Model)
     deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None

@@ -214,7 +214,7 @@ class VectorQuantizer(Design):
             "The worst expected squared error of what was tried, and the least that is possible with any number of bits.",
         )
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw the error of what was tried over its bits, and the lower bound."""
         fig, axis = figure(**sized(options, 5.0, 3.2))
         for colour, (name, part) in zip(COLOURS, self._table.groupby("mechanism", sort=False)):

@@ -96,7 +96,7 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     >>> print(c_header(table, name="gradient").splitlines()[5])
     #define MECHDESIGN_GRADIENT_H
     """
-    DesignError.unless("table", table, IntegerTable)
+    instance("table", table, IntegerTable)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _KEYWORDS:
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
@@ -139,7 +139,7 @@ class IntegerTable(Checked, CodedMechanism):
         DesignError
             No exact law, or no budget that integers could keep.
         """
-        law = DesignError.unless("quantizer", quantizer, Quantizer).certified().law
+        law = instance("quantizer", quantizer, Quantizer).certified().law
         assert law is not None
         ratio = law.ratio()
         budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
@@ -212,7 +212,7 @@ class IntegerTable(Checked, CodedMechanism):
         clip : bool
         """
         values = inside(x, self.knots_range, clip=clip).ravel()
-        given = DesignError.unless("words", words, np.ndarray)
+        given = instance("words", words, np.ndarray)
         if given.dtype != np.uint64 or given.size != values.size:
             raise DesignError.of("words", words, f"must be {values.size} unsigned 64-bit integers")
         out = np.empty(values.size, dtype=np.int64)

@@ -216,7 +216,7 @@ class AllocationPage(AllocationQuestion):
             others,
         )
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
         return (
             self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -339,7 +339,7 @@ class Calibration(Design):
         rows = [("this noise", result.value), *((f"{name} noise", r.value) for name, r in rivals.items())]
         return relative_table(rows if rivals else [])
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw the law and its tail, with the usual laws at the same privacy."""
         noise = result.mechanism
         others = self._rivals(noise) if noise.continuous else {}

@@ -283,7 +283,7 @@ class CorrelatedGaussianNoise(LinearNoise):
                 out += outside(self.lift, held, rows)
         return out[0] if np.ndim(x) == 1 else out
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the correlations as shades: 1 on the diagonal, 0 where two numbers get independent noise."""
         deviation = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
         fig, axis = figure(**sized(options, 5.0, 4.2))

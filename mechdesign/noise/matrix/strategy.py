@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg
@@ -185,7 +185,7 @@ class StrategyNoise(LinearNoise):
                 total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
             yield float(total)
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the standard deviation of each answer."""
         fig, axis = figure(**sized(options, 5.0, 3.2))
         axis.plot(np.sqrt(self.variances()), color=COLOURS[0])

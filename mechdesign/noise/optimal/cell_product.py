@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class CellProduct:
         """How far off the answer to one coordinate is."""
         return self.law.errors()
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw the law of one coordinate and its tail."""
         return draw_laws({"this noise": self.law}, **options)
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -276,7 +276,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             return ["the gap asked for was not reached: raise cells or max_cells"]
         return ["the time limit came before the search ended"] if result.status is Status.LIMIT else []
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw the law and its tail; of one number with the usual laws at the same privacy."""
         laws = {"this noise": _cells(result) or result.mechanism.law}
         if self.dimension == 1:

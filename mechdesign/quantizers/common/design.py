@@ -200,7 +200,7 @@ class QuantizerDesign(Design):
             [shown(b) for b in result.mechanism.bins], result.mechanism.extremes()[1], "outputs"
         )
 
-    def plot(self, result: Result, **options: Any) -> Figure:
+    def plot(self, result: Result, **options: float) -> Figure:
         """Draw the probability of every output, and the expected error, over the inputs."""
         mechanism, loss = result.mechanism, self.loss
         low, high = mechanism.input_range

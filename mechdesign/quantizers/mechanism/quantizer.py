@@ -178,7 +178,7 @@ class Quantizer(PiecewiseTable):
     @classmethod
     def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
-        DesignError.unless("law", law, ExactLaw)
+        instance("law", law, ExactLaw)
         bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 

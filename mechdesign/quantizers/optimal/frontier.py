@@ -17,7 +17,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.page import Section, versions
+from mechdesign.evidence.page import Page, Section, versions
 from mechdesign.evidence.proofs import (
     CLAIMED,
     OWN_WORDS,
@@ -125,7 +125,7 @@ class Frontier(Handed):
         """The table."""
         return self.table.copy()
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: float) -> Figure:
         """Draw value and lower bound against the axis (absolute against squared error for "max_mse")."""
         from mechdesign.plotting import COLOURS, figure, plain, sized
 
@@ -156,7 +156,7 @@ class Frontier(Handed):
         kind = "largest" if self.design.objective == "worst" else "expected"
         return f"{kind} {loss_words(self.design.loss)}"
 
-    def _page(self) -> dict[str, Any]:
+    def _page(self) -> Page:
         solved = self._solved()
         question = (
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, integer, settle
+from mechdesign.problem.checks import generator, instance, integer, settle
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors
@@ -83,7 +83,7 @@ class Baseline(ABC):
         settle(
             self,
             dimension=checked_dimension("dimension", self.dimension),
-            privacy=DesignError.unless("privacy", self.privacy, kind),
+            privacy=instance("privacy", self.privacy, kind),
             clients=integer("clients", self.clients, 1, _LARGEST_CLIENTS),
             radius=checked_radius("radius", self.radius),
         )

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,15 @@ class BiasedSelection(QuantizerDesign):
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
         """The member with these parameters."""
-        lower, upper = self.input_range
-        half, delta, beta = (upper - lower) / 2, number("delta", delta), number("beta", beta)
+        return self._rounded(self._selection(number("delta", delta), q), number("beta", beta))
+
+    def _selection(self, delta: float, q: float) -> Selection:
         family = rqm_family(self.m, q)
-        return BiasedQuantizer(Selection(self._outputs(delta), family, family), beta / half, self.input_range)
+        return Selection(self._outputs(delta), family, family)
+
+    def _rounded(self, selection: Selection, beta: float) -> BiasedQuantizer:
+        lower, upper = self.input_range
+        return BiasedQuantizer(selection, beta / ((upper - lower) / 2), self.input_range)
 
     def _outputs(self, delta: float) -> Array:
         lower, upper = self.input_range
@@ -131,11 +137,12 @@ class BiasedSelection(QuantizerDesign):
     def _members(self, clock: Clock) -> tuple[list[dict[str, float]], float, int]:
         """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
         rows, least, tried = [], math.inf, 0
+        selection = cache(self._selection)  # which all β share
         for point in self.grid or ():
             if clock.passed:
                 break
             tried += 1
-            member = self.mechanism(**point)
+            member = self._rounded(selection(point["delta"], point["q"]), point["beta"])
             loss = member.privacy_loss()
             if loss > self.privacy.epsilon:
                 continue

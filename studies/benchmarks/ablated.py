@@ -197,6 +197,29 @@ OPTMS = (
         {OPTM + "design:BoxSearch.best": lambda _: True},
     ),
     Strategy("one sweep of all boxes", {OPTM + "design:BoxSearch._values": box_by_box}),
+    Strategy(
+        "outputs hardly ever drawn dropped from 1e-9, 1e-6 and 1e-4 on (else 1e-6)",
+        {OPTM + "descent:_NOISE": constant((1e-6,))},
+        {OPTM + "descent:_without_noise": lambda _: True},
+    ),
+)
+
+MVU = "quantizers.mvu:"
+
+
+def alphabets(count: int) -> dict[str, Make]:
+    def make(epsilon: float, m: int, bits: int) -> Make:
+        return lambda: md.MVU(m, md.PureDP(epsilon), (-1.0, 1.0), bits)
+
+    return drawn(count, {"ε": EPSILONS, "m": (2, 3, 4), "bits": (1, 2, 4)}, make)
+
+
+MVUS = (
+    Strategy(
+        "simplex method up to four outputs (else BinSearch)",
+        {MVU + "FEW": constant(1)},
+        {MVU + "AlphabetSearch.simplex": lambda _: True},
+    ),
 )
 
 # -- the optimal noise of several coordinates, and of large δ ---------------------------------------------------
@@ -464,6 +487,7 @@ WINGS: dict[str, Wing] = {
     "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
     "optimal-quantizer": Wing(optimal_quantizer, QUANTIZERS),
     "optm": Wing(optm, OPTMS),
+    "mvu": Wing(alphabets, MVUS),
     "allocation": Wing(allocation, ALLOCATIONS),
     "mixed-types": Wing(mixed_types, MIXED),
     "metric-channel": Wing(channels, CHANNELS),

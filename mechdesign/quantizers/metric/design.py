@@ -373,7 +373,10 @@ def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]
 
 
 def _worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
-    """Inputs between the knots that lose more than `least`: the worst of each segment, about, and the worst of all."""
+    """Inputs between the knots that lose more than `least`: the worst of each segment, about, and the worst of all.
+
+    Without them the worst case is higher by 1% or more in 14 of 26 designs, at most by 22% (``results/ablations``).
+    """
     knots, rows = mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]])
     share = np.linspace(0, 1, 17)[1:-1, None]
     x = knots[:-1] * (1 - share) + knots[1:] * share

@@ -378,7 +378,7 @@ def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, fl
     return law, Tail(log_density, top, dist.name), _seen(law, top), float(law.std())
 
 
-def _truncated_normal(dist: Any, shapes: tuple[float, ...]) -> bool:
+def _truncated_normal(dist: object, shapes: tuple[float, ...]) -> bool:
     return of_scipy(dist) == "truncnorm" and shapes[0] == -shapes[1]
 
 
@@ -397,7 +397,7 @@ def _seen(law: FrozenLaw, top: float) -> float:
     return low
 
 
-def _numeric(dist: Any, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
+def _numeric(dist: object, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
     """Loss and tail from ``logpdf`` alone."""
     # Every frozen law has a generator of its own; SciPy's are alike, so that one tail does for all.
     law, tail, seen, deviation = _unit_law(getattr(stats, of_scipy(dist) or "", dist), shapes)

@@ -369,7 +369,7 @@ _SCIPY: dict[str, Callable[..., Form]] = {
 }
 
 
-def ball_form(dist: Any, shapes: tuple[float, ...]) -> Form:
+def ball_form(dist: object, shapes: tuple[float, ...]) -> Form:
     """The form of a law, in balls of the current precision."""
     make: Callable[..., Form] = (
         dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda *_: None)

@@ -388,7 +388,7 @@ def result_schema() -> dict[str, Any]:
     2
     """
     text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
-    schema: dict[str, Any] = json.loads(text)
+    schema: dict[str, object] = json.loads(text)
     return schema
 
 

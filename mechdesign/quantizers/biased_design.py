@@ -100,7 +100,7 @@ class BiasedSelection(QuantizerDesign):
         """Where the outputs of the grid's members are; None where all have the same."""
         return searched_outputs(self, "q", "beta", zoomed=False)
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: object) -> bool:
         assert self.grid is not None
         return searched_among(self, outputs, self._outputs(float(self.grid.axes["delta"][0])))
 

@@ -178,7 +178,7 @@ class MVU(QuantizerDesign, ModelledDesign):
         )
         return Model(problem, {"P": P, "floor": floor}, families)
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: object) -> bool:
         return super().takes(outputs) if self.bins is not None else searched_among(self, outputs, None)
 
     def improve(
@@ -335,7 +335,7 @@ class AlphabetSearch:
         """Evenly spread outputs."""
         return self.centre + reach * np.linspace(-1.0, 1.0, self.m, dtype=float)
 
-    def as_optimum(self, bins: Any, epsilon: float) -> OptimalQuantizer:
+    def as_optimum(self, bins: object, epsilon: float) -> OptimalQuantizer:
         """MVU's program as another design: the least squared error over the input grid among unbiased mechanisms."""
         return OptimalQuantizer(bins, PureDP(epsilon), self.inputs, "squared", input_range=self.input_range)
 

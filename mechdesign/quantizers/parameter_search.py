@@ -167,7 +167,7 @@ class ParameterSearch(QuantizerDesign):
     def certified(self, law: Law, clock: Clock) -> Law:
         return proved_law(self, law, law.mechanism.certified())
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: object) -> bool:
         assert self.grid is not None
         return searched_among(
             self, outputs, self._outputs({k: float(v[0]) for k, v in self.grid.axes.items()})

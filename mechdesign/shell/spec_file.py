@@ -105,7 +105,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
     with _opened(path) as given:
         names = ("NumericQuery", "LocalReport", "MetricReport")
         name = one_of("question", given.pop("question", None), names)
-        asked: dict[str, Any] = {
+        asked: dict[str, object] = {
             key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given
         }
         return _made("question", getattr(choose, name), given), asked
@@ -163,7 +163,7 @@ def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
 
 
 def _check_call(
-    key: str, function: Callable[..., object], arguments: Mapping[str, Any], *first: object
+    key: str, function: Callable[..., object], arguments: Mapping[str, object], *first: object
 ) -> None:
     """Raise DesignError where a function does not take these arguments."""
     try:
@@ -186,7 +186,7 @@ def _value(key: str, value: object) -> Any:
     return make(**fields)
 
 
-def _law(key: str, fields: dict[str, Any]) -> object:
+def _law(key: str, fields: dict[str, object]) -> object:
     """A law of SciPy, with a prior's cut if there is one, or a prior's samples."""
     if set(fields) == {"samples"}:
         return fields["samples"]

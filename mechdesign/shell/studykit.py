@@ -101,7 +101,7 @@ class Report:
         self._console, self._bars = console, bars
         self._title = title
         self._lines = [f"# {title}", ""] + ([f"*{paper}*", ""] if paper else [])
-        self._tables: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, dict[str, object]] = {}
         self._figures: list[str] = []
         self._records: dict[str, Any] = {}
         self._paper = paper

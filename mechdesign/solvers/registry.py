@@ -121,7 +121,7 @@ class CvxpySolver(Solver):
         kinds: frozenset[str],
         *,
         accuracy: float = 1e-8,
-        options: dict[str, Any] | None = None,
+        options: dict[str, object] | None = None,
     ) -> None:
         self.name = name
         self._cvxpy_name = cvxpy_name

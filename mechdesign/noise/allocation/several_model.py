@@ -121,7 +121,7 @@ def several_model(question: AllocationQuestion) -> Model:
 
 
 def allocate_several(
-    question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, Any]
+    question: AllocationQuestion, solver: str | None, deadline: Deadline, options: dict[str, object]
 ) -> tuple[SeveralAllocated, SolveReport]:
     """Least scales under several bounds: by the level of the one row, or by the program."""
     changes, order, weight = question.joint, float(question.loss), question.weights

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def consumed(noise: AdditiveNoise, privacy: Privacy) -> DeltaInterval:
 def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
     sampled = noise.sampling_rate < 1
-    options: dict[str, Any] = {} if sampled else {"closed_form": False, "points": 2**16}
+    options: dict[str, object] = {} if sampled else {"closed_form": False, "points": 2**16}
     found = noise.delta_interval(epsilon, width=1.7e-2 if sampled else 7.3e-3, **options)
     if found.upper > delta and not sampled:
         cases = noise.worst_cases.alternatives

@@ -95,8 +95,8 @@ class QuantizerDesign(Design):
         law, rows = mechanism.law, mechanism.rows
         places = np.arange(1, len(rows) + 1) // 2  # the knot at which each row is a limit
         x, bins = mechanism.knots[places], mechanism.bins
-        rho: Any = math.exp(epsilon)
-        allowed: Any = self.max_bias
+        rho: float | Fraction = math.exp(epsilon)
+        allowed: float | Fraction = self.max_bias
         labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
         exact = law is not None and mechanism.starts.size <= EXACT
         if exact:

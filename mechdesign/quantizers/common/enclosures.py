@@ -291,7 +291,7 @@ def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
 def _in_balls(primitive: Callable[..., list[Raw]]) -> Callable[[Any, Sequence[Any]], list[Raw]]:
     """Moments from a function that gives, for each cell, those about zero of the standard law."""
 
-    def moments(law: Any, edges: Sequence[Any]) -> list[Raw]:
+    def moments(law: object, edges: Sequence[object]) -> list[Raw]:
         _, shapes, loc, scale = frozen_parts(law)
         loc, scale = rational(loc), rational(scale)
         z = [(x - loc) / scale if isinstance(x, fmpq) else x for x in edges]

@@ -68,7 +68,7 @@ from mechdesign.quantizers.mechanism.table import (
     loss_from_floats,
     mean_loss,
 )
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, Randomness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -456,7 +456,7 @@ class CoordinateQuantizer:
             raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
         return x / self.scale
 
-    def sample(self, x: Any, *, rng: Any = None, clip: bool = False) -> Any:
+    def sample(self, x: object, *, rng: Randomness = None, clip: bool = False) -> Any:
         """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
         return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
 

@@ -54,7 +54,7 @@ def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> A
     return out.reshape(np.shape(x))
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether `x` is a PyTorch tensor (without importing PyTorch)."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)

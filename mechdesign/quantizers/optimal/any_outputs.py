@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -186,8 +185,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
         + float(dents.max())
         + loss.absolute * float(steps.min()),
     )
-    options: Any = {"maxiter": _LEVELS}
-    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options=options)
+    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": _LEVELS})
     kappa = float(found.x) if found.fun < lost(0.0) else 0.0
     table = duals.pieces.copy()
     table[:, 3:5] -= kappa

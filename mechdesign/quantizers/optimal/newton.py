@@ -159,7 +159,7 @@ def _cholesky(H: Array) -> Solver | None:
         except (linalg.LinAlgError, ValueError):
             continue
 
-        def solve(rhs: Array, factor: Any = factor) -> Array:
+        def solve(rhs: Array, factor: object = factor) -> Array:
             right = scale * rhs
             d: Array = linalg.cho_solve(factor, right, check_finite=False)
             d = d + linalg.cho_solve(factor, right - scaled @ d, check_finite=False)

@@ -467,7 +467,7 @@ class Descent:
         epsilon: float,
         solver: str | None,
         deadline: Deadline,
-        options: dict[str, Any],
+        options: dict[str, object],
     ) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
         self.program = blocks.in_numbers(solver=solver, deadline=deadline, **options)

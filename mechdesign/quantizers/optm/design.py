@@ -150,7 +150,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
             separate=self.families == "separate",
         )
 
-    def model(self, *, low: Any = None, high: Any = None) -> solvers.Model:
+    def model(self, *, low: object = None, high: object = None) -> solvers.Model:
         """Return the CVXPY model for bounds given as triangular arrays (default: 0 and 1)."""
         m = len(self.bins)
         default = (np.zeros((m - 1, m - 1)), np.tril(np.ones((m - 1, m - 1))))
@@ -232,7 +232,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
             notes = [f"a local optimum, after {descent.program.count} linearised programs"]
             yield self._law(point, partial(descent.inside, point.q), notes, clock)
 
-    def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, Any]) -> Law:
+    def on_boxes(self, clock: Clock, solver: str | None, options: dict[str, object]) -> Law:
         """Return the best of the boxes."""
         boxes = BoxSearch(self.program, self.bounds, solver, clock, options)
         found = boxes.best(self._solved_epsilon)
@@ -351,7 +351,7 @@ def authors_levels() -> Grid:
     return Grid(level=np.arange(1, 100) / 100, width=[0.01])
 
 
-def check_levels(name: str, grid: Any) -> None:
+def check_levels(name: str, grid: object) -> None:
     """Refuse what is no grid over bounds: an axis of another name would be tried, and change nothing."""
     if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
         raise DesignError.of(
@@ -466,10 +466,10 @@ class BoxSearch:
     def __init__(
         self,
         program: OPTMProgram,
-        bounds: Any,
+        bounds: Grid | None,
         solver: str | None,
         deadline: Deadline,
-        options: dict[str, Any],
+        options: dict[str, object],
     ) -> None:
         self.program, self.bounds, self.deadline, self.options = program, bounds, deadline, options
         self.solver, self.sweep = solver, Sweep(deadline)

@@ -129,7 +129,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
         return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
 
-    def at(self, bins: tuple[float, ...], bounds: Any = None) -> OPTM:
+    def at(self, bins: tuple[float, ...], bounds: object = None) -> OPTM:
         """The design for one choice of bins."""
         return OPTM(
             bins,
@@ -145,11 +145,11 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def among(self) -> str:
         return "the OPTM mechanisms of the grids"
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: object) -> bool:
         return any(self.at(bins).takes(outputs) for bins in self.alphabets())
 
     def model(
-        self, *, bins: tuple[float, ...] | None = None, low: Any = None, high: Any = None
+        self, *, bins: tuple[float, ...] | None = None, low: object = None, high: object = None
     ) -> solvers.Model:
         """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
         return self.at(self.alphabets()[0] if bins is None else bins).model(low=low, high=high)

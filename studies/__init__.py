@@ -29,6 +29,12 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "errata",
+        "Errata: published numbers, statements and proofs computed again",
+        "Privacy-Aware Randomized Quantization; Grafting Laplace and Gaussian distributions; Higher utility by exploiting coordinate-wise disparity; Metric differential privacy at the user level",
+        "mechdesign_studies.errata:run",
+    ),
+    Study(
         "flipped-huber",
         "Flipped Huber noise: what exact accounting says",
         "Muthukrishnan and Kalyani, Grafting Laplace and Gaussian distributions: a new noise mechanism for differential privacy",

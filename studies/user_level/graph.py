@@ -1,4 +1,6 @@
-r"""Visits to the nodes of a graph under its shortest paths: the graph example of the earth mover's distance.
+r"""Visits to the junctions of a street map under its shortest paths, private in the earth mover's distance.
+
+The paper's own example of a graph is another: private connections between users whose covariates are public.
 
 A street network: 150 junctions drawn in a square of 10 km, joined as their Delaunay triangulation is, every third street closed as long as the
 network stays connected; distances along streets. Users are 30 visits each, by short random walks from home. Asked are the average street distances to
@@ -64,6 +66,9 @@ def run(report: Report) -> None:
     truth = data.mean(axis=0)
     alpha = md.user_level.alpha_from_semantics(EPSILON, fraction=[1 / VISITS, 1.0], distance=[3.0, 0.1])
     detour = distances / np.maximum(np.linalg.norm(points[:, None] - points, axis=2), 1e-9)
+    report.text(
+        "The paper's own example of a graph is private connections between users whose covariates are public; this is a street map."
+    )
     report.text(
         f"{NODES} junctions, {len(network)} streets, {space.diameter:.1f} km across; a way is {detour[distances > 0].mean():.2f} times as long as the straight line. α = {alpha:g} per km "
         f"protects one visit of {VISITS} moved by 3 km along the streets, or all by 100 m, with ε = {EPSILON:g}; two users are "

@@ -94,7 +94,7 @@ def errata() -> str:
     for name in re.findall(r"(?m)^\.\. (?:include|literalinclude)::\s*(\S+)", text):
         if (page.parent / name).exists():
             text += (page.parent / name).read_text()
-    return " ".join(text.replace("−", "-").replace(",", "").split())
+    return " ".join(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text.replace("−", "-")).split())
 
 
 def errata_have(*words: str) -> bool:
@@ -103,7 +103,6 @@ def errata_have(*words: str) -> bool:
     return all(re.search(rf"(?<![\d.]){re.escape(word)}(?!\d)", page) for word in words)
 
 
-@fault(31, "the errata are prose, not a table")
 def test_the_errata_are_a_table() -> None:
     """Paper, place, printed, true, how computed."""
     text = errata().lower()
@@ -111,11 +110,10 @@ def test_the_errata_are_a_table() -> None:
     assert all(column in text for column in ("paper", "place", "printed", "true", "computed"))
 
 
-@fault(28, "what reverses the ranking of OPTM and MVU is not said")
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("7.03", "7.25"), id="figure 4a"),
+        pytest.param(("7.04", "7.28"), id="figure 4a"),
         pytest.param(("2.066", "2.042", "2.010"), id="table 2"),
         pytest.param(("1.961", "1.950", "1.937"), id="true values of table 2"),
         pytest.param(("1.0868", "1.1794"), id="table 1"),
@@ -125,7 +123,6 @@ def test_the_errata_say_how_optm_comes_to_lead(words: tuple[str, ...]) -> None:
     assert errata_have(*words)
 
 
-@fault(28, "OPTM is not said to be behind MVU in the first paragraph of the study")
 def test_the_tables_study_says_that_the_ranking_reverses() -> None:
     opening = (ROOT / "results/quantizer-tables/README.md").read_text().split("\n## ")[0]
     assert "MVU" in opening and "OPTM" in opening
@@ -138,14 +135,12 @@ def test_the_gradients_are_trained_with_the_authors_settings() -> None:
     assert all(word in page for word in ("Adam", "running mean", "92.9", "88.9", "89.2", "88.5"))
 
 
-@fault(30, "a finite search box does not explain the printed 557")
 def test_the_printed_557_is_not_explained_by_a_search_box() -> None:
     page = (ROOT / "results/flipped-huber/README.md").read_text()
     assert "finite search box stops" not in page
     assert "1290.6" in page.replace(",", "")
 
 
-@fault(30, "the amplification's factor is from a ninth on, not from a fifth")
 def test_the_amplification_is_a_ninth_to_a_third() -> None:
     table = (ROOT / "results/user-level-tables/amplification.csv").read_text().splitlines()[1:]
     factors = [float(row.split(",")[-1]) for row in table if row.split(",")[-1]]
@@ -154,24 +149,21 @@ def test_the_amplification_is_a_ninth_to_a_third() -> None:
     assert "a fifth to a third" not in errata()
 
 
-@fault(30, "a table that the paper does not print is said to be printed")
 def test_the_excess_of_the_authors_program_is_not_said_to_be_printed() -> None:
     assert "The printed OPTM tables for ε = 1 and 1.5 have privacy losses" not in errata()
 
 
-@fault(30, "a baseline that is a fifth lower is said to be found")
 def test_the_baseline_of_coordinate_descent_is_not_said_to_be_found() -> None:
     """California: 1.22 ± .10 or 1.48 for the printed 1.88."""
     assert "The printed baseline is found (California" not in errata()
 
 
-@fault(31, "the errata lack a row")
 @pytest.mark.parametrize(
     "words",
     [
         pytest.param(("3.4486", "3.3026", "13 of 45"), id="ERM, Theorem 1"),
         pytest.param(("Theorem 6", "infeasible"), id="Theorem 6"),
-        pytest.param(("1.5023", "1.6776"), id="Theorem 5"),
+        pytest.param(("2.0003", "2.6890"), id="Theorem 5"),
         pytest.param(("14.243", "14.432"), id="decibels"),
         pytest.param(("1.7", "2.22"), id="gain from three to five dimensions"),
         pytest.param(("Lemma 5", "Theorem 8"), id="Lemma 5"),
@@ -199,7 +191,6 @@ def delta(epsilon: float, mu: float) -> float:
     return float(normal.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * normal.cdf(-mu / 2 - epsilon / mu))
 
 
-@fault(32, "the layer that reaches δ = .63 is said to have 20 coordinates")
 def test_the_layer_that_reaches_delta_063_has_100_coordinates() -> None:
     """A clip in ℓ1 shared over K coordinates: a change of one alone is √K times what was accounted for."""
     mu = (

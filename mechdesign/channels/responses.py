@@ -25,10 +25,11 @@ from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, integer, positive
 from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.hadamard import walsh_hadamard
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "planar_laplace", "walsh_hadamard"]
+__all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "planar_laplace"]
 
 
 TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
@@ -160,10 +161,7 @@ class ClusteredResponse(Checked, Response):
 
     def _spread(self, own: float, near: float, far: float) -> Array:
         check_size(self.size, what="channel")
-        labels = self.space.clusters
-        matrix = np.where(np.equal.outer(labels, labels), near, far)
-        np.fill_diagonal(matrix, own)
-        return matrix
+        return self.space.by_cluster(own, near, far)
 
     @cached_property
     def inverse_levels(self) -> tuple[float, float, float]:
@@ -249,24 +247,6 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
         MetricSpace.clustered(1, integer("items", items, 2), within=1.0),
         positive("epsilon", epsilon, side=DOWN),
     )
-
-
-def walsh_hadamard(vector: Numbers) -> Array:
-    """Multiply by Sylvester's Hadamard matrix along the last axis, in O(K log K).
-
-    Examples
-    --------
-    >>> walsh_hadamard([1.0, 0.0, 0.0, 0.0])
-    array([1., 1., 1., 1.])
-    """
-    array = np.array(vector, dtype=float)
-    length, half = array.shape[-1], 1
-    while half < length:
-        pairs = array.reshape(*array.shape[:-1], length // (2 * half), 2, half)
-        array = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], axis=-2)
-        array = array.reshape(*array.shape[:-3], length)
-        half *= 2
-    return array
 
 
 def _parity(values: Indices) -> Indices:

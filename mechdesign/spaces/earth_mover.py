@@ -17,21 +17,18 @@ that leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import instance
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, topological_order
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["emd", "emd_multisets", "tree_edges"]
+__all__ = ["emd", "emd_multisets"]
 
 
-def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Any:
+def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
     """Earth mover's distance between histograms over the points of `space`.
 
     Parameters
@@ -65,23 +62,13 @@ def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Any:
     """
     instance("space", space, MetricSpace)
     left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
-    check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
-    same = left.shape == right.shape
-    gap = np.subtract(left, right, out=left if same else None)  # `distribution` returned arrays of our own
-    shape = gap.shape[:-1]
-    rows = gap.reshape(-1, space.size)
-    if space.kind == "line":
-        costs = _line(rows, space)
-    elif space.kind == "clustered":
-        costs = _clusters(rows, space)
-    elif space.kind == "tree":
-        costs = _tree(rows, space)
-    else:
-        costs = np.array([_transport(row, space.distances) for row in rows])
+    shape = check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
+    closed = {"line": _line, "clustered": _clusters, "tree": _tree}
+    costs = closed.get(space.kind, _transport)((left - right).reshape(-1, space.size), space)
     return costs.reshape(shape) if shape else float(costs[0])
 
 
-def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Any:
+def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float:
     """Earth mover's distance between the normalised histograms of two multisets of point indices.
 
     Parameters
@@ -104,12 +91,9 @@ def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Any:
     closed = space.kind in ("line", "clustered", "tree")
     if closed or items != right.shape[-1] or items > 2 * space.size:
         return emd(space.histogram(left), space.histogram(right), space)
-    a = np.broadcast_to(left, (*shape, items)).reshape(-1, items)
-    b = np.broadcast_to(right, (*shape, items)).reshape(-1, items)
-    costs = np.empty(len(a))
-    for i in range(len(a)):
-        matrix = space.distances[np.ix_(a[i], b[i])]
-        costs[i] = matrix[linear_sum_assignment(matrix)].sum() / items
+    pairs = zip(*(np.broadcast_to(part, (*shape, items)).reshape(-1, items) for part in (left, right)))
+    matrices = (space.distances[np.ix_(*pair)] for pair in pairs)
+    costs = np.array([matrix[linear_sum_assignment(matrix)].sum() / items for matrix in matrices])
     return costs.reshape(shape) if shape else float(costs[0])
 
 
@@ -121,53 +105,42 @@ def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise DesignError.of(name, shapes, "have leading axes that do not broadcast") from None
 
 
-def _transport(gap: Array, distances: Array) -> float:
+def _transport(gap: Array, space: MetricSpace) -> Array:
     try:
         import ot
     except ImportError:
         raise MissingExtra.of("emd", "the earth mover's distance on this space", "POT") from None
-    source, sink = np.flatnonzero(gap > 0), np.flatnonzero(gap < 0)
-    if source.size == 0 or sink.size == 0:
-        return 0.0
-    supply, demand = gap[source], -gap[sink]
-    mass = supply.sum()
-    demand *= mass / demand.sum()  # equal up to rounding; POT wants it exact
-    matrix = distances[np.ix_(source, sink)]
-    return float(ot.emd2(supply, demand, matrix, numItermax=10_000_000, check_marginals=False))
+
+    def cost(row: Array) -> float:
+        source, sink = np.flatnonzero(row > 0), np.flatnonzero(row < 0)
+        if source.size == 0 or sink.size == 0:
+            return 0.0
+        supply, demand = row[source], -row[sink]
+        demand *= supply.sum() / demand.sum()  # equal up to rounding; POT wants it exact
+        matrix = space.distances[np.ix_(source, sink)]
+        return float(ot.emd2(supply, demand, matrix, numItermax=10_000_000, check_marginals=False))
+
+    return np.array([cost(row) for row in gap])
 
 
 def _line(gap: Array, space: MetricSpace) -> Array:
     assert space.points is not None
-    position = space.points[:, 0]
-    order = np.argsort(position)
-    steps = np.diff(position[order])
-    if (order[1:] > order[:-1]).all():  # stored in their order: nothing to gather
-        above = np.cumsum(gap, axis=1, out=gap)
-    else:
-        above = np.cumsum(gap[:, order], axis=1)
-    return np.abs(above, out=above)[:, :-1] @ steps
+    order = np.argsort(space.points[:, 0])
+    above = np.cumsum(gap[:, order], axis=1)
+    return np.asarray(np.abs(above[:, :-1]) @ np.diff(space.points[order, 0]))
 
 
 def _clusters(gap: Array, space: MetricSpace) -> Array:
     between = np.abs(gap.reshape(len(gap), *space.shape).sum(axis=2)).sum(axis=1)
-    inside = np.abs(gap, out=gap).sum(axis=1)
+    inside = np.abs(gap).sum(axis=1)
     return np.asarray(space.within / 2 * inside + (space.across - space.within) / 2 * between)
 
 
 def _tree(gap: Array, space: MetricSpace) -> Array:
-    below, lengths = tree_edges(space)
-    return np.asarray(np.abs(below @ gap.T).T @ lengths)
-
-
-def tree_edges(space: MetricSpace) -> tuple[sparse.csr_matrix, Array]:
-    """For each edge of a tree: which points hang below it, (nodes, n) of 0 and 1, and its length (0 at the root)."""
+    """Masses summed up the tree, edge by edge from the leaves on."""
     assert space.parents is not None and space.lengths is not None and space.leaves is not None
-    nodes, points = [], []
-    for point, leaf in enumerate(space.leaves):
-        node = int(leaf)
-        while node >= 0:
-            nodes.append(node)
-            points.append(point)
-            node = int(space.parents[node])
-    shape = (space.parents.size, space.size)
-    return sparse.csr_matrix((np.ones(len(nodes)), (nodes, points)), shape=shape), space.lengths
+    below = np.zeros((space.parents.size, len(gap)))
+    below[space.leaves] = gap.T
+    for node in reversed(topological_order(space.parents)[1:]):
+        below[space.parents[node]] += below[node]
+    return np.asarray(space.lengths @ np.abs(below))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,12 +268,21 @@ class MetricSpace:
             assert self.parents is not None and self.lengths is not None and self.leaves is not None
             return tree_distances(self.parents, self.lengths, self.leaves)
         if self.kind == "clustered":
-            labels = np.arange(self.size) // self.shape[1]
-            matrix = np.where(np.equal.outer(labels, labels), self.within, self.across)
-            np.fill_diagonal(matrix, 0.0)
-            return matrix
+            return self.by_cluster(0.0, self.within, self.across)
         assert self.points is not None
-        return haversine(self.points) if self.kind == "geodesic" else cdist(self.points, self.points)
+        return self._gaps(self.points)
+
+    def _gaps(self, rows: Array) -> Array:
+        """Distances of coordinates, a row each, from all points."""
+        assert self.points is not None
+        return np.asarray((haversine if self.kind == "geodesic" else cdist)(rows, self.points))
+
+    def by_cluster(self, own: float, near: float, far: float) -> Array:
+        """The matrix of `own` on the diagonal, `near` elsewhere inside the clusters of a clustered space, and `far` across."""
+        labels = np.arange(self.size) // self.shape[1]
+        matrix = np.where(np.equal.outer(labels, labels), near, far)
+        np.fill_diagonal(matrix, own)
+        return matrix
 
     def distances_from(self, point: int) -> Array:
         """Distances of all points from one, shape (n,); builds no matrix of a line, a grid or coordinates.
@@ -287,8 +295,7 @@ class MetricSpace:
         point = integer("point", point, 0, self.size - 1)
         if self.points is None or self.matrix is not None or "distances" in vars(self):
             return np.asarray(self.distances[point])
-        one = self.points[[point]]
-        return np.asarray((haversine if self.kind == "geodesic" else cdist)(one, self.points)[0])
+        return np.asarray(self._gaps(self.points[[point]])[0])
 
     @cached_property
     def diameter(self) -> float:
@@ -302,7 +309,7 @@ class MetricSpace:
         return float(self.distances.max())
 
     @property
-    def clusters(self) -> Any:
+    def clusters(self) -> Indices | None:
         """Cluster label of each point of a clustered space, shape (n,), else None."""
         return np.repeat(np.arange(self.shape[0]), self.shape[1]) if self.kind == "clustered" else None
 
@@ -362,8 +369,7 @@ class MetricSpace:
         if rows.shape[1:] != self.points.shape[1:]:
             raise DesignError.of("coordinates", rows.shape, f"must have {self.points.shape[1]} columns")
         chunk = max(1, 10_000_000 // self.size)
-        gaps = haversine if self.kind == "geodesic" else cdist
-        parts = [gaps(rows[i : i + chunk], self.points).argmin(axis=1) for i in range(0, len(rows), chunk)]
+        parts = [self._gaps(rows[i : i + chunk]).argmin(axis=1) for i in range(0, len(rows), chunk)]
         return np.concatenate(parts)
 
     def histogram(self, items: Numbers) -> Array:
@@ -383,17 +389,14 @@ class MetricSpace:
 
     def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
-        plain = type(weights) is np.ndarray and weights.dtype == np.float64 and weights.size > 0
-        held = np.asarray(weights) if plain else array(name, weights, ndim=None)  # no copy, no extra pass
+        held = array(name, weights, ndim=None)
         if held.shape[-1:] != (self.size,):
             raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
+        if held.min() < 0:
+            raise DesignError.of(name, float(held.min()), "must be non-negative")
         total = held.sum(axis=-1, keepdims=True)
-        least = held.min()  # NaN where any entry is
-        if not (least >= 0 and (np.abs(total - 1) <= 1e-9).all()):
-            array(name, held, ndim=None)
-            if least < 0:
-                raise DesignError.of(name, float(least), "must be non-negative")
-            worst = float(total.ravel()[np.abs(total - 1).argmax()])
+        if (off := np.abs(total - 1)).max() > 1e-9:
+            worst = float(total.flat[off.argmax()])
             raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
         return np.asarray(held / total)
 
@@ -448,10 +451,9 @@ def check_distinct(matrix: Array) -> None:
         )
 
 
-def haversine(degrees: Array, others: Array | None = None) -> Array:
+def haversine(degrees: Array, others: Array) -> Array:
     """Great-circle distances in kilometres between rows of (latitude, longitude) in degrees."""
-    a = np.radians(degrees)
-    b = a if others is None else np.radians(others)
+    a, b = np.radians(degrees), np.radians(others)
     rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2) ** 2
     turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
     chord = rise + np.cos(a[:, None, 0]) * np.cos(b[None, :, 0]) * turn

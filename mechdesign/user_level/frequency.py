@@ -75,6 +75,7 @@ from mechdesign.problem.checks import (
     positive,
     settle,
 )
+from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers, Randomness
@@ -202,7 +203,7 @@ class FrequencyFit:
 
 @serializable("frequency-estimate")
 @dataclass(frozen=True, eq=False)
-class FrequencyEstimate:
+class FrequencyEstimate(Checked):
     r"""Estimator of a histogram from the reports of a channel.
 
     Parameters
@@ -233,13 +234,12 @@ class FrequencyEstimate:
     True
     """
 
-    channel: Response
+    channel: Response = field(Response)
     space: MetricSpace | None = None
-    project: bool = False
+    project: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
-        instance("channel", self.channel, Response)
-        one_of("project", self.project, (True, False))
+        super().__post_init__()
         given = self.channel.space if self.space is None else self.space
         settle(self, space=_resolve(given, self.channel.size))
         if isinstance(self.channel, Channel):
@@ -284,7 +284,7 @@ class FrequencyEstimate:
 
 @serializable("laplace-histogram")
 @dataclass(frozen=True, eq=False)
-class LaplaceHistogram:
+class LaplaceHistogram(Checked):
     r"""Histogram with Laplace noise, the central baseline (Lemma 6.7 of the paper).
 
     A user's data move the average of the users' normalised histograms by at most 2/n in ℓ₁, so independent
@@ -310,16 +310,10 @@ class LaplaceHistogram:
     True
     """
 
-    space: MetricSpace
-    epsilon: float
-    users: int
-    project: bool = False
-
-    def __post_init__(self) -> None:
-        instance("space", self.space, MetricSpace)
-        settle(
-            self, epsilon=positive("epsilon", self.epsilon, side=DOWN), users=integer("users", self.users, 1)
-        )
+    space: MetricSpace = field(MetricSpace)
+    epsilon: float = field(check=positive, side=DOWN)
+    users: int = field(check=integer, least=1)
+    project: bool = field(check=one_of, allowed=(True, False), default=False)
 
     @property
     def scale(self) -> float:
@@ -336,19 +330,28 @@ class LaplaceHistogram:
         truth = self.space.distribution(histogram)
         return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
 
+    @property
+    def _rounded(self) -> Fraction:
+        """What rounding an average to doubles may move, entries together."""
+        return self.space.size * Fraction(1, 1 << 50)
+
     @cached_property
     def lattice(self) -> RoundedSum:
         """The Laplace noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
-        moved = Fraction(2, self.users) + self.space.size * Fraction(1, 1 << 50)
+        moved = Fraction(2, self.users) + self._rounded
         return RoundedSum(1, round_up(moved / Fraction(self.epsilon)), math.inf)
 
     def release(self, histogram: Numbers) -> FrequencyFit:
         """Release the average for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
-        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
+        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity. A
+        sum further from 1 is refused.
         """
         self.space.distribution(histogram)
         truth, step = array("histogram", histogram), self.lattice.step
+        if abs(math.fsum(truth.tolist()) - 1) > self._rounded:
+            wanted = "must sum to 1 up to the rounding of doubles: average histograms that do"
+            raise DesignError.of("histogram", math.fsum(truth.tolist()), wanted)
 
         def exact(i: int) -> Fraction:
             return Fraction(float(truth[i])) / Fraction(step)

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -31,30 +31,30 @@ from mechdesign.problem.checks import DOWN, instance, integer, non_negative, one
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices, Numbers, Randomness
-from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, settle_users
+from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, checked_users
 
 __all__ = ["ItemwiseRelease", "equal_sizes"]
 
 
-def equal_sizes(datasets: Numbers, *, name: str = "datasets") -> Any:
-    """Return datasets as a rectangular array; refuse users who hold different numbers of items."""
+def equal_sizes(datasets: Numbers) -> Numbers:
+    """Return datasets as they are, in a list, or raise DesignError where users hold different numbers of items."""
     if isinstance(datasets, np.ndarray):
         return datasets
     if not isinstance(datasets, Iterable):
-        raise DesignError.of(name, datasets, "must hold one collection of point indices per user")
+        raise DesignError.of("datasets", datasets, "must hold one collection of point indices per user")
     rows = list(datasets)
-    sizes = {len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))}
+    sizes = sorted({len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))})
     if len(sizes) > 1:
-        shown = ", ".join(map(str, sorted(sizes)[:5]))
         raise DesignError(
-            f"{name}: users hold {shown}{', ...' if len(sizes) > 5 else ''} items, but a bounded mechanism needs "
+            f"datasets: users hold {sizes[0]} to {sizes[-1]} items, but a bounded mechanism needs "
             "equal sizes; draw the same number from each with sampling_reduction(...).sample(datasets)"
         )
-    return rows
+    return cast(Numbers, rows)
 
 
 _TRIED, _TRIES = 400, 10
 """Points up to which further channels are tried for the largest α₀, and how many."""
+_ENOUGH = 0.99  # of the α asked for: no further channel is tried
 
 
 @serializable("itemwise-release")
@@ -127,60 +127,60 @@ class ItemwiseRelease:
             if getattr(self, name) is not None:
                 settle(self, **{name: positive(name, getattr(self, name), side=DOWN)})
         instance("space", self.space, MetricSpace)
-        settle(self, items=integer("items", self.items, 1))
+        settle(self, items=integer("items", self.items, 1), users=checked_users(self.users, self.model))
         one_of("accounting", self.accounting, ACCOUNTING)
-        settle_users(self)
-        target, channel = self.alpha, self.channel
+        target = self.alpha
         if target is not None:
-            settle(self, item_alpha=self._calibrated(target, deadline))
-        if channel is not None:
-            _measure(instance("channel", channel, Response), deadline)
+            # The channel, and its exact loss, have the rest of the time.
+            settle(self, item_alpha=self._calibrated(self.accounting, deadline.part(0.3).limit()))
+        if self.channel is not None:
+            _measure(instance("channel", self.channel, Response), deadline)
+            settle(self, item_alpha=self.channel_loss)
         else:
             settle(self, channel=default_channel(self.space, self.item_alpha, deadline))
         if not math.isfinite(self.channel_loss):
             raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
-        settle(self, item_alpha=self.channel_loss if channel is not None else float(self.item_alpha))
-        reached = shuffled_alpha(items=self.items, radius=self.radius, **self._losses)
-        if target is not None and reached < 0.99 * target and self.space.size <= _TRIED:
-            reached = self._enlarge(float(target), reached, deadline)
-        settle(self, alpha=reached if target is None else min(float(target), reached))
+        settle(self, alpha=self._shuffled(self._loss, self.accounting, self.channel.epsilon))
+        if target is not None:
+            self._enlarge(target, deadline)
+            settle(self, alpha=min(target, self.alpha))
 
-    def _calibrated(self, target: float, deadline: Deadline) -> float:
-        """The largest α₀ found in a third of the time; the channel, and its exact loss, have the rest."""
-        return calibrate_item_alpha(target, time_limit=deadline.part(0.3).limit(), **self._question)
+    def _calibrated(self, accounting: str, time_limit: float | None = None) -> float:
+        """The largest α₀ found for this α, whatever the channel."""
+        return calibrate_item_alpha(
+            self.alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
+            diameter=self.space.diameter, radius=self.radius, time_limit=time_limit,
+        )  # fmt: skip
 
-    def _enlarge(self, target: float, start: float, deadline: Deadline) -> float:
-        """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter."""
-        held, factor = (float(self.item_alpha), self.channel, self.channel_loss, self._losses), 2.0
-        best = start
-        for _ in range(_TRIES):
-            wanted = held[0] * factor
+    def _shuffled(self, item_alpha: float, accounting: str, item_epsilon: float | None = None) -> float:
+        """α for this α₀, and the largest loss ε₀ of the channel where it is known."""
+        return shuffled_alpha(
+            item_alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
+            diameter=self.space.diameter, item_epsilon=item_epsilon, radius=self.radius,
+        )  # fmt: skip
+
+    def _enlarge(self, target: float, deadline: Deadline) -> None:
+        """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter.
+
+        QUOTE (results/ablations, itemwise-release).
+        """
+        factor, tries = 2.0, _TRIES if self.space.size <= _TRIED else 0
+        while tries and self.alpha < _ENOUGH * target and not deadline.passed:
+            tries, wanted = tries - 1, self.item_alpha * factor
             try:
                 channel = default_channel(self.space, wanted, deadline)
+                loss = channel.metric_loss(self.space)
+                reached = self._shuffled(loss or wanted, self.accounting, channel.epsilon)
             except SolverError:  # too late: what is held stays
-                break
-            loss = channel.metric_loss(self.space)
-            losses = {
-                **held[3],
-                "item_alpha": loss if loss > 0 else wanted,
-                "item_epsilon": float(channel.epsilon),
-            }
-            try:
-                reached = shuffled_alpha(items=self.items, radius=self.radius, **losses)
+                return
             except DesignError:
                 reached = math.inf
-            if deadline.passed and reached > target:
-                break
             if reached <= target:
-                held, best = (wanted, channel, loss, losses), reached
-                if reached > 0.99 * target:
-                    break
+                settle(self, item_alpha=wanted, channel=channel, channel_loss=loss, alpha=reached)
             else:
                 factor = math.sqrt(factor)
-        settle(self, item_alpha=held[0], channel=held[1], channel_loss=held[2], _losses=held[3])
-        return best
 
-    def to_fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, object]:
         """What a file stores: the channel, from which everything else follows."""
         names = ("space", "delta", "items", "users", "model", "accounting", "channel", "radius")
         return {name: getattr(self, name) for name in names}
@@ -191,23 +191,9 @@ class ItemwiseRelease:
         return self.channel.metric_loss(self.space)
 
     @property
-    def _question(self) -> dict[str, Any]:
-        """What both ways of the accounting take."""
-        return {
-            "items": self.items,
-            "total": self.total,
-            "delta": self.delta,
-            "accounting": self.accounting,
-            "diameter": self.space.diameter,
-            "radius": self.radius,
-        }
-
-    @cached_property
-    def _losses(self) -> dict[str, Any]:
-        """α₀ and the largest loss ε₀ of the channel in hand, as the accounting takes them."""
-        taken = {name: self._question[name] for name in ("total", "delta", "accounting", "diameter")}
-        loss = self.channel_loss if self.channel_loss > 0 else self.item_alpha
-        return {**taken, "item_alpha": loss, "item_epsilon": float(self.channel.epsilon)}
+    def _loss(self) -> float:
+        """α₀ as the accounting takes it: positive."""
+        return self.channel_loss or self.item_alpha
 
     def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:
         """(ε, δ) for two datasets of one user at this earth mover's distance, from the channel in hand.
@@ -216,7 +202,11 @@ class ItemwiseRelease:
         α · EMD: one level of the clone divergence need not serve all distances.
         """
         k = self.items if positions is None else positions
-        got = amplification(moved=self.items * non_negative("emd", emd), positions=k, **self._losses)
+        moved, diameter = self.items * non_negative("emd", emd), self.space.diameter
+        got = amplification(
+            self._loss, moved=moved, positions=k, total=self.total, delta=self.delta, accounting=self.accounting,
+            diameter=diameter, item_epsilon=self.channel.epsilon,
+        )  # fmt: skip
         return got.epsilon, got.delta
 
     @property
@@ -280,10 +270,9 @@ class ItemwiseRelease:
                 rows.append({"accounting": accounting, "item_alpha": self.item_alpha, "alpha": self.alpha})
                 continue
             for_alpha = for_item = math.nan
-            question = {**self._question, "accounting": accounting}
             try:
-                for_alpha = calibrate_item_alpha(self.alpha, **question)
-                for_item = shuffled_alpha(self.item_alpha, **question)
+                for_alpha = self._calibrated(accounting)
+                for_item = self._shuffled(self.item_alpha, accounting)
             except DesignError:
                 pass
             rows.append({"accounting": accounting, "item_alpha": for_alpha, "alpha": for_item})

@@ -56,7 +56,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
-from mechdesign.user_level.privacy import EMDPrivacy, settle_users
+from mechdesign.user_level.privacy import EMDPrivacy, checked_users
 
 __all__ = ["LinearQuery", "LinearRelease"]
 
@@ -108,8 +108,7 @@ class LinearRelease:
     def __post_init__(self) -> None:
         instance("query", self.query, LinearQuery)
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        settle(self, alpha=privacy.alpha, delta=privacy.delta)
-        settle_users(self)
+        settle(self, alpha=privacy.alpha, delta=privacy.delta, users=checked_users(self.users, self.model))
         one_of("gaussian", self.gaussian, (True, False))
         settle(self, norm=2.0 if self.gaussian else norm_order("norm", self.norm))
         if self.gaussian and self.delta == 0:
@@ -188,10 +187,10 @@ class LinearRelease:
         lattice, space = self.lattice, self.query.space
         counts = array("histogram", histogram, ndim=None)
         check_preserved("histogram", histogram, counts)
-        whole_numbers = (
+        whole_numbers = bool(
             (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
         )
-        pooled = bool(whole_numbers) and counts.ndim == 1 and self.users > 1 and counts.sum() != 1
+        pooled = whole_numbers and counts.ndim == 1 and self.users > 1 and counts.sum() != 1
         self._check_sizes(sizes, counts.sum() if pooled else None)
         weights = self._rows(counts / counts.sum(axis=-1, keepdims=True) if whole_numbers else counts)
         given, values = np.atleast_2d(counts), self.query.values

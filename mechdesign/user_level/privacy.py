@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,6 @@ from mechdesign.problem.checks import (
     one_of,
     positive,
     probability,
-    settle,
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
@@ -51,13 +49,12 @@ MODELS = ("local", "central")
 SIZES = ("bounded", "unbounded")
 
 
-def settle_users(release: Any) -> None:
-    """Check the number of users of a release: n in the central model, 1 locally."""
-    settle(release, users=integer("users", release.users, 1))
-    if one_of("model", release.model, MODELS) == "local" and release.users != 1:
-        raise DesignError.of(
-            "users", release.users, "belongs to the central model; locally each user is alone"
-        )
+def checked_users(users: object, model: str) -> int:
+    """Return the number of users of a release, n in the central model and 1 locally, or raise DesignError."""
+    found = integer("users", users, 1)
+    if one_of("model", model, MODELS) == "local" and found != 1:
+        raise DesignError.of("users", users, "belongs to the central model; locally each user is alone")
+    return found
 
 
 def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, float]:

@@ -98,8 +98,6 @@ class SamplingReduction(Checked):
         low, high = r, 1.0
         while high - low > 1e-13 * high:
             middle = (low + high) / 2
-            if middle in (low, high):
-                break
             low, high = (low, middle) if _kl(middle, r) >= need * (1 + 1e-12) else (middle, high)
         return min(high * self.diameter * (1 + 1e-12), self.diameter)
 

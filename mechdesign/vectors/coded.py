@@ -13,7 +13,7 @@ with its seed.
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 import struct
 import zlib
 from abc import ABC, abstractmethod
@@ -105,6 +105,11 @@ class CodedMechanism(ABC):
         """How many codes a vector has."""
 
     @abstractmethod
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
+    ) -> Indices:
+        """Draw codes, shape (n, slots): by a generator, or exactly from the operating system's randomness where there is none."""
+
     def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw codes, shape (n, slots), exactly, with the operating system's randomness.
 
@@ -117,12 +122,7 @@ class CodedMechanism(ABC):
         clip : bool
             Shorten vectors that are too long.
         """
-
-    @abstractmethod
-    def _simulated(
-        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
-    ) -> Indices:
-        """Draw codes, shape (n, slots), by a generator: for simulation."""
+        return self._drawn(x, *checked_key(seed, first), clip, None)
 
     @abstractmethod
     def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
@@ -140,7 +140,7 @@ class CodedMechanism(ABC):
         """
         source = generator(rng)
         seed = int(source.integers(0, 1 << 62))
-        return self.decoded(self._simulated(x, seed, source, clip=clip), seed).reshape(np.shape(x))
+        return self.decoded(self._drawn(x, seed, 0, clip, source), seed).reshape(np.shape(x))
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact law, with the operating system's randomness and a fresh seed for all vectors of `x`."""
@@ -357,15 +357,13 @@ class SubsetSelection(CodedMechanism):
         above, below = self.power.numerator, self.power.denominator
         return IntegerWeights([self.near * above, (self.outputs - self.near) * below])
 
-    def _exact_ranks(self, size: int) -> Indices:
-        other = self._choice.draw(size).astype(bool)
-        near = uniform_integers(self.near, size)
-        return np.where(other, self.near + uniform_integers(self.outputs - self.near, size), near)
-
-    def _simulated_ranks(self, source: np.random.Generator, size: int) -> Indices:
-        first = source.integers(0, self.near, size)
-        other = source.integers(self.near, self.outputs, size)
-        return np.where(source.random(size) < self.near * float(self.probabilities[0]), first, other)
+    def _ranks(self, size: int, rng: np.random.Generator | None) -> Indices:
+        """Places in the order, shape (size,)."""
+        if rng is None:
+            near, other = uniform_integers(self.near, size), uniform_integers(self.outputs - self.near, size)
+            return np.where(self._choice.draw(size).astype(bool), self.near + other, near)
+        first, other = rng.integers(0, self.near, size), rng.integers(self.near, self.outputs, size)
+        return np.where(rng.random(size) < self.near * float(self.probabilities[0]), first, other)
 
 
 @dataclass(frozen=True)
@@ -439,7 +437,7 @@ class ModularSum(Checked):
 
 def fresh_seed() -> int:
     """Return a seed of the operating system's randomness."""
-    return int.from_bytes(os.urandom(SEED_BITS // 8), "little")
+    return secrets.randbits(SEED_BITS)
 
 
 def checked_seed(seed: object) -> int:

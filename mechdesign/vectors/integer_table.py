@@ -244,12 +244,13 @@ class IntegerTable(Checked, CodedMechanism):
 
     def codes(self, x: Numbers, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw the number of an output for every number, with the operating system's randomness; no seed is used."""
-        return self.draw(x, random_words(array("x", x, ndim=None).size), clip=clip)[:, None]
+        return super().codes(x, seed, first=first, clip=clip)
 
-    def _simulated(
-        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        words = source.integers(0, 1 << 64, np.size(x), dtype=np.uint64)
+        size = array("x", x, ndim=None).size
+        words = random_words(size) if rng is None else rng.integers(0, 1 << 64, size, dtype=np.uint64)
         return self.draw(x, words, clip=clip)[:, None]
 
     def decoded(self, codes: Numbers, seed: int = 0, *, first: int = 0) -> Array:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -103,10 +102,23 @@ def _limit(name: str, value: object) -> int | None:
 class SampledSubset(CodedMechanism):
     """What sends a few coordinates of every vector, chosen by shared randomness."""
 
+    inputs: str = "box"
+    """Coordinates in [−R, R]."""
+    radius: float
+
     @property
     @abstractmethod
     def sent(self) -> int:
         """How many coordinates are sent."""
+
+    def _scaled(self, x: Numbers, clip: bool) -> Array:
+        """Vectors over R, shape (n, d)."""
+        return scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
+
+    def _chosen(self, x: Numbers, seed: int, first: int, clip: bool) -> Array:
+        """The coordinates that are sent, over R; shape (n, sent)."""
+        y = self._scaled(x, clip)
+        return np.take_along_axis(y, shared_subsets(seed, first, len(y), self.dimension, self.sent), axis=1)
 
     @abstractmethod
     def _estimates(self, codes: Indices) -> Array:
@@ -247,7 +259,7 @@ class SampledCoordinates(Checked, SampledSubset):
 
     def squared_error(self, x: Numbers) -> Array:
         """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
-        y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=False)
+        y = self._scaled(x, clip=False)
         moments = self.one.probabilities(y) @ self.one.bins**2
         total = (self.dimension / self.slots * moments - y**2).sum(axis=-1)
         return np.asarray(self.radius**2 * total).reshape(np.shape(x)[:-1])
@@ -275,21 +287,12 @@ class SampledCoordinates(Checked, SampledSubset):
     sent = slots
 
     def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, draw: Callable[[Array], Numbers]
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        y = scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
-        chosen = shared_subsets(seed, first, len(y), self.dimension, self.slots)
-        values = draw(np.take_along_axis(y, chosen, axis=1))
+        """The numbers of outputs for the chosen coordinates."""
+        part = self._chosen(x, seed, first, clip)
+        values = self.one.release(part) if rng is None else self.one.sample(part, rng=rng)
         return np.asarray(np.searchsorted(self.one.bins, values), dtype=np.int64)
-
-    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw the numbers of outputs for the chosen coordinates, exactly; shape (n, k)."""
-        return self._drawn(x, *checked_key(seed, first), clip, self.one.release)
-
-    def _simulated(
-        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
-    ) -> Indices:
-        return self._drawn(x, seed, 0, clip, lambda y: self.one.sample(y, rng=source))
 
     def _estimates(self, codes: Indices) -> Array:
         return self.radius * self.dimension / self.slots * self.one.bins[codes]
@@ -338,11 +341,6 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     # -- the law --------------------------------------------------------------------------------------
 
-    @property
-    def inputs(self) -> str:
-        """ "box": coordinates in [−R, R]."""
-        return "box"
-
     def _agreement(self, flips: int) -> Fraction:
         b, rows = self.bits, range(flips + 1)
         near = sum(math.comb(b, i) for i in rows)
@@ -371,7 +369,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     def squared_error(self, x: Numbers) -> Array:
         """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d)."""
-        y = scaled_vectors(x, self.dimension, self.radius, "box", clip=False)
+        y = self._scaled(x, clip=False)
         found = self.bits * self.stretch**2 - self.radius**2 * (y**2).sum(axis=-1)
         return np.asarray(found).reshape(np.shape(x)[:-1])
 
@@ -392,30 +390,17 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
         count = np.array([v.bit_count() for v in range(self.outputs)])
         return np.argsort(count, kind="stable")
 
-    def _texts(
-        self, x: Numbers, seed: int, first: int, clip: bool, chance: Callable[[tuple[int, ...]], Array]
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        """The rounded signs of the chosen coordinates as integers, lowest bit first; chance(shape) is uniform on [0, 1)."""
-        y = scaled_vectors(x, self.dimension, self.radius, "box", clip=clip)
-        part = np.take_along_axis(y, shared_subsets(seed, first, len(y), self.dimension, self.bits), axis=1)
-        up = chance(part.shape) < (1 + part) / 2
-        return np.asarray(up @ (1 << np.arange(self.bits)), dtype=np.int64)
-
-    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw a text of signs for every vector, in exact integers with the operating system's randomness; shape (n, 1)."""
-
-        def chance(shape: tuple[int, ...]) -> Array:
-            words = random_words(math.prod(shape)) >> np.uint64(11)
-            return np.asarray(words.astype(float) * 2.0**-53).reshape(shape)
-
-        texts = self._texts(x, *checked_key(seed, first), clip, chance)
-        return (texts ^ self._order[self._exact_ranks(len(texts))])[:, None]
-
-    def _simulated(
-        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
-    ) -> Indices:
-        texts = self._texts(x, seed, 0, clip, source.random)
-        return (texts ^ self._order[self._simulated_ranks(source, len(texts))])[:, None]
+        """A text of signs for every vector: its rounded signs, lowest bit first, some of them changed."""
+        part = self._chosen(x, seed, first, clip)
+        if rng is None:
+            chance = (random_words(part.size) >> np.uint64(11)).reshape(part.shape) * 2.0**-53
+        else:
+            chance = rng.random(part.shape)
+        texts = (chance < (1 + part) / 2) @ (1 << np.arange(self.bits))
+        return (texts ^ self._order[self._ranks(len(texts), rng)])[:, None]
 
     def _estimates(self, codes: Indices) -> Array:
         return np.where((codes >> np.arange(self.bits)) & 1, self.stretch, -self.stretch)

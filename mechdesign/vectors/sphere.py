@@ -21,8 +21,7 @@ With S the survival function of the normal law and φ its density, the sum of th
 The integrands are smooth and decay on both sides, so that the trapezoidal rule converges faster than any power of its step.
 
 **Rotations.** `ExactRotation` has the uniform law: Q of the QR decomposition, with a positive diagonal of R, of a D × n Gaussian frame A (raw
-``qr`` is biased). As :math:`A^\top A = R^\top R` it needs one Cholesky decomposition, :math:`Q^\top x = R^{-\top} A^\top x`, and n < D rows of
-the rotation. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between
+``qr`` is biased), as :math:`Q^\top x = R^{-\top} A^\top x`. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between
 rounds: orthogonal, in O(D log D), and of nearly the uniform law only. Privacy holds under any rotation; an answer is exactly unbiased under
 the uniform law. What is rotated are the vertices of a regular simplex of unit vectors in n dimensions, never written as a matrix:
 
@@ -34,9 +33,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg, special
@@ -45,6 +44,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, integer, one_of
 from mechdesign.problem.fields import field
+from mechdesign.problem.hadamard import walsh_hadamard
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -53,17 +53,18 @@ from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normal
 
 __all__ = [
     "LARGEST_BITS",
+    "LARGEST_FRAME",
     "ExactRotation",
     "FastRotation",
     "Rotation",
     "SphereQuantizer",
     "vertex_products",
-    "vertices",
-    "weighted_sum",
+    "weighted_sums",
 ]
 
 LARGEST_BITS = 16
-_PART = 1 << 22  # numbers held at a time
+LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
+_PART = 1 << 16  # numbers rotated at a time: they fit a processor's cache
 
 
 @serializable("sphere-quantizer")
@@ -150,44 +151,39 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
 
     # -- codes ----------------------------------------------------------------------------------------
 
-    def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw the number of a vertex for every vector, in exact integers with the operating system's randomness; shape (n, 1)."""
-        y, (seed, first) = self.lifted(x, clip=clip), checked_key(seed, first)
-        return self._drawn(y, seed, first, self._exact_ranks)
-
-    def _simulated(
-        self, x: Numbers, seed: int, source: np.random.Generator, *, clip: bool = False
-    ) -> Indices:
-        return self._drawn(self.lifted(x, clip=clip), seed, 0, partial(self._simulated_ranks, source))
-
     def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
         """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
         index, (seed, first) = self._checked(codes)[:, 0], checked_key(seed, first)
         out = np.empty((index.size, self.dimension))
-        for part in self._parts(index.size):
-            keys = [(seed, first + i) for i in range(part.start, part.stop)]
-            units = self._turn.turned_back(vertices(index[part], self.outputs - 1), keys)
-            out[part] = self._answered(units, (len(keys), self.dimension))
+        for part, keys in self._parts(index.size, seed, first):
+            chosen = weighted_sums(np.equal.outer(index[part], np.arange(self.outputs)).astype(float))
+            out[part] = self._answered(self._turn.turned_back(chosen, keys), (len(keys), self.dimension))
         return out
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
         """Counts of the vertices, turned back once."""
         counts = np.bincount(codes.ravel(), minlength=self.outputs).astype(float)
-        total = weighted_sum(counts, self.outputs - 1)
-        units = self._turn.turned_back(total[None, :], [(seed, number)])
+        units = self._turn.turned_back(weighted_sums(counts[None, :]), [(seed, number)])
         return self._answered(units, (self.dimension,))
 
-    def _parts(self, count: int) -> list[slice]:
-        return slices(count, max(1, _PART // max(self.working, self.outputs)))
+    def _parts(self, count: int, seed: int, first: int = 0) -> Iterator[tuple[slice, Keys]]:
+        """The vectors some at a time, with their keys."""
+        step = max(1, _PART // self.working)
+        for start in range(0, count, step):
+            part = slice(start, min(start + step, count))
+            yield part, [(seed, first + i) for i in range(part.start, part.stop)]
 
-    def _drawn(self, y: Array, seed: int, first: int, ranks: Callable[[int], Indices]) -> Indices:
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
+    ) -> Indices:
         """The vertex at a random place in an order that puts the near ones first."""
-        out = np.empty((len(y), 1), dtype=np.int64)
-        for part in self._parts(len(y)):
-            keys = [(seed, first + i) for i in range(part.start, part.stop)]
+        y = self.lifted(x, clip=clip)
+        ranks = self._ranks(len(y), rng)[:, None]
+        out = np.empty_like(ranks)
+        for part, keys in self._parts(len(y), seed, first):
             products = vertex_products(self._turn.turned(y[part], keys))
             order = np.argsort(-products, axis=1, kind="stable")  # on every processor alike
-            out[part] = np.take_along_axis(order, ranks(len(keys))[:, None], axis=1)
+            out[part] = np.take_along_axis(order, ranks[part], axis=1)
         return out
 
     def rotation_bias(self, x: Numbers, *, rng: Randomness = None, draws: int = 1000) -> tuple[float, float]:
@@ -198,8 +194,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         y = self.lifted(np.reshape(x, (1, -1)))
         seed, count = int(generator(rng).integers(0, 1 << 62)), integer("draws", draws, 2)
         found = np.empty(count)
-        for part in self._parts(count):
-            keys = [(seed, i) for i in range(part.start, part.stop)]
+        for part, keys in self._parts(count, seed):
             products = vertex_products(self._turn.turned(np.repeat(y, len(keys), axis=0), keys))
             largest = -np.partition(-products, self.near - 1, axis=1)[:, : self.near]
             found[part] = largest.sum(axis=1) / self.closeness - 1
@@ -259,9 +254,6 @@ def chi_mean(d: int) -> float:
 
 
 _ROUNDS = 4
-_CHUNK = 32  # vectors that fit a processor's cache
-_LARGEST_FRAME = 1 << 27  # numbers: a gigabyte
-_SQUARE = 0.8  # frames nearer to square are worse conditioned: Householder's QR
 Keys = Sequence[tuple[int, int]]
 """A seed and a number for every vector."""
 
@@ -292,7 +284,7 @@ class ExactRotation(Rotation):
     """A rotation of uniform law."""
 
     def __post_init__(self) -> None:
-        if self.dimension * self.kept > _LARGEST_FRAME:
+        if self.dimension * self.kept > LARGEST_FRAME:
             raise DesignError(
                 f"an exact rotation of {self.dimension} dimensions to {self.kept} needs {self.dimension * self.kept:.3g} "
                 "normal numbers a vector: fewer bits, or rotation='fast'"
@@ -302,40 +294,25 @@ class ExactRotation(Rotation):
         """The Gaussian frame A, shape (D, n)."""
         return shared_normals(*key, self.dimension * self.kept).reshape(self.dimension, self.kept)
 
-    def _root(self, frame: Array) -> Array:
-        """L of LLᵀ = AᵀA, lower triangular with a positive diagonal."""
-        if self.kept > _SQUARE * self.dimension:
-            r = np.linalg.qr(frame, mode="r")
-            return np.asarray(r * np.sign(np.diag(r))[:, None]).T
-        return np.asarray(linalg.cholesky(frame.T @ frame, lower=True, check_finite=False))
+    def _decomposed(self, keys: Keys) -> Iterator[tuple[Array, Array]]:
+        """For each key A and R, whose diagonal is positive."""
+        with one_thread():
+            for key in keys:
+                frame = self.frame(key)
+                r = np.linalg.qr(frame, mode="r")
+                yield frame, r * np.sign(np.diag(r))[:, None]
 
     def turned(self, x: Array, keys: Keys) -> Array:
-        out = np.empty((len(keys), self.kept))
-        with one_thread():
-            for i, key in enumerate(keys):
-                frame = self.frame(key)
-                out[i] = linalg.solve_triangular(
-                    self._root(frame), x[i] @ frame, lower=True, check_finite=False
-                )
-        return out
+        parts = zip(x, self._decomposed(keys))
+        return np.array([linalg.solve_triangular(r, y @ frame, trans=1) for y, (frame, r) in parts])
 
     def turned_back(self, z: Array, keys: Keys) -> Array:
-        out = np.empty((len(keys), self.dimension))
-        with one_thread():
-            for i, key in enumerate(keys):
-                frame = self.frame(key)
-                out[i] = frame @ linalg.solve_triangular(
-                    self._root(frame), z[i], lower=True, trans=1, check_finite=False
-                )
-        return out
+        parts = zip(z, self._decomposed(keys))
+        return np.array([frame @ linalg.solve_triangular(r, y) for y, (frame, r) in parts])
 
 
 class FastRotation(Rotation):
     """Sign flips and Walsh–Hadamard transforms, four rounds."""
-
-    @property
-    def _block(self) -> int:
-        return 1 << (self.dimension.bit_length() - 1)
 
     def _signs(self, keys: Keys) -> Array:
         """Signs ±1, shape (rounds, n, D)."""
@@ -345,84 +322,31 @@ class FastRotation(Rotation):
         flat = flat[:, : _ROUNDS * self.dimension].reshape(len(keys), _ROUNDS, self.dimension)
         return np.where(flat, -1.0, 1.0).transpose(1, 0, 2)
 
-    def _mixed(self, x: Array, starts: Sequence[int]) -> None:
-        """Transform the blocks that start there, in place."""
-        size = self._block
-        for start in starts:
-            x[:, start : start + size] = hadamard(x[:, start : start + size])
-
-    @property
-    def _starts(self) -> tuple[int, ...]:
-        rest = self.dimension - self._block
-        return (0, rest) if rest else (0,)
+    def _mixed(self, x: Array, *, back: bool = False) -> Array:
+        """Transform the first coordinates, then the last ones, in place; the other way round to undo it."""
+        size = 1 << (self.dimension.bit_length() - 1)
+        blocks = [slice(start, start + size) for start in {0, self.dimension - size}]
+        for block in sorted(blocks, key=lambda each: each.start, reverse=back):
+            x[:, block] = walsh_hadamard(x[:, block]) / math.sqrt(size)
+        return x
 
     def turned(self, x: Array, keys: Keys) -> Array:
-        out = np.empty((len(keys), self.kept))
+        half = (self.dimension + 1) // 2
         with one_thread():
-            for part in slices(len(keys), _CHUNK):
-                out[part] = self._forward(x[part], self._signs(keys[part]))[:, : self.kept]
-        return out
+            for flips in self._signs(keys):
+                mixed = self._mixed(x * flips)
+                # What lies half the dimension apart comes side by side.
+                x = np.empty_like(mixed)
+                x[:, ::2], x[:, 1::2] = mixed[:, :half], mixed[:, half:]
+        return x[:, : self.kept]
 
     def turned_back(self, z: Array, keys: Keys) -> Array:
-        out = np.zeros((len(keys), self.dimension))
-        out[:, : self.kept] = z
+        x = np.zeros((len(keys), self.dimension))
+        x[:, : self.kept] = z
         with one_thread():
-            for part in slices(len(keys), _CHUNK):
-                out[part] = self._backward(out[part], self._signs(keys[part]))
-        return out
-
-    def _forward(self, x: Array, signs: Array) -> Array:
-        half = (self.dimension + 1) // 2
-        other = np.empty_like(x)
-        for flips in signs:
-            now = x * flips
-            self._mixed(now, self._starts)
-            # What lies half the dimension apart comes side by side.
-            other[:, ::2], other[:, 1::2] = now[:, :half], now[:, half:]
-            x = other
+            for flips in self._signs(keys)[::-1]:
+                x = self._mixed(np.hstack([x[:, ::2], x[:, 1::2]]), back=True) * flips
         return x
-
-    def _backward(self, x: Array, signs: Array) -> Array:
-        half = (self.dimension + 1) // 2
-        now = np.empty_like(x)
-        for flips in signs[::-1]:
-            now[:, :half], now[:, half:] = x[:, ::2], x[:, 1::2]
-            self._mixed(now, self._starts[::-1])
-            x = now * flips
-        return x
-
-
-def slices(count: int, step: int) -> list[slice]:
-    """0, …, count − 1 in parts of that length."""
-    return [slice(a, min(a + step, count)) for a in range(0, count, step)]
-
-
-def hadamard(x: Array) -> Array:
-    """Return rows (n, K), K a power of two, times Sylvester's Hadamard matrix over √K.
-
-    A Kronecker product of two smaller matrices: two products instead of log K passes over the memory.
-
-    Examples
-    --------
-    >>> hadamard(np.eye(2)).round(3).tolist()
-    [[0.707, 0.707], [0.707, -0.707]]
-    """
-    n, size = x.shape
-    left = 1 << (size.bit_length() - 1) // 2
-    if left > 64:
-        inner = hadamard(np.ascontiguousarray(x).reshape(-1, 64)).reshape(n, -1, 64)
-        outer = hadamard(inner.transpose(0, 2, 1).reshape(n * 64, -1))
-        return outer.reshape(n, 64, -1).transpose(0, 2, 1).reshape(n, size)
-    cube = np.ascontiguousarray(x).reshape(n, left, size // left)
-    return np.asarray(sylvester(left) @ (cube @ sylvester(size // left))).reshape(n, size)
-
-
-@lru_cache(maxsize=16)
-def sylvester(size: int) -> Array:
-    """Sylvester's Hadamard matrix over the square root of its size."""
-    matrix = linalg.hadamard(size) / np.sqrt(size)
-    matrix.setflags(write=False)
-    return np.asarray(matrix)
 
 
 # -- the simplex that is rotated ----------------------------------------------------------------------------------
@@ -437,7 +361,7 @@ def vertex_products(z: Array) -> Array:
 
     Examples
     --------
-    >>> vertex_products(vertices(np.arange(3), 2)).round(12).tolist()
+    >>> vertex_products(weighted_sums(np.eye(3))).round(12).tolist()
     [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
     """
     n = z.shape[1]
@@ -446,24 +370,15 @@ def vertex_products(z: Array) -> Array:
     return np.hstack([along * z - back * total, -total / math.sqrt(n)])
 
 
-def vertices(index: Indices, n: int) -> Array:
-    """The vertices of these numbers, shape (count, n)."""
-    along, back = _constants(n)
-    out = np.full((len(index), n), -back)
-    last = index == n
-    out[last] = -1 / math.sqrt(n)
-    rows = np.flatnonzero(~last)
-    out[rows, index[rows]] += along
-    return out
-
-
-def weighted_sum(counts: Array, n: int) -> Array:
-    """The sum of the vertices, each that many times; shape (n,).
+def weighted_sums(counts: Array) -> Array:
+    """Sums of the vertices, each that many times; shape (n,) for n + 1 counts, over the last axis.
 
     Examples
     --------
-    >>> bool(np.allclose(weighted_sum(np.array([1.0, 0.0, 2.0]), 2), vertices(np.array([0, 2, 2]), 2).sum(axis=0)))
+    >>> bool(np.allclose(weighted_sums(np.array([1.0, 0.0, 2.0])), weighted_sums(np.eye(3))[[0, 2, 2]].sum(axis=0)))
     True
     """
+    n = counts.shape[-1] - 1
     along, back = _constants(n)
-    return np.asarray(along * counts[:n] - back * counts[:n].sum() - counts[n] / math.sqrt(n))
+    first, last = counts[..., :n], counts[..., n:]
+    return np.asarray(along * first - back * first.sum(axis=-1, keepdims=True) - last / math.sqrt(n))

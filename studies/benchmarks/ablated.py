@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -345,12 +346,17 @@ def channels(count: int) -> dict[str, Make]:
         "grid 49",
         "grid 100",
         "line 30",
+        "line 100",
         "points 12",
         "points 25",
         "points 40",
         "points 60",
     )
     return drawn(count, {"space": spaces, "α": (0.3, 0.7, 2.0), "prior": ("uniform", "skew")}, make)
+
+
+def every_pair(original: Any) -> Any:
+    return property(lambda self: np.argwhere(np.triu(np.ones((self.size, self.size), dtype=bool), 1)))
 
 
 CHANNELS = (
@@ -364,7 +370,203 @@ CHANNELS = (
         {CHANNEL + "program:_MANY": constant(10**9)},
         {CHANNEL + "program:PrivacyRows.thin": lambda _: True},
     ),
+    Strategy(
+        "essential pairs (else all)",
+        {"spaces.space:MetricSpace.essential_pairs": every_pair},
+        {CHANNEL + "program:privacy_rows": lambda _: True},
+    ),
+    Strategy(
+        "costs in units near 1",
+        {CHANNEL + "program:ChannelProgram.unit": constant(1.0)},
+        {CHANNEL + "program:ChannelProgram.unit": lambda unit: unit != 1.0},
+    ),
 )
+
+# -- vectors -------------------------------------------------------------------------------------------------------
+
+VECTORS = "vectors."
+
+
+def vectors(count: int) -> dict[str, Make]:
+    def make(d: int, epsilon: float, bits: int | None, inputs: str) -> Make:
+        return lambda: md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs)
+
+    axes = {
+        "d": (5, 20, 200, 1000),
+        "ε": EPSILONS,
+        "bits": (1, 4, 8, None),
+        "inputs": ("ball", "sphere", "box"),
+    }
+    return drawn(count, axes, make)
+
+
+def nothing(original: Any) -> Any:
+    return property(lambda self: iter(()))
+
+
+def without_coordinates(original: Any) -> Any:
+    """The other candidates; the sampled coordinates alone where there is none."""
+
+    def candidates(self: Any) -> Any:
+        others = [m for m in original(self) if not isinstance(m, md.SampledCoordinates)]
+        return iter(others) if others else original(self)
+
+    return candidates
+
+
+def chosen(kind: str) -> dict[str, Callable[[Any], bool]]:
+    """Designs whose answer is of that kind."""
+    return {"problem.spine:Design.solve": lambda result: type(result.mechanism).__name__ == kind}
+
+
+VECTOR = (
+    Strategy(
+        "rotated simplices", {VECTORS + "design:VectorQuantizer.spheres": nothing}, chosen("SphereQuantizer")
+    ),
+    Strategy("sampled signs", {VECTORS + "design:VectorQuantizer.signs": nothing}, chosen("SampledSigns")),
+    Strategy(
+        "sampled coordinates",
+        {VECTORS + "design:VectorQuantizer.candidates": without_coordinates},
+        chosen("SampledCoordinates"),
+    ),
+    Strategy(
+        "coordinates in several bits",
+        {VECTORS + "sampled:_MOST_BITS": constant(1)},
+        {VECTORS + "sampled:best_outputs": lambda _: True},
+    ),
+    Strategy(
+        "outermost output searched (else 1.5 × the least)",
+        {
+            VECTORS + "sampled:best_outputs": lambda original: (
+                lambda epsilon, bits: even_coordinate(epsilon, bits)
+            )
+        },
+        {VECTORS + "sampled:best_outputs": lambda _: True},
+    ),
+    Strategy(
+        "bound of a box's corners (else the ball's)",
+        {VECTORS + "design:box_error": fixed(0.0)},
+        {VECTORS + "design:box_error": lambda _: True},
+    ),
+    Strategy(
+        "cubic moments in a box's bound (else powers alone)",
+        {VECTORS + "cap:cubic_excess": fixed(1e6)},
+        {VECTORS + "cap:cubic_excess": lambda _: True},
+    ),
+)
+
+
+def even_coordinate(epsilon: float, bits: int) -> Any:
+    from mechdesign.vectors.sampled import two_outputs
+
+    if bits == 1 or epsilon < 1:
+        return two_outputs(epsilon)
+    far = 1.5 / math.tanh(epsilon / 2)
+    bins, prior = np.linspace(-far, far, 1 << bits), stats.uniform(-1, 2)
+    return (
+        md.OptimalQuantizer(bins, md.PureDP(epsilon), prior, "squared", objective="worst")
+        .solve(gap=1e-3)
+        .mechanism
+    )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a call that is no design answers."""
+
+    value: float
+    gap: float | None = None
+
+
+# -- earth mover's distance ----------------------------------------------------------------------------------------
+
+
+def histograms(count: int) -> dict[str, Make]:
+    def make(space: str, size: int, asked: str) -> Make | None:
+        rng = np.random.default_rng(size)
+        if space == "line":
+            places = md.MetricSpace.line(rng.uniform(0, 9, size))
+        elif space == "clustered":
+            places = md.MetricSpace.clustered(size // 3, 3, within=0.1)
+        elif space == "tree":
+            places = md.MetricSpace.tree([-1, *(rng.integers(0, i) for i in range(1, size))], np.ones(size))
+        else:
+            places = md.MetricSpace.euclidean(rng.uniform(0, 9, (size, 2)))
+        if asked == "histograms":
+            p, q = rng.dirichlet(np.ones(places.size), (2, 2000))
+            return lambda: lambda: md.spaces.emd(p, q, places)
+        p, q = rng.integers(0, places.size, (2, 2000, 30))
+        return lambda: lambda: md.spaces.emd_multisets(p, q, places)
+
+    axes = {
+        "space": ("line", "clustered", "tree", "points"),
+        "n": (9, 30, 99),
+        "of": ("histograms", "multisets"),
+    }
+    return drawn(count, axes, make)
+
+
+def by_transport(original: Any) -> Any:
+    from mechdesign.spaces.earth_mover import _transport
+
+    return _transport
+
+
+def of_histograms(original: Any) -> Any:
+    return lambda xs, ys, space: md.spaces.emd(space.histogram(xs), space.histogram(ys), space)
+
+
+EMD = "spaces.earth_mover:"
+DISTANCES = (
+    Strategy("closed form on a line (else transport)", {EMD + "_line": by_transport}),
+    Strategy("closed form on clusters (else transport)", {EMD + "_clusters": by_transport}),
+    Strategy("closed form on a tree (else transport)", {EMD + "_tree": by_transport}),
+    Strategy(
+        "assignment of multisets (else transport of histograms)",
+        {"spaces.earth_mover:emd_multisets": of_histograms},
+        {EMD + "linear_sum_assignment": lambda _: True},
+    ),
+)
+
+# -- user level ----------------------------------------------------------------------------------------------------
+
+
+def itemwise(count: int) -> dict[str, Make]:
+    def make(space: str, alpha: float, delta: float, items: int, users: int) -> Make:
+        places = {
+            "grid 25": md.MetricSpace.grid(5, 5),
+            "grid 100": md.MetricSpace.grid(10, 10),
+            "line 30": md.MetricSpace.line(np.sort(np.random.default_rng(0).uniform(0, 5, 30))),
+            "clustered 40": md.MetricSpace.clustered(8, 5, within=0.1),
+        }[space]
+        return lambda: lambda: md.ItemwiseRelease(places, alpha, delta, items, users)
+
+    axes = {
+        "space": ("grid 25", "grid 100", "line 30", "clustered 40"), "α": (0.3, 1.0, 4.0, 20.0), "δ": DELTAS[2:],
+        "items": (10, 100), "users": (100, 10_000),
+    }  # fmt: skip
+    return drawn(count, axes, make)
+
+
+ITEMWISE = (
+    Strategy(
+        "larger α₀ by the channel's own loss",
+        {"user_level.itemwise:_TRIED": constant(0)},
+        {"user_level.itemwise:ItemwiseRelease._enlarge": lambda _: True},
+    ),
+    Strategy(
+        "exponential mechanism at its largest slope (else α/2)",
+        {"channels.channel:exponential_rate": lambda original: lambda distances, alpha: 0.0},
+        {"channels.channel:exponential_rate": lambda _: True},
+    ),
+)
+
+
+def released(make: Any) -> Answered:
+    """The mean distance between an item and its report, items alike."""
+    made = make()
+    return Answered(float((made.channel.dense * made.space.distances).sum(axis=1).mean()))
+
 
 # -- metric quantizers ---------------------------------------------------------------------------------------------
 
@@ -497,4 +699,7 @@ WINGS: dict[str, Wing] = {
     "optimal-noise-many": Wing(many_coordinates, MANY_COORDINATES),
     "searched-quantizer": Wing(searched_quantizer, QUANTIZERS),
     "large-delta": Wing(large_delta, OPTIMAL_NOISE),
+    "vectors": Wing(vectors, VECTOR),
+    "earth-mover": Wing(histograms, DISTANCES, lambda call: Answered(float(np.sum(call())))),
+    "itemwise-release": Wing(itemwise, ITEMWISE, released),
 }

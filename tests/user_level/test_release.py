@@ -165,6 +165,14 @@ def test_released_histograms() -> None:
     assert np.mean([fit.emd(truth) for fit in fits]) < fits[0].error_bound
 
 
+def test_averages_that_are_off_by_more_than_is_counted_are_refused() -> None:
+    """Was taken: a sum off by 5·10⁻¹⁰, where rounding is counted up to 3·10⁻¹⁵ in the sensitivity."""
+    release = LaplaceHistogram(LINE, epsilon=1.0, users=50)
+    release.release([0.1, 0.2, 0.7])
+    with pytest.raises(DesignError, match="rounding of doubles"):
+        release.release([0.1, 0.2, 0.7 + 5e-10])
+
+
 @pytest.mark.parametrize("model", ["central", "local"])
 def test_itemwise_releases_shuffle_exactly(model: str) -> None:
     space = MetricSpace.clustered(2, 2, within=0.5)

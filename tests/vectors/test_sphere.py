@@ -24,7 +24,7 @@ from mechdesign.vectors.sphere import (
     top_squares,
     top_sum,
     vertex_products,
-    vertices,
+    weighted_sums,
 )
 
 # Isik et al. 2023 and Asi et al. 2022, recomputed: (d, ε) → the cap, then 1, 2, 4, 6, 8 bits.
@@ -121,7 +121,7 @@ def test_probabilities_are_exact(d: int, epsilon: float, bits: int, inputs: str)
 def test_the_draw_is_of_the_integers() -> None:
     """Near vertices come with probability kE / (kE + M − k), equally often each."""
     mechanism = md.SphereQuantizer(9, 3, md.PureDP(1.0), inputs="sphere")
-    ranks = mechanism._exact_ranks(40_000)
+    ranks = mechanism._ranks(40_000, None)
     more, less = map(float, mechanism.probabilities)
     wanted = np.where(np.arange(8) < mechanism.near, more, less) * ranks.size
     assert stats.chisquare(np.bincount(ranks, minlength=8), wanted).pvalue > 1e-6
@@ -208,11 +208,12 @@ def test_exact_rotation_is_that_of_the_signed_qr() -> None:
     assert rotation.turned(x, [key])[0] == pytest.approx(x[0] @ (q * np.sign(np.diag(r))), abs=1e-12)
 
 
-def test_both_forms_of_the_exact_rotation_agree() -> None:
-    """Frames that are nearly square take Householder's QR, the others a Cholesky decomposition."""
-    rotation, key = ExactRotation(10, 9), (3, 4)
+def test_exact_rotation_by_cholesky() -> None:
+    """As AᵀA = RᵀR, Qᵀx is also what Cholesky's root of AᵀA gives."""
+    rotation, key, x = ExactRotation(10, 9), (3, 4), np.random.default_rng(0).normal(size=(1, 10))
     frame = rotation.frame(key)
-    assert rotation._root(frame) == pytest.approx(np.linalg.cholesky(frame.T @ frame), abs=1e-9)
+    wanted = np.linalg.solve(np.linalg.cholesky(frame.T @ frame), x[0] @ frame)
+    assert rotation.turned(x, [key])[0] == pytest.approx(wanted, abs=1e-9)
 
 
 def test_extreme_words_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +242,7 @@ def test_the_bias_of_the_rotations_is_measured() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 7, 64])
 def test_vertices_are_a_regular_simplex(n: int) -> None:
-    v = vertices(np.arange(n + 1), n)
+    v = weighted_sums(np.eye(n + 1))
     gram = np.full((n + 1, n + 1), -1 / n)
     np.fill_diagonal(gram, 1.0)
     assert v @ v.T == pytest.approx(gram, abs=1e-12)

@@ -24,9 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DesignError
@@ -48,6 +49,9 @@ from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
 from mechdesign.typing import Array, Numbers
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 __all__ = [
     "CURVATURE",
     "NoisyAnswers",
@@ -62,6 +66,7 @@ __all__ = [
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
 """The largest second derivative of each loss in the score."""
 
+Labels = npt.NDArray[np.generic]
 Answer = Callable[[int, int, int, int], float]
 
 
@@ -135,13 +140,8 @@ def descend(
 
 def _total(state: Array, column: Array, one: Array, integer: int, loss: str) -> int:
     """The sum of all records' clipped and rounded contributions: exact, a whole number."""
-    if loss == "squared":
-        np.multiply(state, column, out=one)
-    else:  # the state is minus the margin: σ(−m) = 1/(1 + e^m)
-        np.negative(state, out=one)
-        np.exp(one, out=one)
-        one += 1.0
-        np.divide(column, one, out=one)
+    # The state is minus the margin m: σ(−m).
+    np.multiply(state if loss == "squared" else special.expit(state), column, out=one)
     np.clip(one, -integer, integer, out=one)
     np.rint(one, out=one)
     total = float(one.sum())
@@ -297,7 +297,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
@@ -448,7 +448,7 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
         x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         return self._objectives(x, np.asarray(target, dtype=float))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on data of ten records nothing private is accurate
         return tags
@@ -521,7 +521,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
         self._descend(x, self._signs(labels))
         return self
 
-    def _classes(self, labels: Array) -> Any:
+    def _classes(self, labels: Array) -> Labels:
         if self.classes is not None:
             classes = np.unique(np.asarray(self.classes))
             if np.shape(self.classes) != (2,) or len(classes) != 2:
@@ -548,10 +548,10 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
         """Return Xθ and the intercept: positive for the second class."""
         return self._score(X)
 
-    def predict(self, X: Numbers) -> Any:
+    def predict(self, X: Numbers) -> Labels:
         """Return the likelier class."""
         second = self._score(X) > 0
-        return self.classes_[second.astype(int)]
+        return np.asarray(self.classes_[second.astype(int)])
 
     def predict_proba(self, X: Numbers) -> Array:
         """Return the probabilities of both classes, shape (N, 2)."""
@@ -563,7 +563,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
         x, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
         return self._objectives(x, self._signs(labels))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate

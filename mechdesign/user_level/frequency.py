@@ -448,17 +448,7 @@ def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: in
     >>> round(metric_response_error_bound(space, 20.0, reports=10_000), 6)
     0.003781
     """
-    between, inside = ClusteredResponse(space, alpha).eigenvalues
-    clusters, n = space.shape[0], space.size
-    groups = (clusters - 1) * (between**-2 - 1) if clusters > 1 else 0.0
-    rest = (n - clusters) * (inside**-2 - 1) if n > clusters else 0.0
-    near = space.within if n > clusters else 0.0
-    far = space.across if clusters > 1 else near
-    return (
-        (near * math.sqrt(rest + groups) + (far - near) * math.sqrt(groups))
-        / 2
-        / math.sqrt(integer("reports", reports, 1))
-    )
+    return emd_error_bound(ClusteredResponse(space, alpha), space, reports=reports)
 
 
 def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = False) -> float:

@@ -162,7 +162,7 @@ class ItemwiseRelease:
     def _enlarge(self, target: float, deadline: Deadline) -> None:
         """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter.
 
-        QUOTE (results/ablations, itemwise-release).
+        Brings 4.5% of the mean distance between item and report (median; at most 45%; results/ablations, itemwise-release).
         """
         factor, tries = 2.0, _TRIES if self.space.size <= _TRIED else 0
         while tries and self.alpha < _ENOUGH * target and not deadline.passed:

@@ -15,13 +15,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import array, check_preserved, integer, non_negative, one_of, positive
+from mechdesign.problem.checks import answers, integer, non_negative, one_of, positive
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
@@ -76,23 +75,17 @@ def checked_radius(name: str, value: object) -> float:
     return found
 
 
-def checked_vectors(x: Any, dimension: int) -> Array:
+def checked_vectors(x: Numbers, dimension: int) -> Array:
     """Return vectors of shape (..., d) as doubles, or raise DesignError: NaN, texts, complex numbers, another length."""
-    if hasattr(x, "device") and str(getattr(x, "device", "cpu")) != "cpu":
+    if hasattr(x, "device") and str(x.device) != "cpu":
         raise DesignError.of("x", f"tensor on {x.device}", "must be on the processor: pass x.cpu()")
     if hasattr(x, "detach"):
         try:
-            x = x.detach().numpy() if x.dtype.itemsize > 2 else x.detach().double().numpy()
+            kept = x.detach()
+            x = (kept if kept.dtype.itemsize > 2 else kept.double()).numpy()
         except (AttributeError, TypeError, RuntimeError):
             raise DesignError.of("x", x, "must be a dense tensor of floating-point numbers") from None
-    try:
-        kind = np.asarray(x).dtype.kind
-    except (TypeError, ValueError, OverflowError):
-        kind = "O"
-    if kind not in "fiu":
-        raise DesignError.of("x", x, "must be an array of finite numbers")
-    found = array("x", x, ndim=None, empty=True)
-    check_preserved("x", x, found)
+    found = answers("x", x)
     if found.ndim == 0 or found.shape[-1] != dimension:
         raise DesignError(f"x has shape {found.shape}: the last axis must be {dimension}")
     return found

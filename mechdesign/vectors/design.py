@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_
 from mechdesign.vectors.cap import box_error, cap_error
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
-from mechdesign.vectors.sphere import LARGEST_BITS, SphereQuantizer
+from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, SphereQuantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,6 @@ Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 
 _ROUNDING = 1e-9  # relative room for the roundings of a lower bound
 _EQUAL = 1e-12  # how far what is stated may be better than what is computed anew
-_LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
 _INPUTS = {
     "ball": "of Euclidean length at most {}",
     "sphere": "of Euclidean length {}",
@@ -114,7 +113,7 @@ class VectorQuantizer(Design):
             reach = math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
         working = self.dimension + (not sphere)
         most = min((working + 1).bit_length() - 1, LARGEST_BITS if self.bits is None else self.bits)
-        while self.rotation == "exact" and most > 1 and working * ((1 << most) - 1) > _LARGEST_FRAME:
+        while self.rotation == "exact" and most > 1 and working * ((1 << most) - 1) > LARGEST_FRAME:
             most -= 1
         kind = "sphere" if sphere else "ball"
         for bits in range(1, most + 1):
@@ -260,7 +259,8 @@ class VectorProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, VectorQuantizer)
-        m: Any = instance("law", stated.law, SphereQuantizer, SampledSigns, SampledCoordinates)
+        kinds = SphereQuantizer, SampledSigns, SampledCoordinates
+        m: Mechanism = DesignError.unless("law", stated.law, kinds)
         yield from _of_coordinates(m) if isinstance(m, SampledCoordinates) else _of_codes(m)
         spare = design.privacy.epsilon - m.privacy.epsilon
         yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)

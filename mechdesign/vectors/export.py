@@ -11,7 +11,9 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import generator, instance, one_of
@@ -21,6 +23,10 @@ from mechdesign.vectors.coded import SubsetSelection
 from mechdesign.vectors.integer_table import IntegerTable
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 __all__ = ["c_header", "flat_json", "gradient_hook", "privatize_gradients", "torch_module"]
 
@@ -207,16 +213,13 @@ def _rows(quantizer: Quantizer) -> Flat:
 Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 Deployed = Mechanism | IntegerTable | Quantizer | CoordinateQuantizer
 Flat = dict[str, object]
-Tensor: TypeAlias = Any
-"""A `torch.Tensor`: PyTorch is an extra, and has no types where it is missing."""
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     try:
-        import torch
+        return import_module("torch")
     except ImportError:
         raise MissingExtra.of("torch", "a vector mechanism on tensors", "PyTorch") from None
-    return torch
 
 
 def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
@@ -237,7 +240,7 @@ def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[T
     return answer
 
 
-def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None) -> Any:
+def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None) -> Module:
     """Return a `torch.nn.Module` whose forward pass is the mechanism, on the last axis.
 
     Parameters
@@ -264,7 +267,8 @@ def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = N
         def extra_repr(self) -> str:
             return repr(mechanism)
 
-    return VectorModule()
+    made: Module = VectorModule()
+    return made
 
 
 def gradient_hook(

@@ -6,7 +6,8 @@ Every chosen coordinate consumes ε/k; the estimate :math:`\tfrac dk \sum_{j \in
 
 Of all unbiased private answers to a number of [−1, 1] two outputs ±(E + 1)/(E − 1) have the least second moment at the ends of the range
 (:math:`2 = \int m (p_1 - p_{-1}) \le \sqrt{2 S \cdot 2 \tanh^2(\varepsilon/2)}` for the mean S of the two second moments), so that one bit is
-enough while k < d. Where every coordinate is sent, the least worst variance counts, and `OptimalQuantizer` finds it for outputs evenly apart.
+enough while k < d. (Where every coordinate is sent, more outputs have a smaller worst variance; then `SampledSigns` and `SphereQuantizer` have a
+smaller error still: results/ablations, vectors.)
 
 Signs of sampled coordinates, sent together: ℓ∞-bounded vectors in a few bits under one budget.
 
@@ -29,7 +30,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -40,7 +41,6 @@ from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import (
     PureMechanism,
@@ -52,9 +52,6 @@ from mechdesign.vectors.ball import (
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, shared_subsets
 
 __all__ = ["LARGEST_BITS", "SampledCoordinates", "SampledSigns", "two_outputs"]
-
-_WORTH = 1.0  # ε of a coordinate below which more than two outputs gain next to nothing
-_MOST_BITS = 4  # of a coordinate
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
@@ -74,25 +71,6 @@ def two_outputs(epsilon: float) -> Quantizer:
     far, more, less = (e + 1) / (e - 1), e / (e + 1), 1 / (e + 1)
     one = Fraction(1)
     return Quantizer.of_law(RationalTable.continuous((-far, far), (-one, one), ((more, less), (less, more))))
-
-
-def best_outputs(epsilon: float, bits: int) -> Quantizer:
-    """The quantizer of [−1, 1] of least worst variance with 2^bits outputs evenly apart, their outermost ones searched."""
-    if bits == 1 or epsilon < _WORTH:
-        return two_outputs(epsilon)
-    least = 1 / math.tanh(epsilon / 2)
-    found: list[tuple[float, Quantizer]] = []
-
-    def worst(far: float) -> float:
-        bins = np.linspace(-far, far, 1 << bits)
-        design = OptimalQuantizer(bins, PureDP(epsilon), stats.uniform(-1, 2), "squared", objective="worst")
-        result = design.solve(gap=1e-3)
-        found.append((float(result.value), result.mechanism))
-        return found[-1][0]
-
-    ends = (least * (1 + 1e-9), 2.2 * least)
-    optimize.minimize_scalar(worst, bounds=ends, method="bounded", options={"xatol": 1e-2})
-    return min(found, key=lambda pair: pair[0])[1]
 
 
 def _limit(name: str, value: object) -> int | None:
@@ -142,7 +120,7 @@ class SampledSubset(CodedMechanism):
 @serializable("sampled-coordinates")
 @dataclass(frozen=True, eq=False)
 class SampledCoordinates(Checked, SampledSubset):
-    """A few coordinates of a vector, each in one bit or a few.
+    """A few coordinates of a vector, each in one bit, or through a quantizer of the user's.
 
     Parameters
     ----------
@@ -159,7 +137,7 @@ class SampledCoordinates(Checked, SampledSubset):
     count : int, optional
         k, how many coordinates are sent; the best when not given.
     coordinate : Quantizer, optional
-        What each is sent through: a certified quantizer of [−1, 1]; the best when not given.
+        What each is sent through: a certified quantizer of [−1, 1]; the best of two outputs when not given.
 
     Examples
     --------
@@ -185,9 +163,10 @@ class SampledCoordinates(Checked, SampledSubset):
             settle(self, count=integer("count", self.count, 1, self.dimension))
         if self.coordinate is not None:
             self._check(self.coordinate)
-        if self.count is None or self.coordinate is None:
-            count, coordinate = self._best()
-            settle(self, count=count, coordinate=coordinate)
+        if self.count is None:
+            settle(self, count=self._best_count())
+        if self.coordinate is None:
+            settle(self, coordinate=two_outputs(coordinate_epsilon(self.privacy.epsilon, self.slots)))
         if self.bits is not None and (need := self.vector_bits) > self.bits:
             allowed = f"must be at least {need} for {self.slots} coordinates of {self.code_bits}"
             raise DesignError.of("bits", self.bits, allowed)
@@ -202,24 +181,13 @@ class SampledCoordinates(Checked, SampledSubset):
             loss, most = coordinate.privacy_loss(), self.privacy.epsilon / self.count
             raise DesignError.of("coordinate", f"privacy loss {loss:.17g}", f"must lose at most {most:.17g}")
 
-    def _best(self) -> tuple[int, Quantizer]:
-        """The best count at one bit each, or all coordinates in several bits."""
-        d, limit = self.dimension, self.dimension if self.bits is None else min(self.dimension, self.bits)
-        epsilon = self.privacy.epsilon
-        if self.count is None:
-            # d²/k coth²(ε/2k) falls while ε/k is large, and rises afterwards: one valley.
-            counts = np.arange(1, limit + 1)
-            with np.errstate(over="ignore"):
-                k = int(counts[np.argmin(-2 * np.log(np.tanh(epsilon / (2 * counts))) - np.log(counts))])
-        else:
-            k = self.count
-        one_bit = two_outputs(coordinate_epsilon(epsilon, k))
-        each = _MOST_BITS if self.bits is None else min(self.bits // (self.count or d), _MOST_BITS)
-        if each > 1 and (self.count or d) == d:
-            several = best_outputs(coordinate_epsilon(epsilon, d), each)
-            if self.count is not None or self._unit_worst(d, several) < self._unit_worst(k, one_bit):
-                return d, several
-        return k, one_bit
+    def _best_count(self) -> int:
+        """d²/k coth²(ε/2k) falls while ε/k is large, and rises afterwards: one valley."""
+        most = self.dimension if self.bits is None else min(self.dimension, self.bits)
+        counts = np.arange(1, most + 1)
+        with np.errstate(over="ignore"):
+            logs = -2 * np.log(np.tanh(self.privacy.epsilon / (2 * counts))) - np.log(counts)
+        return int(counts[np.argmin(logs)])
 
     def coordinate_margin(self) -> float:
         """What the exact ratio of a coordinate's probabilities leaves of e^(ε/k), relative; negative where it is over.

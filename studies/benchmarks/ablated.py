@@ -430,20 +430,6 @@ VECTOR = (
         chosen("SampledCoordinates"),
     ),
     Strategy(
-        "coordinates in several bits",
-        {VECTORS + "sampled:_MOST_BITS": constant(1)},
-        {VECTORS + "sampled:best_outputs": lambda _: True},
-    ),
-    Strategy(
-        "outermost output searched (else 1.5 × the least)",
-        {
-            VECTORS + "sampled:best_outputs": lambda original: (
-                lambda epsilon, bits: even_coordinate(epsilon, bits)
-            )
-        },
-        {VECTORS + "sampled:best_outputs": lambda _: True},
-    ),
-    Strategy(
         "bound of a box's corners (else the ball's)",
         {VECTORS + "design:box_error": fixed(0.0)},
         {VECTORS + "design:box_error": lambda _: True},
@@ -454,20 +440,6 @@ VECTOR = (
         {VECTORS + "cap:cubic_excess": lambda _: True},
     ),
 )
-
-
-def even_coordinate(epsilon: float, bits: int) -> Any:
-    from mechdesign.vectors.sampled import two_outputs
-
-    if bits == 1 or epsilon < 1:
-        return two_outputs(epsilon)
-    far = 1.5 / math.tanh(epsilon / 2)
-    bins, prior = np.linspace(-far, far, 1 << bits), stats.uniform(-1, 2)
-    return (
-        md.OptimalQuantizer(bins, md.PureDP(epsilon), prior, "squared", objective="worst")
-        .solve(gap=1e-3)
-        .mechanism
-    )
 
 
 @dataclass(frozen=True)

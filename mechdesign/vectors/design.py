@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -260,7 +260,7 @@ class VectorProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, VectorQuantizer)
         kinds = SphereQuantizer, SampledSigns, SampledCoordinates
-        m: Mechanism = DesignError.unless("law", stated.law, kinds)
+        m = cast(Mechanism, instance("law", stated.law, *kinds))
         yield from _of_coordinates(m) if isinstance(m, SampledCoordinates) else _of_codes(m)
         spare = design.privacy.epsilon - m.privacy.epsilon
         yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)

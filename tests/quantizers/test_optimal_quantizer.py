@@ -180,7 +180,8 @@ def test_solvers_agree():
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_cutting_planes_agree_with_the_interior_point_on_samples(seed):
+def test_cutting_planes_agree_with_the_program_on_samples(seed):
+    """With a knot at every sample and every output between, the program of `model` is exact."""
     rng = np.random.default_rng(seed)
     epsilon, m = rng.uniform(0.1, 4), int(rng.integers(3, 9))
     outer = 1.01 / np.tanh(epsilon / 2) * rng.uniform(1, 2)
@@ -191,9 +192,15 @@ def test_cutting_planes_agree_with_the_interior_point_on_samples(seed):
     samples = np.append(samples, -samples) if seed % 2 else samples
     loss = [{"absolute": 0.5, "squared": 1.0}, "absolute", "squared"][seed % 5 % 3]
     question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss)
-    planes, inner = question.solve("cutting-planes"), question.solve("newton")
-    assert planes.lower_bound <= inner.value and inner.lower_bound <= planes.value
-    assert planes.value == pytest.approx(inner.value, rel=1e-6)
+    found = question.solve()
+    knots = np.unique([*samples, *bins[np.abs(bins) < 1]])
+    exact = solvers.solve(question.model(knots), "highs").value
+    assert found.value == pytest.approx(exact, rel=1e-6) and found.lower_bound <= exact * (1 + 1e-7)
+
+
+def test_newton_needs_a_density():
+    with pytest.raises(md.DesignError, match="density"):
+        design(prior=[-1.0, 0.2, 1.0]).solve("newton")
 
 
 def test_the_exchange_is_for_the_worst_case_and_only_it():

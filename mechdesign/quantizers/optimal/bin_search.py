@@ -280,7 +280,8 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
         slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
     points, weights = problem.atoms
     if points.size:
-        mu = solution.atom_slopes
+        lines = () if solution.proof is None else solution.proof.lines
+        mu = sum((line.share * line.mu for line in lines), np.zeros(len(points)))
         error = bins - points[:, None]
         derivative = w1 * np.sign(error) + 2 * w2 * error
         slope += weights @ (table.rows_at(points, table.at(points)) * (derivative - mu[:, None]))

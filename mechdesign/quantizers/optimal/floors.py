@@ -340,11 +340,6 @@ class FloorProblem:
         """Whether the prior has a continuous part."""
         return float(self.prior.continuous_moments(np.array([self.lower, self.upper]))[0, 0]) > 0
 
-    @cached_property
-    def _bins_inside(self) -> tuple[Array, int]:
-        inside = (self.bins > self.lower) & (self.bins < self.upper)
-        return self.bins[inside], int(np.count_nonzero(self.bins <= self.lower))
-
     def inside(self, floors: Array) -> Array:
         """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
         C, b = self.constraints
@@ -374,80 +369,37 @@ class FloorProblem:
         c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
         return np.minimum(c, self.rho * c)
 
-    def continuum(self, fill: BlockFill) -> Continuum:
+    def continuum(self, floors: Array) -> Continuum:
         """Constant, gradient and Hessian factors of the density's part of F."""
         if not self.has_density:
             return Continuum(0.0, np.zeros(m := len(self.bins)), np.zeros((0, m)), np.zeros(0))
+        table = pieces(self, floors)
+        constants, gradients = table.planes(self, np.array([self.lower, self.upper]))
+        return Continuum(float(constants[0]), gradients[0], *self._hessian(table.fill))
+
+    def _hessian(self, fill: BlockFill) -> tuple[Array, Array]:
+        bins, m = self.bins, len(self.bins)
         # Knots strictly inside the input range, and the outputs (i, j) of the segments between them.
         first = int(np.clip(np.searchsorted(fill.means, self.lower, side="right"), 1, len(fill.left)))
         stop = int(np.searchsorted(fill.means, self.upper, side="left"))
         stop = max(min(stop, len(fill.left)), first)
         knots, i, j = fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
-        if self.loss.polynomial:
-            constant, gradient = self._by_moments(knots, i, j)
-        else:
-            constant, gradient = self._by_quadrature(knots, i, j)
-        return Continuum(constant, gradient, *self._hessian(knots, i, j))
-
-    def _hessian(self, knots: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
-        bins, m = self.bins, len(self.bins)
         _, mu_before = self.slopes(knots, i[:-1], j[:-1])
         _, mu_after = self.slopes(knots, i[1:], j[1:])
         # Across a segment inside one cell x stands still; the whole jump is booked at its second end.
         stuck = np.flatnonzero(i == j)
         for s in stuck:
-            if 0 < s <= len(knots):
+            if s > 0:
                 mu_after[s - 1] = mu_before[s - 1]
-            if s < len(knots) and s > 0:
+            if 0 < s < len(knots):
                 mu_before[s] = mu_after[s - 1]
         weights = self.prior.pdf(knots) * np.maximum(mu_after - mu_before, 0.0)
         moved_left = i[1:] > i[:-1]
         pivot = np.where(moved_left, j[:-1], i[:-1])
-        before = i[:-1]
-        stop = np.where(moved_left, j[:-1] - 1, j[:-1])
         k = np.arange(m)
-        inside = (k > before[:, None]) & (k <= stop[:, None])
+        inside = (k > i[:-1, None]) & (k <= (j[:-1] - moved_left)[:, None])
         directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)
         return directions, weights
-
-    def _by_moments(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
-        bins, m = self.bins, len(self.bins)
-        w1, w2 = self.loss.absolute, self.loss.squared
-        inside, below = self._bins_inside
-        # Cells on which both the pair (i, j) and the signs of B_k − x are fixed.
-        edges = np.concatenate([knots, inside])
-        order = np.argsort(edges, kind="stable")
-        is_knot = order < len(knots)
-        edges = np.concatenate([[self.lower], edges[order], [self.upper]])
-        segment = np.concatenate([[0], np.cumsum(is_knot)])
-        passed = below + np.arange(len(segment)) - segment  # outputs at or left of the cell
-        i, j = i[segment], j[segment]
-        table = self.prior.continuous_moments(edges)
-        constant, lam, mu = self.pair_integrals(i, j, passed, table)
-        columns = np.empty((len(segment) + 1, 5))
-        columns[0] = 0.0
-        np.cumsum(table, axis=0, out=columns[1:, :3])
-        np.cumsum(lam, out=columns[1:, 3])
-        np.cumsum(mu, out=columns[1:, 4])
-        # Cells where k lies in the block, and the first cell to the right of B_k.
-        k = np.arange(m)
-        start = np.searchsorted(j, k, side="left")
-        stop = np.maximum(np.searchsorted(i, k, side="right"), start)
-        turn = np.searchsorted(passed, k, side="right")
-        zero, end = columns[0], columns[-1]
-        at_start, at_stop = columns[start], columns[stop]
-
-        def reduced(first: Array, last: Array, middle: Array) -> Array:
-            whole = last - first
-            away = first + last - 2 * middle  # (right of B_k) − (left of B_k)
-            c = w1 * (away[..., 1] - bins * away[..., 0]) if w1 else 0.0
-            if w2:
-                c = c + w2 * (bins * bins * whole[..., 0] - 2 * bins * whole[..., 1] + whole[..., 2])
-            return c - whole[..., 3] - bins * whole[..., 4]
-
-        gradient = reduced(zero, end, columns[turn])
-        gradient += (self.rho - 1.0) * reduced(at_start, at_stop, columns[np.clip(turn, start, stop)])
-        return float(constant.sum()), gradient
 
     def pair_integrals(
         self, i: Indices, j: Indices, passed: Indices, table: Array
@@ -475,18 +427,6 @@ class FloorProblem:
             lam = lam + w2 * np.where(flat, square, m2 - both * m0)
             mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
         return constant, lam, mu
-
-    def _by_quadrature(self, knots: Array, i: Indices, j: Indices) -> tuple[float, Array]:
-        inside, _ = self._bins_inside
-        edges = np.unique(np.concatenate([[self.lower], knots, inside, [self.upper]]))
-
-        def duals(x: Array) -> Array:
-            at = np.searchsorted(knots, x, side="right")
-            lam, mu = self.slopes(x, i[at], j[at])
-            return np.concatenate([(lam + mu * x)[:, None], self.reduced(x, lam, mu)], axis=1)
-
-        total = self.prior.continuous_integrals(duals, edges).sum(axis=0)
-        return float(total[0]), total[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -565,10 +505,39 @@ class Pieces:
         cells = cell_edges(bins, np.unique(np.concatenate([self.edges, turns[within], *cuts])))
         return cells, self.at((cells[:-1] + cells[1:]) / 2)
 
-    def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array, Array]:
-        """λ + μx − b|μ|, the reduced h(c_k), and μ, at inputs x that lie in the given pieces."""
+    def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array]:
+        """λ + μx − b|μ| and the reduced h(c_k), at inputs x that lie in the given pieces."""
         lam, mu = problem.slopes(x, self.left[piece], self.right[piece])
-        return lam + mu * x - problem.bias * np.abs(mu), problem.reduced(x, lam, mu), mu
+        return lam + mu * x - problem.bias * np.abs(mu), problem.reduced(x, lam, mu)
+
+    def planes(self, problem: FloorProblem, edges: Array) -> tuple[Array, Array]:
+        """Integrals of the duals over the density's part of each group of inputs between `edges`: constants and gradients.
+
+        The cells of a group are summed, as the sign of every reduced cost is fixed on a cell.
+        """
+        cells, at = self.cells(edges)
+        if problem.loss.polynomial:
+            bins, m = problem.bins, len(problem.bins)
+            passed = np.searchsorted(bins, (cells[:-1] + cells[1:]) / 2, side="right")
+            moments = problem.prior.continuous_moments(cells)
+            constant, lam, mu = problem.pair_integrals(self.left[at], self.right[at], passed, moments)
+            sign = np.where(np.arange(m) < passed[:, None], -1.0, 1.0)
+            m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
+            cost = problem.loss.absolute * sign * (bins * m0 - m1)
+            cost = cost + problem.loss.squared * (bins * bins * m0 - 2 * bins * m1 + m2)
+            c = cost - lam[:, None] - mu[:, None] * bins
+            reduced = np.minimum(c, problem.rho * c)
+            constant = constant - problem.bias * np.abs(mu)
+        else:
+
+            def duals(x: Array) -> Array:
+                head, reduced = self.duals(problem, x, self.at(x))
+                return np.concatenate([head[:, None], reduced], axis=1)
+
+            both = problem.prior.continuous_integrals(duals, cells)
+            constant, reduced = both[:, 0], both[:, 1:]
+        groups = np.searchsorted(cells, edges[:-1])
+        return np.add.reduceat(constant, groups), np.add.reduceat(reduced, groups, axis=0)
 
     def expected_loss(self, problem: FloorProblem) -> float:
         """Expected loss of the rows themselves (of the duals, only a bound is known)."""

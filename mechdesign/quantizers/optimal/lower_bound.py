@@ -55,8 +55,6 @@ class FloorSolution:
         Newton steps, or rounds of a cutting-plane method.
     multipliers : ndarray
         Of the rows of `range_constraints`.
-    atom_slopes : ndarray
-        μ at the prior's point masses.
     methods : tuple of str
         The methods tried, in order.
     proof : Proof, optional
@@ -70,7 +68,6 @@ class FloorSolution:
     lower_bound: float
     iterations: int
     multipliers: Array
-    atom_slopes: Array
     methods: tuple[str, ...] = ()
     proof: Proof | None = None
     margin: float = 0.0
@@ -187,8 +184,7 @@ def fill_proof(
     """The fill's own chords everywhere; at point masses the given λ and μ, or those chords too."""
     table, x = pieces(problem, floors), problem.atoms[0]
     if duals is None:
-        at = table.at(x)
-        duals = problem.slopes(x, table.left[at], table.right[at])
+        duals = problem.slopes(x, *table.outputs(x))
     return Proof(
         (Chords(table, problem.lower, problem.upper),), (Lines(x, np.ones(len(x)), *duals),), multipliers
     )

@@ -90,6 +90,8 @@ def uncapped(
     deadline, gap = deadline or Deadline(None), max(gap, LEAST_GAP)
     if method is not None and (method == "exchange") != (problem.objective == "worst"):
         raise DesignError.of("solver", method, '"exchange" is for objective="worst", and only it is')
+    if method == "newton" and not problem.has_density:
+        raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
     found: FloorSolution | None = None
     failure = SolverError("no method was tried", solver=str(method), status="none")
     for attempt in _methods(problem, method, start is not None):
@@ -109,19 +111,14 @@ def uncapped(
 
 def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[Method]:
     """What to try, in order; only cutting planes can use a guess."""
-    m, atoms = len(problem.bins), len(problem.atoms[0])
     if method is not None:
         return [METHODS[method]]
     if problem.objective == "worst":
         return [worst_case]
-    if problem.bias > 0:
+    # Point masses alone make the loss piecewise linear, which planes fit and Newton's quadratics do not.
+    if problem.bias > 0 or not problem.has_density:
         return [cutting_planes]
-    if guessed:
-        return [cutting_planes, newton]
-    # Many point masses make the loss piecewise linear: planes fit it better than Newton's quadratics.
-    if atoms > 30:
-        return [cutting_planes, newton] if atoms * m <= 20_000 else [cutting_planes]
-    return [newton, cutting_planes] if m <= 512 else [newton]
+    return [cutting_planes, newton] if guessed else [newton, cutting_planes]
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:

@@ -25,11 +25,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
-from scipy.sparse import linalg as sparse_linalg
+from scipy import linalg
 
 from mechdesign.quantizers.optimal.floors import Continuum, FloorProblem
 from mechdesign.quantizers.optimal.lower_bound import (
@@ -43,9 +41,6 @@ from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
 __all__ = ["newton"]
-
-# Systems beyond this size are factorised as sparse ones.
-_DENSE = 700
 
 Solver = Callable[[Array], Array]
 
@@ -94,79 +89,35 @@ class _Constraints:
         """Solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if out of reach."""
         n, (count, m) = self.n, self.shape
         floors, reach, u, v = self._parts(w)
-        H = H + (self.C.T * reach) @ self.C
-        H.flat[:: n + 1] += floors + (u + self.rho**2 * v).sum(axis=0)
-        if not count:
-            return _cholesky(H)
-        outer, inner = 1.0 / np.sqrt(np.diagonal(H)), 1.0 / np.sqrt(u + v)
-        norms = [1.0 / np.sqrt(((c * inner) ** 2).sum(axis=1)) for c in (1.0, self.bins)]
-        sides = np.concatenate([outer, inner.ravel(), *norms])
+        entries, equations = n + np.arange(count * m), n + count * m + np.arange(2 * count)
+        whole = np.zeros((n + count * (m + 2),) * 2)
+        whole[:n, :n] = H + (self.C.T * reach) @ self.C
+        whole[range(n), range(n)] += floors + (u + self.rho**2 * v).sum(axis=0)
+        whole[entries, entries] = (u + v).ravel()
+        # Above the diagonal: the rows' coupling with the floors, their sums and means.
+        whole[np.tile(np.arange(n), count), entries] = -(u + self.rho * v).ravel()
+        whole[entries, equations[:count].repeat(m)] = 1.0
+        whole[entries, equations[count:].repeat(m)] = np.tile(self.bins, count)
+        whole[n:, :n] = whole[:n, n:].T
+        whole[equations] = whole[:, equations].T
+        sides = np.ones(len(whole))
+        sides[: len(self.cost)] = 1.0 / np.sqrt(np.diagonal(whole)[: len(self.cost)])
+        sides[equations] = 1.0 / np.linalg.norm(whole[equations] * sides, axis=1)
         if not np.all(np.isfinite(sides)):
             return None
-        # Below the diagonal: the rows' own entries, their coupling with the floors, their sums and means.
-        column = n + np.arange(count * m)
-        atom, index = np.arange(count).repeat(m), np.tile(np.arange(n), count)
-        equation = n + count * m + atom
-        r = np.concatenate([column, column, equation, equation + count])
-        c = np.concatenate([column, index, column, column])
-        values = [np.ones(count * m), (-(u + self.rho * v) * inner).ravel() * outer[index]]
-        values += [(inner * norm[:, None] * b).ravel() for norm, b in zip(norms, (1.0, self.bins))]
-        entries = np.concatenate(values)
-        scaled = H * outer * outer[:, None]
-        off = r != c
-        try:
-            if len(sides) <= _DENSE:
-                whole: Any = np.zeros((len(sides),) * 2)
-                whole[:n, :n] = scaled
-                whole[r, c] = whole[c, r] = entries
-                factor, pivots, singular = linalg.lapack.dgetrf(whole)
-                if singular:
-                    return None
-                inverse: Solver = lambda right: linalg.lapack.dgetrs(factor, pivots, right)[0]  # noqa: E731
-            else:
-                grid = np.indices((n, n)).reshape(2, -1)
-                r, c = np.concatenate([grid, [r, c], [c[off], r[off]]], axis=1)
-                entries = np.concatenate([scaled.ravel(), entries, entries[off]])
-                whole = sparse.csc_array((entries, (r, c)))
-                whole.resize((len(sides),) * 2)
-                inverse = sparse_linalg.splu(whole, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.01).solve
-        except (RuntimeError, ValueError, linalg.LinAlgError):
+        whole *= sides * sides[:, None]
+        factor, pivots, singular = linalg.lapack.dgetrf(whole)
+        if singular:
             return None
 
         def solve(right: Array) -> Array:
             right = sides * right
-            x = inverse(right)
-            x = sides * (x + inverse(right - whole @ x))
-            x[n + count * m :] *= -1.0
+            x: Array = linalg.lapack.dgetrs(factor, pivots, right)[0]
+            x = sides * (x + linalg.lapack.dgetrs(factor, pivots, right - whole @ x)[0])
+            x[equations] *= -1.0
             return x
 
         return solve
-
-
-def _cholesky(H: Array) -> Solver | None:
-    """Solver of H d = rhs by a scaled Cholesky factorisation with a step of refinement; None if H is beyond it."""
-    scale = 1.0 / np.sqrt(np.diagonal(H))
-    if not np.all(np.isfinite(scale)):
-        return None
-    scaled = H * scale * scale[:, None]
-    for ridge in (0.0, 1e-14, 1e-12, 1e-10):
-        shifted = scaled
-        if ridge:
-            shifted = scaled.copy()
-            shifted.flat[:: len(H) + 1] += ridge
-        try:
-            factor = linalg.cho_factor(shifted, lower=True, check_finite=True)
-        except (linalg.LinAlgError, ValueError):
-            continue
-
-        def solve(rhs: Array, factor: object = factor) -> Array:
-            right = scale * rhs
-            d: Array = linalg.cho_solve(factor, right, check_finite=False)
-            d = d + linalg.cho_solve(factor, right - scaled @ d, check_finite=False)
-            return scale * d
-
-        return solve
-    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +167,7 @@ class _Path:
         """The density's part at some variables. The last is remembered: the step tried last is the step taken."""
         at = v[: self.n]
         if self._last is None or not np.array_equal(self._last[0], at):
-            self._last = at.copy(), self.problem.continuum(self.problem.fill(at))
+            self._last = at.copy(), self.problem.continuum(at)
         return self._last[1]
 
     def assess(self) -> tuple[float, float, float, Continuum]:
@@ -280,9 +231,7 @@ class _Path:
         """Step length at which F − goal·Σ log falls as promised; 0 when `tries` halvings do not find one."""
         reach = min(1.0, 0.995 * self._longest(step))  # the boundary itself is never reached
         problem, rows = self.problem, self.rows
-        if not problem.has_density or (
-            float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span
-        ):
+        if float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span:
             return reach
         relative = step.s / self.s
         promised = float(slope @ step.v) - goal * float(relative.sum())
@@ -336,9 +285,9 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     deadline = deadline or Deadline(None)
     start = problem.centre
     C, b = problem.constraints
-    none, slopes = np.zeros(len(b)), np.zeros(len(problem.atoms[0]))
+    none = np.zeros(len(b))
     if (C @ start - b).min() <= 0 or start.min() <= 0:
-        return FloorSolution(start, math.inf, -math.inf, 0, none, slopes, methods=("newton",))
+        return FloorSolution(start, math.inf, -math.inf, 0, none, methods=("newton",))
     path = _Path(problem, start)
     value, bound, floors, nu = math.inf, -math.inf, path.floors, none
     proved = path.floors, path.atom_duals
@@ -355,7 +304,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
             if new_value < value:
                 value, floors = new_value, path.floors
             if new_bound > bound:
-                bound, margin, nu, slopes = new_bound, new_margin, path.multipliers, path.atom_duals[1]
+                bound, margin, nu = new_bound, new_margin, path.multipliers
                 proved = path.floors, path.atom_duals
             if value - bound <= gap * abs(value) or deadline.left <= longest:
                 break
@@ -364,6 +313,4 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
                 break
             longest = max(longest, time.monotonic() - began)
     proof = fill_proof(problem, proved[0], nu, proved[1])
-    return FloorSolution(
-        floors, value, bound, count, nu, slopes, methods=("newton",), proof=proof, margin=margin
-    )
+    return FloorSolution(floors, value, bound, count, nu, methods=("newton",), proof=proof, margin=margin)

@@ -124,39 +124,23 @@ def searched_quantizer(count: int) -> dict[str, Make]:
 
 
 def by_planes(original: Any) -> Any:
+    """Cutting planes for every prior."""
     from mechdesign.quantizers.optimal import methods
 
-    return lambda problem, gap, start, deadline: methods._planes(problem, gap, start, deadline)
+    exchange = [methods.METHODS["exchange"]]
+    planes = [methods.METHODS["cutting-planes"]]
+    return lambda problem, *_: exchange if problem.objective == "worst" else planes
 
 
-def by_newton(original: Any) -> Any:
-    from mechdesign.quantizers.optimal import methods
-
-    return lambda problem, gap, start, deadline: methods._newton(problem, gap, start, deadline)
+def first_alone(original: Any) -> Any:
+    return lambda *given: original(*given)[:1]
 
 
-def planes_on_samples(original: Any) -> Any:
-    """Cutting planes for priors of point masses, Newton's method for densities."""
-    from mechdesign.quantizers.optimal import methods
-
-    def either(problem: Any, gap: float, start: Any, deadline: Any) -> Any:
-        method = methods._planes if len(problem.atoms[0]) else original
-        return method(problem, gap, start, deadline)
-
-    return either
-
-
-ON_SAMPLES = {QUANTIZER + "methods:_newton": lambda solution: len(solution.slopes) > 0}
+METHODS = QUANTIZER + "methods:_methods"
 QUANTIZERS = (
-    Strategy("Newton", {QUANTIZER + "methods:_newton": by_planes}),
-    Strategy("cutting planes", {QUANTIZER + "methods:_planes": by_newton}),
+    Strategy("Newton", {METHODS: by_planes}, {QUANTIZER + "newton:newton": lambda _: True}),
     Strategy(
-        "dense or sparse systems in Newton (else dense)",
-        {QUANTIZER + "newton:_DENSE": constant(10**9)},
-        ON_SAMPLES,
-    ),
-    Strategy(
-        "Newton on samples (sparse systems)", {QUANTIZER + "methods:_newton": planes_on_samples}, ON_SAMPLES
+        "a second method where a gap is left", {METHODS: first_alone}, {METHODS: lambda tried: len(tried) > 1}
     ),
 )
 

@@ -49,7 +49,7 @@ from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array, Numbers, Status
 
 __all__ = ["FEW", "MVU", "AlphabetSearch"]
 
@@ -157,7 +157,7 @@ class MVU(QuantizerDesign, ModelledDesign):
         """The outputs that were given, or evenly spread ones."""
         return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
 
-    def model(self, bins: Any = None, *, epsilon: float | None = None) -> Model:
+    def model(self, bins: Numbers | None = None, *, epsilon: float | None = None) -> Model:
         """Return the linear program for a fixed alphabet, by default an evenly spread one."""
         x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
         rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
@@ -407,12 +407,12 @@ class AlphabetSearch:
             if deadline.passed:
                 raise StopIteration
 
-        def descend(first: Array, width: float, **stop: float) -> Any:
+        def descend(first: Array, width: float, **stop: float) -> optimize.OptimizeResult:
             corners = np.vstack([first, first + width * np.eye(len(first))])
             options: Any = {"maxfev": 400 * len(first), "initial_simplex": corners, **stop}
             return optimize.minimize(value, first, method="Nelder-Mead", callback=on_time, options=options)
 
-        rough: list[Any] = []
+        rough: list[optimize.OptimizeResult] = []
         for steps in self._starts(starts):
             # A small first simplex: the first search stays in the basin of the published optimum.
             rough.append(descend(np.log(steps), 0.1, xatol=1e-2, fatol=math.inf))

@@ -15,6 +15,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import SolverError
+from mechdesign.quantizers.optm.design import BoxSearch
+from mechdesign.solvers import Deadline
 from studies.benchmarks.ablations import Strategy, Wing, constant, fixed, refusing
 
 __all__ = ["WINGS"]
@@ -164,8 +166,9 @@ def from_an_even_law(original: Any) -> Any:
 def box_by_box(original: Any) -> Any:
     """Boxes solved one after the other by their own model."""
 
-    def values(self: Any, epsilon: float, boxes: Any) -> Any:
-        points = [self.at(*box, epsilon) for box in zip(*boxes)]
+    def values(self: Any, program: Any, epsilon: float, boxes: Any) -> Any:
+        search = BoxSearch(program, None, None, Deadline(None), {})
+        points = [search.at(*box, epsilon) for box in zip(*boxes)]
         found = np.array([np.full(boxes[0].shape[1], np.nan) if p is None else p.q for p in points])
         return np.array([np.nan if p is None else p.solution.value for p in points]), found
 
@@ -181,7 +184,7 @@ OPTMS = (
         {OPTM + "design:OPTM._on_boxes": constant(False)},
         {OPTM + "design:BoxSearch.best": lambda _: True},
     ),
-    Strategy("one sweep of all boxes", {OPTM + "design:BoxSearch._values": box_by_box}),
+    Strategy("one sweep of all boxes", {OPTM + "design:Sweep.__call__": box_by_box}),
     Strategy(
         "outputs hardly ever drawn dropped from 1e-9, 1e-6 and 1e-4 on (else 1e-6)",
         {OPTM + "descent:_NOISE": constant((1e-6,))},

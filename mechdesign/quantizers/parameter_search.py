@@ -40,7 +40,7 @@ from mechdesign.quantizers.mechanism.table import LARGEST, loss_from_floats
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array
 
 __all__ = ["ParameterSearch", "SelectionLine", "searched_among", "searched_outputs", "settle_family"]
 
@@ -75,7 +75,7 @@ def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace 
     return OutputSpace.around(design.input_range, 1 + float(delta.max() + widest))
 
 
-def searched_among(design: Any, outputs: Numbers, only: Array | None) -> bool:
+def searched_among(design: Any, outputs: object, only: Array | None) -> bool:
     """Whether outputs are as many as asked for, and where a search may come to; or, where all members have the same, `only` those."""
     space, found = design.output_space, np.array(outputs, dtype=float)
     if len(found) != design.m:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.choose.candidates import solved
 from mechdesign.errors import SolverError
 from mechdesign.quantizers.optm.design import BoxSearch
 from mechdesign.solvers import Deadline
@@ -644,6 +645,38 @@ MATRICES = (
 )
 
 
+# -- comparisons ---------------------------------------------------------------------------------------------------
+
+
+def candidates(count: int) -> dict[str, Make]:
+    def make(mechanism: str, bits: int, epsilon: float, prior: str) -> Make:
+        question = md.LocalReport(bits, prior=prior_of(prior))
+        return lambda: (mechanism, question, md.PureDP(epsilon))
+
+    axes = {
+        "mechanism": ("RQM", "ERM", "optimal, even outputs"), "bits": (2, 3, 4), "ε": EPSILONS,
+        "prior": ("uniform", "truncated normal", "beta"),
+    }  # fmt: skip
+    return drawn(count, axes, make)
+
+
+def answered(asked: tuple[str, Any, Any]) -> Answered:
+    """The error of one of `compare`'s mechanisms."""
+    mechanism, question, privacy = asked
+    return Answered(question.error(solved(mechanism, question, privacy)))
+
+
+COMPARE = "choose.candidates:"
+COMPARED = (
+    Strategy(
+        "four outputs of RQM and ERM too", {COMPARE + "_sizes": lambda original: lambda outputs: [outputs]}
+    ),
+    Strategy(
+        "even outputs at four reaches (else 1.25 times the least)",
+        {COMPARE + "_even": lambda original: lambda q, privacy: original(q, privacy)[2:3]},
+    ),
+)
+
 WINGS: dict[str, Wing] = {
     "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
     "optimal-quantizer": Wing(optimal_quantizer, QUANTIZERS),
@@ -661,4 +694,5 @@ WINGS: dict[str, Wing] = {
     "vectors": Wing(vectors, VECTOR),
     "earth-mover": Wing(histograms, DISTANCES, lambda call: Answered(float(np.sum(call())))),
     "itemwise-release": Wing(itemwise, ITEMWISE, released),
+    "compare": Wing(candidates, COMPARED, answered),
 }

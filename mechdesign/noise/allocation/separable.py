@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -307,16 +306,14 @@ def allocation_model(problem: Separable) -> AllocationModel:
 
 
 def solve_model(
-    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, Any]
+    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, float]
 ) -> tuple[Allocated, SolveReport]:
     """Solve the model with a backend, and prove a bound from its multiplier."""
     built = allocation_model(problem)
     if solver == "clarabel":
         # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
-    if deadline.finite:
-        options = {**options, "time_limit": deadline.limit()}
-    solution = solvers.solve(built.model, solver, fallback=False, **options)
+    solution = solvers.solve(built.model, solver, fallback=False, deadline=deadline, **options)
     scales = built.scales(np.ravel(solution.primal["log_scales"]))
     # The solver meets the budget to its tolerance; give back what it left, then make it safe.
     spent = problem.spent(problem.clip(scales))

@@ -333,9 +333,6 @@ ALLOCATIONS = (
         {ALLOCATION + "several_model:_drawn": lambda _: lambda shares, rng: np.argsort(-shares)[None, :]},
         ON_LISTING,
     ),
-    Strategy(
-        "changes listed: orders shuffled", {ALLOCATION + "several_model:_NOISE": constant(0.0)}, ON_LISTING
-    ),
     Strategy("mixes drawn by shares", {ALLOCATION + "mixes:drawn_from": one_change}),
 )
 MIXED = (

@@ -57,10 +57,6 @@ from mechdesign.typing import Array
 __all__ = ["NoiseAllocation"]
 
 
-_SEARCHED = 0.6
-"""Share of the time that goes to the search over types; the rest proves what it found."""
-
-
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)
 class NoiseAllocation(AllocationPage):
@@ -227,7 +223,7 @@ class NoiseAllocation(AllocationPage):
         if self.bounds is not None:
             return several_model(self)
         self.check_feasible()
-        return allocation_model(self.problem).model
+        return allocation_model(self.problem)
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
@@ -289,7 +285,7 @@ class NoiseAllocation(AllocationPage):
         ratio = lam / laplace.mechanism.scales[moved]
         everywhere = np.ones(len(lam), dtype=bool)
         tried = [
-            *mixed_scales(problem, clock.part(_SEARCHED)),
+            *mixed_scales(problem, clock),
             (gaussian.value, gaussian.mechanism.scales[moved], ~everywhere),
             (laplace.value, lam / np.maximum(ratio, FLOOR * ratio.max()), everywhere),
         ]

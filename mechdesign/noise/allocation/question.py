@@ -17,7 +17,7 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
-from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
+from mechdesign.noise.allocation.separable import SUM_ERROR, Separable, power, weighted_moment
 from mechdesign.noise.allocation.several import EXACT, ROUNDING, Changes, changes_of, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance
@@ -27,9 +27,6 @@ from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
 __all__ = ["AllocationProof", "AllocationQuestion", "Privacy"]
-
-_DOWN = 1 - 8 * 2.0**-53
-"""Rounds a budget down past the few roundings it took to compute it."""
 
 
 Privacy: TypeAlias = PureDP | ApproximateDP | ZeroConcentratedDP
@@ -94,7 +91,7 @@ class AllocationQuestion(ModelledDesign):
             return float(privacy.delta)
         if self.noise == "gaussian":
             if isinstance(privacy, ZeroConcentratedDP):
-                return 2 * privacy.rho * _DOWN
+                return 2 * privacy.rho * (1 - SUM_ERROR)
             if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
                 raise DesignError.of(
                     "privacy",
@@ -106,7 +103,7 @@ class AllocationQuestion(ModelledDesign):
         if not isinstance(privacy, PureDP | ApproximateDP):
             raise DesignError.of("privacy", privacy, "Laplace noise takes PureDP or ApproximateDP")
         extra = self._for_delta
-        return (privacy.epsilon + extra) * _DOWN if extra else privacy.epsilon
+        return (privacy.epsilon + extra) * (1 - SUM_ERROR) if extra else privacy.epsilon
 
     @property
     def _for_delta(self) -> float:

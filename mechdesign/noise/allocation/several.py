@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mechdesign.noise.allocation.separable import SUM_ERROR
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -40,8 +41,6 @@ EXACT = 2000
 MOST_FILLED = 20
 """Coordinates up to which a norm is filled."""
 _CELLS = 4000
-_UP = 4e-15
-"""Above the relative rounding of the few products that a term is."""
 ROUNDING = 1e-12
 """Relative tolerance for the roundings of a loss, of a dual bound, of a mix and of a cell's ends."""
 TINY = 1e-290
@@ -180,7 +179,7 @@ class Changes:
 
     def _spent(self, a: Array, s: Array, one: float, two: float, three: float) -> float:
         # what is gained is rounded up and what is paid down: they may nearly cancel
-        up, down = 1 + _UP, 1 - _UP
+        up, down = 1 + SUM_ERROR, 1 - SUM_ERROR
         if self.spend == 2:
             terms = np.maximum((a / s) ** 2 * up - (one + two * a + three * a * a) * down, 0.0)
         else:
@@ -248,7 +247,7 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> flo
     sizes, room = asked.sizes[moved] / top, (bound / top) ** power
     one, two, three = prices[0], prices[1] * top, prices[2] * top * top
     with np.errstate(over="ignore"):
-        full = (asked.sizes[moved] / scales[moved]) ** m * (1 + _UP)
+        full = (asked.sizes[moved] / scales[moved]) ** m * (1 + SUM_ERROR)
     if not np.isfinite(full).all():
         return math.inf
 
@@ -256,9 +255,9 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> flo
         """What a change of that part of a coordinate consumes beyond what it pays, rounded up, at least 0."""
         v = part * sizes[at]
         with np.errstate(over="ignore", invalid="ignore"):
-            gain = full[at] * part**m * (1 + _UP) - (one + two * v + three * v * v) * (1 - _UP)
+            gain = full[at] * part**m * (1 + SUM_ERROR) - (one + two * v + three * v * v) * (1 - SUM_ERROR)
         # where prices overflow and v underflows, nothing is taken as paid
-        return np.asarray(np.maximum(np.where(np.isnan(gain), full[at], gain), 0.0) * (1 + _UP))
+        return np.asarray(np.maximum(np.where(np.isnan(gain), full[at], gain), 0.0) * (1 + SUM_ERROR))
 
     # whole numbers of cells stay within them all the same, and what is left is larger by more than this
     taken = np.minimum(np.floor(sizes**power / room * _CELLS * (1 + ROUNDING / 2)), _CELLS + 1).astype(int)
@@ -275,5 +274,5 @@ def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> flo
             before, after = (table, table) if unnumbered else (table[:-1], table[1:])
             after = after[:, taken[i] :]
             np.maximum(after, before[:, : _CELLS + 1 - taken[i]] + gains[i], out=after)
-        best = max(best, float((table + worth(j, np.minimum(left / sizes[j] * (1 + _UP), 1.0))).max()))
-    return (best * (1 + len(moved) * 3e-16) + asked.paid(prices)) * (1 + _UP)
+        best = max(best, float((table + worth(j, np.minimum(left / sizes[j] * (1 + SUM_ERROR), 1.0))).max()))
+    return (best * (1 + len(moved) * 3e-16) + asked.paid(prices)) * (1 + SUM_ERROR)

@@ -55,9 +55,7 @@ _PATIENCE = 4
 _CLOSE = 2e-3
 """Gap at which no further change is looked for; half of it must be gained in `_PATIENCE` rounds."""
 _JOIN = 20
-"""Changes that join in a round, of five times as many."""
-_NOISE = 0.1
-"""Spread of the logarithms by which orders of worth are shuffled."""
+"""Changes that join in a round."""
 
 
 class SeveralAllocated:
@@ -264,10 +262,9 @@ def _too_far_apart(changes: Changes) -> DesignError:
 def _listed(found: SeveralAllocated, shares: Array, deadline: Deadline) -> int:
     """Constraint generation until nothing much is gained; how many rounds."""
     question, changes, sizes = found.question, found.changes, found.changes.sizes
-    rng, count = np.random.default_rng(0), len(shares)
-    first: Indices = np.argsort(-np.eye(count), axis=1, kind="stable")
-    drawn = [_drawn(shares, rng) for _ in range(_JOIN)]
-    listed = np.unique(whole_changes(changes, np.concatenate([first, *drawn])), axis=0)
+    rng = np.random.default_rng(0)
+    orders = [_by_worth(sizes), *(_drawn(shares, rng) for _ in range(_JOIN))]
+    listed = np.unique(whole_changes(changes, np.concatenate(orders)), axis=0)
     rounds, before = 0, [-math.inf] * _PATIENCE
     while not (deadline.passed or found.close):
         rounds += 1
@@ -289,9 +286,7 @@ def _listed(found: SeveralAllocated, shares: Array, deadline: Deadline) -> int:
         with np.errstate(divide="ignore", invalid="ignore"):
             spent = np.where(sizes > 0, 1 / scales, 0.0)
         worth = (sizes * spent) ** changes.spend / (paid + 1e-9 * paid.max())
-        new = whole_changes(
-            changes, np.argsort(-worth * np.exp(_NOISE * rng.gumbel(size=(5 * _JOIN, count))))
-        )
+        new = whole_changes(changes, _by_worth(worth))
         worst = np.argsort(-((new * spent) ** changes.spend).sum(axis=1))[:_JOIN]
         longer = np.unique(np.concatenate([listed, new[worst]]), axis=0)
         if before[-1] - before[-1 - _PATIENCE] < _CLOSE / 2 or len(longer) == len(listed):
@@ -323,6 +318,12 @@ def _worst_listed(question: AllocationQuestion, listed: Array, scales: Array, de
     weights = np.maximum(np.ravel(dual["changes"]), 0.0)
     used = weights > 1e-9 * weights.max()
     return Among(listed[used], weights[used] / weights[used].sum())
+
+
+def _by_worth(worth: Array) -> Indices:
+    """Orders of the coordinates by worth, in each another one before all others."""
+    keys = np.where(np.eye(len(worth), dtype=bool), math.inf, worth)
+    return np.asarray(np.argsort(-keys, axis=1, kind="stable"))
 
 
 def _drawn(shares: Array, rng: np.random.Generator) -> Indices:

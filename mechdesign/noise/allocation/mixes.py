@@ -101,7 +101,10 @@ def _drawn(asked: Changes, sizes: Array, shares: Array) -> Array | None:
 
 
 def drawn_from(asked: Changes, guide: Among) -> tuple[Array, Among]:
-    """The mix that is drawn from these sizes and shares, the shares made smaller until they keep the bounds on average."""
+    """The mix that is drawn from these sizes and shares, the shares made smaller until they keep the bounds on average.
+
+    With one change alone instead, 15 of 30 designs have at least ten times the gap (results/ablations).
+    """
     sizes, shares = guide
     over = [1.0, float(shares.sum()) / (asked.l0 or math.inf)]
     over += [float((sizes / b) ** e @ shares) for b, e in ((asked.l1, 1), (asked.l2, 2)) if b is not None]

@@ -102,6 +102,9 @@ class Worst(NamedTuple):
 def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
     """Fill the shares up to the level that the prices of the rows set; the prices by the dual, in their logarithms.
 
+    Where Clarabel solves the program instead, 3 of 40 designs of the deployed grid have no answer, and 10 take at least 3 times as
+    long (results/ablations).
+
     Examples
     --------
     >>> found = worst_mix(Changes(np.array([2.0, 1.0, 1.0]), 1, l1=2.0), 2.0, None)
@@ -260,7 +263,10 @@ def _too_far_apart(changes: Changes) -> DesignError:
 
 
 def _listed(found: SeveralAllocated, shares: Array, deadline: Deadline) -> int:
-    """Constraint generation until nothing much is gained; how many rounds."""
+    """Constraint generation until nothing much is gained; how many rounds.
+
+    Without it 5 of 13 designs cost up to 12% more, and all 13 have at least ten times the gap (results/ablations).
+    """
     question, changes, sizes = found.question, found.changes, found.changes.sizes
     rng = np.random.default_rng(0)
     orders = [_by_worth(sizes), *(_drawn(shares, rng) for _ in range(_JOIN))]
@@ -296,7 +302,7 @@ def _listed(found: SeveralAllocated, shares: Array, deadline: Deadline) -> int:
 
 
 def _offer_held(found: SeveralAllocated, scales: Array, prices: Prices) -> None:
-    """Offer the scales under proofs that fill one norm."""
+    """Offer the scales under proofs that fill one norm: without them 5 of 13 designs cost up to 12% more (results/ablations)."""
     _, two, three = prices
     for name in ("l1", "l2"):
         held = (0.0, two * (name != "l1"), three * (name != "l2"))
@@ -327,7 +333,10 @@ def _by_worth(worth: Array) -> Indices:
 
 
 def _drawn(shares: Array, rng: np.random.Generator) -> Indices:
-    """Orders that begin with the coordinates of each change drawn from the shares, laid end to end in some order."""
+    """Orders that begin with the coordinates of each change drawn from the shares, laid end to end in some order.
+
+    With the largest shares first instead, 3 of 13 designs take at least 3 times as long (results/ablations).
+    """
     order = rng.permutation(len(shares))
     ends = np.append(0.0, np.cumsum(shares[order]))
     points = np.unique(np.append(ends % 1, [0.0, 1.0]))

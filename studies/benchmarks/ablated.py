@@ -301,7 +301,7 @@ def by_program(original: Any) -> Any:
         budget = md.ZeroConcentratedDP(0.5) if changes.spend == 2 else md.PureDP(1.0)
         question = md.NoiseAllocation(noise, stated, budget, loss=order, weights=weight)
         found = solvers.solve(several_model(question), "clarabel", fallback=False)
-        keep, rows, top = changes.sizes > 0, changes.rows(), float(changes.sizes.max())
+        keep, rows = changes.sizes > 0, changes.rows()
         unit = float(np.ravel(found.dual["budget"])[0])
         x = np.maximum(np.ravel(found.dual["worst"]) / unit, 1e-14)
         z = np.clip(np.ravel(found.dual["shares"]) / unit, x, 1.0) if rows[-1].exponent == 2 else x
@@ -315,7 +315,7 @@ def by_program(original: Any) -> Any:
         shares[keep] = np.minimum(z, 1.0)
         theta = np.maximum(np.ravel(found.primal["prices"]), 0.0)
         named = {row.name: float(t) / row.most for row, t in zip(rows, theta, strict=True)}
-        return Worst(mix, Among(sizes, shares), changes.in_units(named, top))
+        return Worst(mix, Among(sizes, shares), changes.in_units(named))
 
     return worst
 

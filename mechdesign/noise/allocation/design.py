@@ -232,7 +232,7 @@ class NoiseAllocation(AllocationPage):
         ----------
         solver : {None, "closed-form", "clarabel", "scs", ...}
             When not named: the closed form, with limits by one root (the multiplier at which the limited scales consume
-            the budget). "closed-form" is refused with limits; the others solve `model`.
+            the budget), under several bounds by water-filling. "closed-form" is refused with limits; the others solve `model`.
 
         Raises
         ------

@@ -133,15 +133,12 @@ class Changes:
         order = np.argsort(-rate)
         at = int(np.searchsorted(np.cumsum(row.entries[keep][order]), row.most * (1 - 1e-15)))
         price = float(rate[order[at]]) if at < len(order) else 0.0
-        return self.in_units({row.name: price}, float(self.sizes.max()))
+        return self.in_units({row.name: price})
 
-    def in_units(self, prices: dict[str, float], top: float) -> Prices:
+    def in_units(self, prices: dict[str, float]) -> Prices:
         """Prices of `rows` as those of the bounds themselves."""
-        return (
-            prices.get("l0", 0.0),
-            prices.get("l1", 0.0) / top,
-            prices.get("l2", 0.0) / top / top,
-        )
+        top = float(self.sizes.max())
+        return prices.get("l0", 0.0), prices.get("l1", 0.0) / top, prices.get("l2", 0.0) / top / top
 
     def priced(self, scales: Array, prices: Prices) -> bool:
         """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""

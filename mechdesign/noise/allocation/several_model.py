@@ -140,7 +140,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
     sizes[keep], shares[keep] = changes.sizes[keep] * np.minimum(part, 1.0) ** (1 / m), z
     paid = prices / (q * float(worth @ x**q))
     named = {row.name: float(price) / row.most for price, row in zip(paid, rows)}
-    return Worst(mix, Among(sizes, shares), changes.in_units(named, top))
+    return Worst(mix, Among(sizes, shares), changes.in_units(named))
 
 
 def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: float) -> tuple[Array, Array]:
@@ -212,7 +212,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
         solver = "clarabel" if rows[-1].exponent == 2 else None
         found = np.ravel(solvers.solve(model, solver, fallback=False, deadline=deadline).primal["prices"])
         named = {row.name: max(float(t), 0.0) * size / row.most for t, row in zip(found, rows)}
-        prices = changes.in_units(named, float(changes.sizes.max()))
+        prices = changes.in_units(named)
     return float(changes.spent(scales, prices)), prices
 
 

@@ -209,16 +209,13 @@ class SelectionLaw(ExactLaw):
         right = [(b[j + k], w) for k, w in enumerate(nr) if w]
         left = [(b[k], w) for k, w in enumerate(nl) if w]
         numerators, denominators = [0] * m, [1] * m
-        for l, weight in enumerate(nl):
-            if weight:  # bins that are never drawn cost nothing
-                common = math.lcm(*(v - b[l] for v, _ in right))
-                inner = sum(w * (v - x) * (common // (v - b[l])) for v, w in right)
-                numerators[l], denominators[l] = weight * inner, common * total
-        for r, weight in enumerate(nr, start=j):
-            if weight:
-                common = math.lcm(*(b[r] - v for v, _ in left))
-                inner = sum(w * (x - v) * (common // (b[r] - v)) for v, w in left)
-                numerators[r], denominators[r] = weight * inner, common * total
+        for first, own, opposite in ((0, nl, right), (j, nr, left)):
+            for k, weight in enumerate(own, start=first):
+                if weight:  # bins that are never drawn cost nothing
+                    gaps = [abs(v - b[k]) for v, _ in opposite]
+                    common = math.lcm(*gaps)
+                    inner = sum(w * abs(v - x) * (common // gap) for (v, w), gap in zip(opposite, gaps))
+                    numerators[k], denominators[k] = weight * inner, common * total
         return numerators, denominators
 
     def row(self, segment: int, end: int) -> list[Fraction]:

@@ -377,11 +377,9 @@ def _worse_places(mechanism: Quantizer, loss: Loss, least: float) -> Array:
 
     Without them the worst case is higher by 1% or more in 14 of 26 designs, at most by 22% (``results/ablations``).
     """
-    knots, rows = mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]])
-    share = np.linspace(0, 1, 17)[1:-1, None]
+    knots, share = mechanism.knots, np.linspace(0, 1, 17)[1:-1, None]
     x = knots[:-1] * (1 - share) + knots[1:] * share
-    mixed = (1 - share)[:, :, None] * rows[:-1] + share[:, :, None] * rows[1:]
-    lost = (mixed * loss(mechanism.bins - x[:, :, None])).sum(axis=2)
+    lost = mechanism.loss_at(x, loss)
     at, every = lost.argmax(axis=0), np.arange(len(knots) - 1)
     inside = (mechanism.bins > knots[0]) & (mechanism.bins < knots[-1])
     found = x[at, every][lost[at, every] > least * (1 + 1e-9)]

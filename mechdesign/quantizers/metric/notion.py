@@ -33,7 +33,6 @@ __all__ = ["STEEP", "Pairs", "PairwisePrivacy", "outermost_law", "outermost_priv
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
 _STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
 _BLOCK = 4096  # pairs that are looked at together
-_LARGEST = 700  # of exponents; e^700 is a lower bound beyond
 
 Pairs = tuple[Indices, Indices]
 
@@ -137,7 +136,7 @@ class PairwisePrivacy:
 
     def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
         """The least slack of all pairs in exact arithmetic, exponentials rounded down."""
-        exp = cache(lambda power: exp_lower(min(power, _LARGEST)))
+        exp = cache(lambda power: exp_lower(min(power, 700)))  # a lower bound beyond, too
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)

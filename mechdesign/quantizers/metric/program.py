@@ -65,8 +65,17 @@ def row_model(
     else:
         costs, constant = hat_costs(bins, knots, prior, loss)
         target = cp.sum(cp.multiply(costs, P)) + constant
+    return _declared(target, variables, families, parameters)
+
+
+def _declared(
+    least: cp.Expression,
+    variables: dict[str, cp.Variable],
+    families: dict[str, Any],
+    parameters: dict[str, cp.Parameter],
+) -> Model:
     constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
-    return Model(cp.Problem(cp.Minimize(target), constraints), variables, families, parameters)
+    return Model(cp.Problem(cp.Minimize(least), constraints), variables, families, parameters)
 
 
 def _privacy(
@@ -259,7 +268,4 @@ def cell_model(
         ]
     absolute, squared = loss.absolute * mass, loss.squared * mass
     least = absolute @ cp.sum(t, axis=1) + squared @ (q @ bins**2 - second)
-    constraints = [
-        c for family in families.values() for c in (family if isinstance(family, list) else [family])
-    ]
-    return Model(cp.Problem(cp.Minimize(least), constraints), {"q": q, "d": d, "t": t}, families)
+    return _declared(least, {"q": q, "d": d, "t": t}, families, {})

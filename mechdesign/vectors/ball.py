@@ -99,7 +99,7 @@ def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, cl
     if (size > 1 + _NEAR).any() and not clip:
         what = "length" if inputs == "ball" else "a coordinate of size"
         largest = float(size.max()) * radius
-        raise DesignError(f"x has {what} {largest:.6g}: must be at most {radius:g}; or pass clip=True")
+        raise DesignError(f"x has {what} {largest:.15g}: must be at most {radius:g}; or pass clip=True")
     if inputs == "ball":
         found = found / np.maximum(size, 1.0)
     return np.clip(found, -1.0, 1.0)
@@ -222,7 +222,7 @@ class VectorMechanism(PureMechanism, ABC):
             raise DesignError("x has a vector of length 0: it has no direction; inputs='ball' takes it")
         if bad.any() and not clip:
             length = float(norms[bad][0]) * self.radius
-            what = f"x has a vector of length {length:.6g}"
+            what = f"x has a vector of length {length:.15g}"
             raise DesignError(f"{what}: must be {self._wanted}; or pass clip=True")
         over = norms if sphere else np.maximum(norms, 1.0)
         unit = found / self.radius / np.where(np.isfinite(over), over, 1.0)

@@ -290,6 +290,8 @@ def test_bad_inputs() -> None:
     mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
     with pytest.raises(md.DesignError, match=r"x = 1.5: inputs must be in \[-1, 1\]; or pass clip=True"):
         mechanism.sample([0.0, 1.5])
+    with pytest.raises(md.DesignError, match=r"x = -1.0000001: inputs must be in"):
+        mechanism.sample(-1.0000001)
     assert mechanism.probabilities(7.0, clip=True).tolist() == mechanism.probabilities(1.0).tolist()
     with pytest.raises(md.DesignError, match="x = nan"):
         mechanism.sample([0.0, float("nan")], clip=True)

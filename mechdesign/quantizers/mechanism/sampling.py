@@ -74,8 +74,10 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
     values = x.detach().to(kind)
     if clip:
         values = values.clamp(lower, upper)
-    if bool(((values < lower) | (values > upper) | values.isnan()).any()):
-        raise DesignError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
+    outside = (values < lower) | (values > upper) | values.isnan()
+    if bool(outside.any()):
+        first = float(values[outside].flatten()[0])
+        raise DesignError.of("x", first, f"inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
 
     def tensor(array: Any, dtype: Any = kind) -> Any:
         return torch.tensor(np.array(array), dtype=dtype, device=x.device)

@@ -53,7 +53,7 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
     if values.size and not (values.min() >= lower and values.max() <= upper):
         first = values[~((values >= lower) & (values <= upper))].ravel()[0]
         remedy = "" if np.isnan(first) else "; or pass clip=True"
-        raise DesignError(f"x = {first:g}: inputs must be in [{lower:g}, {upper:g}]{remedy}")
+        raise DesignError.of("x", float(first), f"inputs must be in [{lower:g}, {upper:g}]{remedy}")
     return values
 
 

@@ -6,19 +6,17 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.choose.candidates import solved
 from mechdesign.errors import SolverError
-from mechdesign.quantizers.optm.design import BoxSearch
-from mechdesign.solvers import Deadline
-from studies.benchmarks.ablations import Strategy, Wing, constant, fixed, refusing
+from studies.benchmarks.ablations import Strategy, Wing, constant, first_argument, fixed, refusing
 
 __all__ = ["WINGS"]
 
@@ -167,9 +165,8 @@ def from_an_even_law(original: Any) -> Any:
 def box_by_box(original: Any) -> Any:
     """Boxes solved one after the other by their own model."""
 
-    def values(self: Any, program: Any, epsilon: float, boxes: Any) -> Any:
-        search = BoxSearch(program, None, None, Deadline(None), {})
-        points = [search.at(*box, epsilon) for box in zip(*boxes)]
+    def values(self: Any, epsilon: float, boxes: Any) -> Any:
+        points = [self.at(*box, epsilon) for box in zip(*boxes)]
         found = np.array([np.full(boxes[0].shape[1], np.nan) if p is None else p.q for p in points])
         return np.array([np.nan if p is None else p.solution.value for p in points]), found
 
@@ -185,7 +182,7 @@ OPTMS = (
         {OPTM + "design:OPTM._on_boxes": constant(False)},
         {OPTM + "design:BoxSearch.best": lambda _: True},
     ),
-    Strategy("one sweep of all boxes", {OPTM + "design:Sweep.__call__": box_by_box}),
+    Strategy("one sweep of all boxes", {OPTM + "design:BoxSearch._values": box_by_box}),
     Strategy(
         "outputs hardly ever drawn dropped from 1e-9, 1e-6 and 1e-4 on (else 1e-6)",
         {OPTM + "descent:_NOISE": constant((1e-6,))},
@@ -282,77 +279,32 @@ def one_change(original: Any) -> Any:
     from mechdesign.noise.allocation.mixes import Among, mixed
     from mechdesign.noise.allocation.several_model import whole_changes
 
-    def largest(asked: Any, guide: Any) -> Any:
+    def largest(asked: Any, order: float, weight: Any, guides: Any) -> Any:
         listed = Among(whole_changes(asked, np.argsort(-asked.sizes)[None, :]), np.ones(1))
         return mixed(asked, listed), listed
 
     return largest
 
 
-def by_program(original: Any) -> Any:
-    """The worst mix by the multipliers of the program, which Clarabel solves."""
-    from mechdesign import solvers
-    from mechdesign.noise.allocation.mixes import Among
-    from mechdesign.noise.allocation.several_model import Worst, several_model
-
-    def worst(changes: Any, order: float, weight: Any) -> Any:
-        noise = "gaussian" if changes.spend == 2 else "laplace"
-        stated = md.Sensitivity(each=changes.sizes, l0=changes.l0, l1=changes.l1, l2=changes.l2)
-        budget = md.ZeroConcentratedDP(0.5) if changes.spend == 2 else md.PureDP(1.0)
-        question = md.NoiseAllocation(noise, stated, budget, loss=order, weights=weight)
-        found = solvers.solve(several_model(question), "clarabel", fallback=False)
-        keep, rows = changes.sizes > 0, changes.rows()
-        unit = float(np.ravel(found.dual["budget"])[0])
-        x = np.maximum(np.ravel(found.dual["worst"]) / unit, 1e-14)
-        z = np.clip(np.ravel(found.dual["shares"]) / unit, x, 1.0) if rows[-1].exponent == 2 else x
-        over = max(1.0, x.max())
-        for row in rows:
-            used = float(row.entries[keep] @ x**row.exponent) / row.most
-            over = max(over, used ** (1 / row.exponent))
-        mix, sizes, shares = np.zeros((3, len(keep)))
-        mix[keep] = changes.sizes[keep] * (x / over) ** (1 / changes.spend)
-        sizes[keep] = changes.sizes[keep] * np.minimum(x / z, 1.0) ** (1 / changes.spend)
-        shares[keep] = np.minimum(z, 1.0)
-        theta = np.maximum(np.ravel(found.primal["prices"]), 0.0)
-        named = {row.name: float(t) / row.most for row, t in zip(rows, theta, strict=True)}
-        return Worst(mix, Among(sizes, shares), changes.in_units(named))
-
-    return worst
-
-
+FILLING = {ALLOCATION + "several_model:_best_held": fixed(None)}
 LISTING = {ALLOCATION + "several_model:_listed": fixed(0)}
-ON_LISTING: dict[str, Callable[[Any], bool]] = dict.fromkeys(LISTING, lambda _: True)
+MIXES = {ALLOCATION + "mixes:best_drawn": one_change}
 ALLOCATIONS = (
+    Strategy("filling", FILLING),
+    Strategy("several_search (listed changes)", LISTING),
+    Strategy("mixes (drawn by shares)", MIXES),
     Strategy(
-        "water-filling (else the program by Clarabel)", {ALLOCATION + "several_model:worst_mix": by_program}
-    ),
-    Strategy("one norm filled", {ALLOCATION + "several_model:_offer_held": fixed(None)}),
-    Strategy("changes listed", LISTING),
-    Strategy(
-        "changes listed: first ones drawn by shares",
-        {ALLOCATION + "several_model:_drawn": lambda _: lambda shares, rng: np.argsort(-shares)[None, :]},
-        ON_LISTING,
-    ),
-    Strategy("mixes drawn by shares", {ALLOCATION + "mixes:drawn_from": one_change}),
-)
-MIXED = (
-    Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),
-    Strategy(
-        "ratios at most 16 apart",
-        {ALLOCATION + "mixed:_SPREAD": constant(math.inf)},
-        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
+        "mixes: sizes cut at many levels",
+        {ALLOCATION + "mixes:_CUTS": constant(1), ALLOCATION + "mixes:_FEW": constant(1)},
+        {ALLOCATION + "mixes:best_drawn": lambda _: True},
     ),
     Strategy(
-        "ratios on 8 levels (else 3)",
-        {ALLOCATION + "mixed:_LEVELS": constant(3)},
-        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
-    ),
-    Strategy(
-        "between the neighbours of the best",
-        {ALLOCATION + "mixed:_between": fixed(set())},
-        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
+        "filling, several_search, mixes",
+        {**FILLING, **LISTING, **MIXES},
+        dict.fromkeys(MIXES, lambda _: True),
     ),
 )
+MIXED = (Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),)
 
 # -- channels ------------------------------------------------------------------------------------------------------
 
@@ -689,38 +641,171 @@ MATRICES = (
     LIFTED,
 )
 
+# -- calibration and accounting ------------------------------------------------------------------------------
 
-# -- comparisons ---------------------------------------------------------------------------------------------------
+SEARCH, EVALUATED = "noise.calibration.search:", "noise.calibration.evaluation:"
+COMPOSED, SAMPLED = "accounting.composition:", "accounting.sampling:"
+LAWS = ("laplace", "logistic", "flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase")
+DISCRETE = ("discrete_laplace", "discrete_gaussian")
+MANY = (1, 5, 20, 200, 1000)
 
 
-def candidates(count: int) -> dict[str, Make]:
-    def make(mechanism: str, bits: int, epsilon: float, prior: str) -> Make:
-        question = md.LocalReport(bits, prior=prior_of(prior))
-        return lambda: (mechanism, question, md.PureDP(epsilon))
+def calibrations(count: int) -> dict[str, Make]:
+    def make(noise: str, epsilon: float, delta: float, dimension: int, loss: str) -> Make:
+        privacy = md.ApproximateDP(epsilon, delta)
+        return lambda: md.Calibration(noise, privacy, sensitivity=1, dimension=dimension, loss=loss)
 
-    axes = {
-        "mechanism": ("RQM", "ERM", "optimal, even outputs"), "bits": (2, 3, 4), "ε": EPSILONS,
-        "prior": ("uniform", "truncated normal", "beta"),
-    }  # fmt: skip
+    axes = {"noise": LAWS + DISCRETE, "ε": EPSILONS, "δ": DELTAS[1:], "K": MANY, "loss": LOSSES}
     return drawn(count, axes, make)
 
 
-def answered(asked: tuple[str, Any, Any]) -> Answered:
-    """The error of one of `compare`'s mechanisms."""
-    mechanism, question, privacy = asked
-    return Answered(question.error(solved(mechanism, question, privacy)))
+def without(**changes: Any) -> Callable[[Any], Any]:
+    """Change fields of what a function returns."""
+    return lambda original: lambda *given: replace(original(*given), **changes)
 
 
-COMPARE = "choose.candidates:"
-COMPARED = (
+def several(requirement: Any) -> bool:
+    return bool(requirement.query.dimension * requirement.query.rounds > 1)
+
+
+def held_to_final(original: Any) -> Any:
+    """A search's meter as fine as what the law is held to."""
+
+    def call(self: Any, law: Any) -> float:
+        from mechdesign.accounting.interval import upper_delta
+
+        terms = map(self._query.in_rounds, self._query.worst(law).alternatives)
+        return min(upper_delta(each, self._epsilon) for each in terms)
+
+    return call
+
+
+def bracketed(original: Any) -> Any:
+    """Two ends and a root between them, without secant steps."""
+
+    def scale(excess: Any, seen: Any, requirement: Any, u: float, slope: float, safe: bool) -> Any:
+        from mechdesign.evidence.exact import safe_root
+        from mechdesign.noise.calibration.search import _away
+
+        tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
+        low, high = _away(excess, u, -1, "every scale meets"), _away(excess, u, 1, "no scale meets")
+
+        def left(u: float) -> float:
+            f = excess(u)
+            return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f
+
+        return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
+
+    return scale
+
+
+def no_member(**changes: Any) -> Callable[[Any], Any]:
+    """Families with a shape, without one of their members in closed form."""
+
+    def around(original: Any) -> Any:
+        def laws(family: Any, *rest: Any) -> Any:
+            return original(replace(family, **changes) if family.starts else family, *rest)
+
+        return laws
+
+    return around
+
+
+SHAPES = {SEARCH + "ShapeSearch.best": lambda found: found[0] != 0}
+CALIBRATIONS = (
     Strategy(
-        "four outputs of RQM and ERM too", {COMPARE + "_sizes": lambda original: lambda outputs: [outputs]}
+        "a closer look at the scale",
+        {SEARCH + "_approximate": without(refined=lambda law: math.inf)},
+        {SEARCH + "_approximate": several},
+    ),
+    Strategy("grid of a search, planned once", {SEARCH + "_Planned.__call__": held_to_final}),
+    Strategy("secant steps", {SEARCH + "_scale": bracketed}),
+    Strategy(
+        "Brent's method over the shape",
+        {SEARCH + "optimize": constant(SimpleNamespace(minimize_scalar=lambda *_, **__: None))},
+        SHAPES,
+    ),
+    Strategy("the Gaussian member", {SEARCH + "laws_of": no_member(normal=None)}, SHAPES),
+    Strategy("the pure staircase", {SEARCH + "laws_of": no_member(closed_form=None)}, SHAPES),
+    Strategy("bound: a scale that is too small", {"noise.calibration.design:too_small": fixed(0.0)}),
+    Strategy("bound: every symmetric law", {"noise.calibration.design:least_cost": fixed(0.0)}),
+)
+
+
+def enclosures(count: int) -> dict[str, Make]:
+    """Noise of about the size that (ε, δ) asks for, on many numbers, in many rounds and in samples."""
+
+    def make(noise: str, epsilon: float, delta: float, dimension: int, rounds: str) -> Make | None:
+        times, rate = {"1": (1, 1.0), "20 of a tenth": (20, 0.1), "1000 of a hundredth": (1000, 0.01)}[rounds]
+        if rate == 1 and (dimension == 1 or noise == "gaussian"):
+            return None  # a closed form
+        mu = md.accounting.gaussian_mu(epsilon, delta)
+        worth = math.log1p(mu**2 / (rate**2 * times)) if rate < 1 else mu**2
+
+        def ask() -> Answered:
+            unit, shapes = UNITS[noise]
+            scale = math.sqrt(dimension / worth) / float(unit(*shapes).std())
+            term = md.accounting.NoiseTerm(unit(*shapes, scale=scale), 1.0, dimension)
+            found = md.accounting.delta_interval(term, epsilon, rounds=times, sampling_rate=rate)
+            return Answered(found.upper, found.width)
+
+        return lambda: ask
+
+    axes = {
+        "noise": tuple(UNITS),
+        "ε": EPSILONS,
+        "δ": DELTAS[1:],
+        "K": MANY,
+        "rounds": ("1", "20 of a tenth", "1000 of a hundredth"),
+    }
+    return drawn(count, axes, make)
+
+
+UNITS: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "gaussian": (stats.norm, ()),
+    "laplace": (stats.laplace, ()),
+    "logistic": (stats.logistic, ()),
+    "gennorm": (stats.gennorm, (1.5,)),
+    "truncated normal": (stats.truncnorm, (-8.0, 8.0)),
+    "flipped Huber": (md.noise.flipped_huber, (1.0,)),
+}
+
+
+ENCLOSURES = (
+    Strategy(
+        "normal coordinates as one",
+        {"accounting.interval:_rotated": lambda _: lambda terms: (terms, ())},
+        {"accounting.interval:_rotated": lambda found: bool(found[1])},
+    ),
+    Strategy("a round on fewer points", {SAMPLED + "_thinned": first_argument(0)}),
+    Strategy("steps on the heaviest values", {SAMPLED + "_on_atoms": first_argument(1)}),
+    Strategy(
+        "exact slop next to atoms",
+        {"accounting.interval:_near_atoms": fixed(False)},
+        {"accounting.interval:_near_atoms": bool},
     ),
     Strategy(
-        "even outputs at four reaches (else 1.25 times the least)",
-        {COMPARE + "_even": lambda original: lambda q, privacy: original(q, privacy)[2:3]},
+        "transforms summed term by term",
+        {COMPOSED + "_SUMMED": constant(0)},
+        {COMPOSED + "_frequencies": lambda _: True},
+    ),
+    Strategy(
+        "nothing convolved where all is certain",
+        {COMPOSED + "_certain": fixed(False)},
+        {COMPOSED + "_certain": bool},
+    ),
+    Strategy(
+        "many roots on one mesh",
+        {"accounting.log_concave:_MESH": constant(10**9)},
+        {"accounting.log_concave:_roots": lambda found: found.size > 256},
+    ),
+    Strategy(
+        "fine grids thinned for the wanted accuracy",
+        {SAMPLED + "_FEW": constant(2**21)},
+        {SAMPLED + "sampled_parts": lambda _: True},
     ),
 )
+
 
 WINGS: dict[str, Wing] = {
     "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
@@ -739,5 +824,6 @@ WINGS: dict[str, Wing] = {
     "vectors": Wing(vectors, VECTOR),
     "earth-mover": Wing(histograms, DISTANCES, lambda call: Answered(float(np.sum(call())))),
     "itemwise-release": Wing(itemwise, ITEMWISE, released),
-    "compare": Wing(candidates, COMPARED, answered),
+    "calibration": Wing(calibrations, CALIBRATIONS),
+    "accounting": Wing(enclosures, ENCLOSURES, ask=lambda enclose: enclose()),
 }

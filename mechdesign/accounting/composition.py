@@ -53,6 +53,10 @@ __all__ = [
 ]
 
 
+_MOST = 20_000_000
+"""Points of a grid."""
+
+
 @dataclass(frozen=True)
 class GridLoss:
     """Mass of the privacy loss on the points ``step * (start + k)``.
@@ -125,39 +129,37 @@ def discretise(
     largest, smallest = float(loss.loss(x_high)), float(loss.loss(x_low))
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
-    if last - first > 20_000_000:
+    if last - first > _MOST:
         raise DesignError.of(
             "step", step, f"needs {last - first} grid points for this law; use a larger step"
         )
     evaluation = 1e-15 * max(1.0, -math.log(max(upper_tail, 1e-308)))
+
+    def crossings(levels: np.ndarray) -> np.ndarray:
+        """Where the loss passes them, from one end to the other."""
+        x = np.clip(loss.inverse(levels), x_low, x_high)
+        x[0], x[-1] = x_low, x_high
+        return x
+
     # P(loss infinite) and P(beyond x_high), both under the query whose loss is looked at
     beyond = float(loss.sf(x_high - half))
+    centres = step * np.arange(first, last + 1)
     if pessimistic:
-        grid = step * np.arange(first, last + 1)
-        x = np.clip(loss.inverse(grid), x_low, x_high)
-        x[0], x[-1] = x_low, x_high
+        x = crossings(centres)
         inside = (x > x_low) & (x < x_high)
-        slop = float(np.max(np.abs(loss.loss(x[inside]) - grid[inside]), initial=0.0)) + evaluation
-        mass = spread(*loss.masses(x), grid)
+        slop = float(np.max(np.abs(loss.loss(x[inside]) - centres[inside]), initial=0.0)) + evaluation
+        mass = spread(*loss.masses(x), centres)
         mass[0] += float(loss.sf(-(x_low - half))) * (1 + 1e-12)
         return GridLoss(step, first, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
-    centres = step * np.arange(first, last + 1)
     bounds = step * (np.arange(first, last + 2) - 0.5)
-
-    def cells(bounds: np.ndarray) -> tuple[np.ndarray, ...]:
-        x = np.clip(loss.inverse(bounds), x_low, x_high)
-        x[0], x[-1] = x_low, x_high
-        return loss.masses(x)
-
-    p, q, p_error, q_error = cells(bounds)
+    p, q, _, _ = loss.masses(crossings(bounds))
     # Shift the bounds by the mean residual of their two cells: what is left is of fourth order.
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = np.nan_to_num(np.log(p / q) - centres, nan=0.0, posinf=0.0, neginf=0.0)
     residual[np.abs(residual) > step / 8] = 0.0
     shift = np.zeros_like(bounds)
     shift[1:-1] = -(residual[:-1] + residual[1:]) / 2
-    x = np.clip(loss.inverse(bounds + shift), x_low, x_high)
-    x[0], x[-1] = x_low, x_high
+    x = crossings(bounds + shift)
     # An atom is a cell of its own: merged with its neighbours it would leave the grid.
     for atom in (*loss.atoms, *(-a for a in loss.atoms)):
         left, right = np.clip([-float(loss.inverse(-atom)), float(loss.inverse(atom))], x_low, x_high)
@@ -348,7 +350,7 @@ def cumulants(parts: Sequence[Part], theta: float) -> Tilt:
         if top == -np.inf:
             return Tilt(theta, -np.inf, -np.inf, 0.0)
         weights = np.exp(exponent - top)
-        total = weights.sum()
+        total = float(weights.sum())
         centre = float(np.sum(points * weights)) / total
         log_mgf += count * (top + math.log(total))
         mean += count * centre
@@ -441,6 +443,10 @@ def convolve(parts: Sequence[Part], tilt: Tilt) -> tuple[int, np.ndarray, float,
     last = min(ceiling, math.ceil(high / step))
     if first > last:
         first, last = floor, ceiling
+    if last - first > _MOST:
+        count = sum(count for _, count in parts)
+        needed = f"need {last - first} grid points together, more than {_MOST:,}: ask for fewer rounds or coordinates"
+        raise DesignError.of("terms", f"{count} privacy losses", needed)
     n = int(fft.next_fast_len(max(last - first + 1, 2), real=True))
     eta = 16 * _UNIT * math.log2(max(n, 2))
     log_abs_up = np.zeros(n // 2 + 1)

@@ -17,14 +17,13 @@ where every factor is positive and of moderate size; the integral is used when a
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import levels
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, Values
 
 __all__ = ["gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]
 
@@ -79,7 +78,7 @@ def _flat(name: str, a: Array, b: Array) -> tuple[tuple[int, ...], Array, Array]
     return both[0].shape, both[0].ravel(), both[1].ravel()
 
 
-def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Any:
+def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Values:
     r"""Return :math:`\varphi_\varepsilon(\mu) = Q(\varepsilon/\mu - \mu/2) - e^\varepsilon Q(\varepsilon/\mu + \mu/2)`.
 
     The δ(ε) of the Gaussian mechanism, exact in any number of dimensions, in log space throughout.
@@ -165,7 +164,7 @@ def _bracket(epsilon: Array, delta: Array) -> tuple[Array, Array]:
     return low, np.minimum(one, r(-central)) * (1 + 1e-12)
 
 
-def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Any:
+def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     r"""Return the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, from the safe side.
 
     This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may consume. It is found by

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -180,11 +179,12 @@ def sampled_plan(
     shrunk = float(expit(float(base.points[-1]) + logit(sampling_rate)))
     step = min(plan.step, max(after / shrunk, plan.step / 200, least))
     finer = min(plan.step, max(after, plan.step / (200 if count == 1 else 10), least)) / step
-    tail = plan.upper_tail * 1e-3
+    # The loss of a record that no round leaves out would widen the grid of smaller losses, had it more than a negligible mass.
+    small = float(base.points[-1]) < -math.log1p(-sampling_rate)
     return replace(
         plan,
         step=plan.align(step),
-        upper_tail=tail,
+        upper_tail=FLOOR if small else plan.upper_tail * 1e-3,
         lowered=lowered,
         finer=finer,
         rounds=rounds,
@@ -399,23 +399,19 @@ def upper_delta(
     width: float = 1e-3,
     rounds: int = 1,
     sampling_rate: float = 1.0,
-    deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above on one grid planned for `width`; past the deadline on the coarse one of the plan."""
-    deadline = Deadline.of(deadline)
+    """Bound δ(ε) from above on one grid planned for `width`."""
     terms = _repeated(terms, rounds, sampling_rate)
     if apart(terms):
         return 1.0
     plan = _planned(terms, epsilon, width, rounds, sampling_rate)
     if sampling_rate == 1.0:
-        if deadline.passed:
-            return composed_delta(plan.coarse, epsilon, guess=plan.theta)[0]
         return plan.delta(epsilon, plan.align(plan.step / 2), pessimistic=True, width=width)
     least = 1.0
     for _ in range(4):
         least = min(least, plan.delta(epsilon, plan.step, pessimistic=True, width=width))
         cut = rounds * sum(count for _, count in plan.losses) * plan.upper_tail
-        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
+        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR:
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, FLOOR))
     return least
@@ -484,8 +480,10 @@ def epsilon_bound(
         nonlocal least
         if deadline.passed:
             raise too_late("accounting")
-        options: dict[str, Any] = {"width": width, "rounds": rounds, "sampling_rate": sampling_rate}
-        found = excess(delta_interval(terms, epsilon, deadline=deadline, **options).upper, delta)
+        enclosed = delta_interval(
+            terms, epsilon, width=width, rounds=rounds, sampling_rate=sampling_rate, deadline=deadline
+        )
+        found = excess(enclosed.upper, delta)
         least = min(least, epsilon) if found <= 0 else least
         return found
 

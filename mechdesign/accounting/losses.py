@@ -24,8 +24,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from functools import cached_property, lru_cache
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from flint import arb
@@ -44,6 +44,7 @@ __all__ = [
     "CentredLoss",
     "Coordinates",
     "Function",
+    "Generator",
     "Loss",
     "NoiseLaw",
     "NoiseTerm",
@@ -67,6 +68,8 @@ __all__ = [
 
 Function: TypeAlias = Callable[[Array], Array]
 """A function of each entry of an array."""
+Generator: TypeAlias = stats.rv_continuous | stats.rv_discrete
+"""What SciPy makes laws of one kind from."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,15 @@ class AtomicLoss:
     mass: Array
     infinity: float = 0.0
 
-    @property
+    @cached_property
     def atoms(self) -> tuple[float, ...]:
-        """Positive values, when they are few enough to align a grid with."""
-        return (float(self.values.max()),) if self.values.size <= 3 else ()
+        """The smallest positive value, where all are multiples of it: a grid is aligned with it."""
+        positive = self.values[self.values > 0]
+        if not positive.size:
+            return ()
+        multiples = self.values / positive.min()
+        whole = np.abs(multiples - np.rint(multiples)).max() < 1e-9
+        return (float(positive.min()),) if whole else ()
 
     def delta(self, epsilon: Numbers) -> Array:
         """δ(ε) by summation."""
@@ -370,7 +378,7 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=64)
-def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, float, float]:
+def _unit_law(dist: Generator, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, float, float]:
     """The law of scale one, its tail, the end of its support or of what doubles see of it, and its standard deviation."""
     law: FrozenLaw = dist(*shapes)
     top = float(law.support()[1])
@@ -378,7 +386,7 @@ def _unit_law(dist: Any, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, fl
     return law, Tail(log_density, top, dist.name), _seen(law, top), float(law.std())
 
 
-def _truncated_normal(dist: object, shapes: tuple[float, ...]) -> bool:
+def _truncated_normal(dist: Generator, shapes: tuple[float, ...]) -> bool:
     return of_scipy(dist) == "truncnorm" and shapes[0] == -shapes[1]
 
 
@@ -397,7 +405,7 @@ def _seen(law: FrozenLaw, top: float) -> float:
     return low
 
 
-def _numeric(dist: object, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
+def _numeric(dist: Generator, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
     """Loss and tail from ``logpdf`` alone."""
     # Every frozen law has a generator of its own; SciPy's are alike, so that one tail does for all.
     law, tail, seen, deviation = _unit_law(getattr(stats, of_scipy(dist) or "", dist), shapes)
@@ -418,7 +426,7 @@ def _numeric(dist: object, r: float, shapes: tuple[float, ...]) -> tuple[UnitLos
     return UnitLoss(loss, inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
 
 
-def of_scipy(dist: Any) -> str:
+def of_scipy(dist: Generator) -> str:
     """The name of one of SciPy's own generators, else "": another law may have the same name."""
     own = getattr(stats, str(dist.name), None)
     return str(dist.name) if own is not None and type(dist) is type(own) else ""

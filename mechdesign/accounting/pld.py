@@ -7,7 +7,6 @@ library's own `PrivacyLossDistribution`, which composes with every other mechani
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share
 from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, Values
 
 try:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
@@ -59,14 +58,14 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignor
     def mu_lower_log_cdf(self, x: Numbers) -> Array:
         return np.asarray(self._law.logcdf(x))
 
-    def get_delta_for_epsilon(self, epsilon: Numbers) -> Any:
+    def get_delta_for_epsilon(self, epsilon: Numbers) -> Values:
         x = np.clip(self._loss.inverse(epsilon), -self._loss.edge, self._loss.edge)
         with np.errstate(over="ignore", invalid="ignore"):
             lower = np.nan_to_num(np.exp(epsilon) * self._loss.sf(x + self._half), nan=0.0)
         delta = np.clip(self._loss.sf(x - self._half) - lower, 0, 1)
         return float(delta) if delta.ndim == 0 else delta
 
-    def privacy_loss_tail(self) -> Any:
+    def privacy_loss_tail(self) -> privacy_loss_mechanism.TailPrivacyLossDistribution:
         far = float(self._loss.isf(self._tail_mass))
         # large losses are on the left: x = -t - Δ/2 in the centred variable t
         lower_x = max(-far - 2 * self._half, -self._loss.edge - self._half)
@@ -77,7 +76,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignor
         }
         return privacy_loss_mechanism.TailPrivacyLossDistribution(lower_x, upper_x, mass)
 
-    def connect_dots_bounds(self) -> Any:
+    def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
         """Where the library discretises this loss: between the points that leave `tail_mass` out at each end."""
         tail = self.privacy_loss_tail()
         return privacy_loss_mechanism.ConnectDotsBounds(
@@ -99,7 +98,7 @@ def to_pld(
     dimension: int = 1,
     step: float | None = None,
     pessimistic: bool = True,
-) -> Any:
+) -> privacy_loss_distribution.PrivacyLossDistribution:
     r"""Return dp-accounting's `PrivacyLossDistribution` of `dimension` coordinates.
 
     Parameters
@@ -146,7 +145,7 @@ def to_pld(
     return pld.self_compose(dimension, tail_mass_truncation=1e-15 if pessimistic else 0.0)
 
 
-def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> Any:
+def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Return dp-accounting's distribution of several terms composed, on one step."""
     # an atom between two points of the grid moves up by a step at most, in each coordinate: finer where there are atoms
     finer = [64 if loss_of(t.law, t.sensitivity).atoms else 4 for t in terms]

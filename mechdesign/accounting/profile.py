@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from flint import arb, ctx
@@ -37,6 +36,7 @@ from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
     Coordinates,
+    Generator,
     Loss,
     NoiseLaw,
     PreciseLoss,
@@ -48,7 +48,7 @@ from mechdesign.accounting.losses import (
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
 from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, Values
 
 __all__ = [
     "ball_form",
@@ -123,7 +123,7 @@ def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tupl
     return max(lower * (1 - error) - 1e-290, 0.0), min(upper * (1 + error) + 1e-290, 1.0)
 
 
-def privacy_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Any:
+def privacy_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Values:
     r"""Return δ(ε) of one coordinate, rounded up.
 
     Parameters
@@ -165,13 +165,8 @@ def _upper(law: FrozenLaw, sensitivity: float, epsilon: float, loss: Loss) -> fl
     return (profile_interval(law, sensitivity, min(epsilon, _FAR)) if found is None else found)[1]
 
 
-def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Any:
+def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> float:
     """Return δ(ε) of one coordinate in doubles, to search with: off by rounding in either direction.
-
-    Parameters
-    ----------
-    law, sensitivity, epsilon
-        As in `privacy_profile`.
 
     Examples
     --------
@@ -179,16 +174,11 @@ def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Any:
     >>> round(fast_profile(stats.laplace(scale=1.0), 1.0, 0.5), 6)
     0.221199
     """
-    e = levels("epsilon", epsilon)
-    loss = loss_of(law, sensitivity)
     if law.dist.name == "norm":
-        return gaussian_profile(epsilon, float(sensitivity) / law.std())
-    if isinstance(loss, AtomicLoss):
-        out = np.asarray(loss.delta(e))
-    else:
-        out = _log_concave(loss, e.ravel()).reshape(e.shape)
-    out = np.clip(out, 0.0, 1.0)
-    return float(out) if out.ndim == 0 else out
+        return float(gaussian_profile(epsilon, float(sensitivity) / law.std()))
+    loss, e = loss_of(law, sensitivity), np.array([float(epsilon)])
+    found = loss.delta(e) if isinstance(loss, AtomicLoss) else _log_concave(loss, e)
+    return float(np.clip(found[0], 0.0, 1.0))
 
 
 def _log_concave(loss: CentredLoss, e: Array, *, cancelled: float = 1e-7) -> Array:
@@ -369,7 +359,7 @@ _SCIPY: dict[str, Callable[..., Form]] = {
 }
 
 
-def ball_form(dist: object, shapes: tuple[float, ...]) -> Form:
+def ball_form(dist: Generator, shapes: tuple[float, ...]) -> Form:
     """The form of a law, in balls of the current precision."""
     make: Callable[..., Form] = (
         dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda *_: None)

@@ -40,8 +40,8 @@ _ROUND = 2**16
 _PAST = 700.0
 _ROUNDED = 1e-15
 """What roundings do to a loss that is a multiple of a step, relative."""
-_NEGLIGIBLE = 1e-300
-"""Mass that is infinite anyway."""
+_NEGLIGIBLE = 1e-290
+"""Mass that may as well have an infinite loss."""
 _TRIED = 2**14
 """Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
 _FEW, _MANY = 2**19, 2**21
@@ -169,21 +169,30 @@ def sampled_parts(
     base = _thinned(base)
     points = base.points + (base.slop if base.pessimistic else -base.slop)
     mass = base.mass
-    with np.errstate(under="ignore"):
-        other = mass * np.exp(-points)
+    with np.errstate(divide="ignore", under="ignore"):
+        other = np.exp(np.log(mass) - points)
     # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below
     # they were lowered, as if Q had more mass than it has: (sP + (1 − s)Q', Q') is then a mixture of the true pair with one that
     # tells nothing of a removed record, once both are divided by the mass of Q'.
+    # What is too little to matter would only widen the grid: from above it has the least finite loss, from below none.
     missing = max(1.0 - float(other.sum()), 0.0)
     law = 1.0 if base.pessimistic else 1.0 / max(float(other.sum()), 1.0)
-    least = math.log1p(-sampling_rate) if sampling_rate < 1 else -math.inf
+    sampled, never = _sampled(points, sampling_rate), math.log1p(-sampling_rate)
+    least = never
+    if rounds * missing <= 0.01 * width:
+        least, missing = (float(sampled[0]), missing) if base.pessimistic else (never, 0.0)
     remove = AtomicLoss(
-        np.append(_sampled(points, sampling_rate), least),
+        np.append(sampled, least),
         np.append((sampling_rate * mass + (1 - sampling_rate) * other) * law, (1 - sampling_rate) * missing),
         sampling_rate * base.infinity,
     )
     # Laws are symmetric: (Q, sP + (1 − s)Q) has the losses of (P, sQ + (1 − s)P), which rise with those of (P, Q).
-    add = AtomicLoss(np.append(-_sampled(-points, sampling_rate), -least), np.append(mass, base.infinity))
+    infinite = base.infinity if base.pessimistic and base.infinity <= 3 * _NEGLIGIBLE else 0.0
+    add = AtomicLoss(
+        np.append(-_sampled(-points, sampling_rate), -never),
+        np.append(mass, base.infinity - infinite),
+        infinite,
+    )
     out = []
     for loss in (remove, add):
         alive = loss.mass > 0
@@ -191,11 +200,11 @@ def sampled_parts(
         values = loss.values[alive][order]
         values = values + np.abs(values) * (_ROUNDED if base.pessimistic else -_ROUNDED)
         loss = AtomicLoss(values, loss.mass[alive][order], loss.infinity)
-        span = float(np.ptp(loss.values)) or max(abs(float(loss.values[0])), 1e-12)  # of one value: any
+        span = max(float(np.ptp(values)), 1e-9 * float(np.abs(values).max()), 1e-150)
         coarse = discretise_atoms(loss, span / 4000, pessimistic=True)
         tilt = find_tilt([(coarse, rounds)], epsilon)
         wanted = math.sqrt(2 * width / (max(tilt.theta * (tilt.theta + 1), 1e-9) * rounds))
-        if loss.infinity == 0 and rounds * (float(loss.values[-1]) + span / 2000) < epsilon:
+        if rounds * (float(loss.values[-1]) + span / 2000) < epsilon:
             wanted = span  # ε is out of reach: any step sees that
         # from above 300 points of the round's loss already give half a percent
         cells = 300 if base.pessimistic and width >= 0.02 else 2000
@@ -204,7 +213,7 @@ def sampled_parts(
             span / cells, _WINDOW * math.sqrt(tilt.variance) / (_FEW if base.pessimistic else _MANY)
         )
         step = max(min(wanted, coarsest), span / 2**21)
-        if not base.pessimistic:
+        if not base.pessimistic and loss.values.size > 1:
             step = _on_atoms(loss, step, tilt.theta)
         grid = discretise_atoms(loss, step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
         out.append([(grid, rounds)])

@@ -56,7 +56,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -64,7 +63,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, integer, non_negative, number, one_of, positive
+from mechdesign.problem.checks import inside, integer, magnitude, non_negative, number, one_of, positive
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -81,7 +80,6 @@ __all__ = [
     "closed_form_gamma",
     "closed_form_step",
     "geometric",
-    "item_level",
     "lower_level",
     "shuffled",
     "shuffled_alpha",
@@ -95,23 +93,14 @@ __all__ = [
 ACCOUNTING = ("numerical", "closed-form", "composition")
 
 
-def item_level(value: float) -> float:
-    """An item's α₀, or a DesignError where shuffling leaves of it what doubles do not hold to full precision."""
-    found = positive("item_alpha", value)
-    if found < 1e-290:
-        raise DesignError.of("item_alpha", value, "must be at least 1e-290: what shuffling leaves is less")
-    return found
-
-
 def shuffled(
     accounting: str, delta: float, unit: float, item_epsilon: float | None
 ) -> tuple[str, float, float]:
     """Return accounting, δ and ε₀ for the clones: α₀ · diameter, or the channel's own smaller loss."""
     name = one_of("accounting", accounting, ACCOUNTING)
     if name != "composition":
-        delta = inside(
-            "delta", delta, 0, 1, ' (a shuffling bound; for delta = 0 use accounting="composition")'
-        )
+        remedy = ' (a shuffling bound; for delta = 0 use accounting="composition")'
+        delta = inside("delta", delta, 1e-100, 1, remedy)
     own = unit if item_epsilon is None else min(unit, non_negative("item_epsilon", item_epsilon))
     return name, delta, own
 
@@ -289,16 +278,10 @@ def lower_level(failure: Failure, delta: float, level: float) -> float:
     return safe_root(over, low, high, xtol=5e-5 * high, rtol=1e-4)
 
 
-def _log_inverse(count: float, delta: float) -> float:
-    """The logarithm of count/δ, where that itself overflows too."""
-    quotient = count / delta
-    return math.log(quotient) if math.isfinite(quotient) else math.log(count) - math.log(delta)
-
-
 def closed_form_gamma(item_epsilon: float, total: int, delta: float) -> float:
     r""":math:`\gamma = 8\sqrt{e^{\varepsilon_0}\log(4/\delta)/N} + 8e^{\varepsilon_0}/N`."""
     spread = math.exp(item_epsilon) / total
-    return 8 * math.sqrt(spread * _log_inverse(4, delta)) + 8 * spread
+    return 8 * math.sqrt(spread * math.log(4 / delta)) + 8 * spread
 
 
 def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) -> float | None:
@@ -319,7 +302,7 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
 
     It is concave in t with slope :math:`\alpha_0\gamma/2` at 0 (paper, Appendix B.3).
     """
-    if item_epsilon > math.log(total / (16 * _log_inverse(2, delta))):
+    if item_epsilon > math.log(total / (16 * math.log(2 / delta))):
         return None
     gamma = closed_form_gamma(item_epsilon, total, delta)
     return math.log1p(math.tanh(item_epsilon * t / 2) * gamma) * (1 + 1e-14)
@@ -327,9 +310,6 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
 
 def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: float) -> float | None:
     """The per-step δ′ with δ′ Σ_{j<k} e^{jg} ≤ δ; None where the condition fails for it."""
-
-    if delta / k == 0:
-        return None  # no double is that small a step
 
     def spent(log_step: float) -> float:
         step = math.exp(log_step)
@@ -357,7 +337,6 @@ def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: 
 
 
 MOST = 10**15  # items: their binomial tails are still SciPy's
-_LEAST = 1e-300  # of what one item has: a search below it ends in numbers of few digits, or in 0
 CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffled_alpha` takes a new level
 
 
@@ -456,7 +435,7 @@ def amplification(
     >>> print(f"{result.epsilon:.4f} {closed.epsilon:.4f}")
     0.0166 0.0791
     """
-    alpha = item_level(item_alpha)
+    alpha = magnitude("item_alpha", item_alpha)
     diameter = positive("diameter", diameter)
     tau = positive("moved", moved)
     k, n = integer("positions", positions, 1), integer("total", total, 1, MOST)
@@ -468,21 +447,19 @@ def amplification(
     plain = Amplification(alpha * tau * (1 + 1e-14), 0.0, "composition")
     if accounting == "composition":
         return plain
-    closed = _closed_amplification(alpha * diameter, tau / diameter, k, n, delta)
     if accounting == "closed-form":
+        closed = _closed_amplification(alpha * diameter, tau / diameter, k, n, delta)
         if closed is None:
             raise beyond_condition(alpha, diameter, n, delta)
         return closed
     clones = Clones.build(n, loss)
     failure = Failure(alpha * diameter, tau / diameter / k, k, clones)
     s = smallest_level(failure, delta)
-    candidates = [plain]
-    if closed is not None:
-        candidates.append(closed)
-    if s is not None:
-        epsilon = k * step_epsilon(s, alpha * tau / k) * (1 + 1e-12)
-        candidates.append(Amplification(epsilon, min(delta, failure(s) * (1 + 1e-12)), "numerical", s))
-    return min(reversed(candidates), key=float)
+    if s is None:
+        return plain
+    epsilon = k * step_epsilon(s, alpha * tau / k) * (1 + 1e-12)
+    numerical = Amplification(epsilon, min(delta, failure(s) * (1 + 1e-12)), "numerical", s)
+    return min(numerical, plain, key=float)
 
 
 def shuffled_alpha(
@@ -535,21 +512,24 @@ def shuffled_alpha(
         return composed
     if radius is not None:
         r = min(positive("radius", radius), diameter)
-        options: dict[str, Any] = {
-            "accounting": accounting,
-            "diameter": diameter,
-            "item_epsilon": item_epsilon,
-        }
-        reached = amplification(alpha, moved=m * r, positions=m, total=n, delta=delta, **options)
+        reached = amplification(
+            alpha,
+            moved=m * r,
+            positions=m,
+            total=n,
+            delta=delta,
+            accounting=accounting,
+            diameter=diameter,
+            item_epsilon=item_epsilon,
+        )
         return reached.epsilon / float(radius) * (1 + 1e-15)
-    step = closed_form_delta(unit, 1.0, m, n, delta)
-    closed = math.inf if step is None else m * alpha * closed_form_gamma(unit, n, step) / 2 * (1 + 1e-12)
     if accounting == "closed-form":
+        step = closed_form_delta(unit, 1.0, m, n, delta)
         if step is None:
             raise beyond_condition(alpha, diameter, n, delta)
-        return closed
+        return m * alpha * closed_form_gamma(unit, n, step) / 2 * (1 + 1e-12)
     clones = Clones.build(n, loss)
-    return min(_numerical_alpha(unit, m, clones, delta, composed * diameter) / diameter, closed, composed)
+    return min(_numerical_alpha(unit, m, clones, delta, composed * diameter) / diameter, composed)
 
 
 def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: float) -> float:
@@ -597,20 +577,10 @@ def calibrate_item_alpha(
     >>> print(*(f"{calibrate_item_alpha(20.0, accounting=a, **kw):.3f}" for a in ACCOUNTING))
     3.657 1.997 0.667
     """
-    target = positive("alpha", alpha)
-    if radius is not None:
-        radius = positive("radius", radius)
-        if radius > 1e6 * positive("diameter", diameter):
-            raise DesignError.of("radius", radius, "must be at most a million diameters")
+    target = magnitude("alpha", alpha)
+    radius = None if radius is None else magnitude("radius", radius)
     m, n = integer("items", items, 1), integer("total", total, 1, MOST)
     accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
-    options: dict[str, Any] = {
-        "items": m,
-        "total": n,
-        "delta": delta,
-        "diameter": diameter,
-        "radius": radius,
-    }
     deadline, fitting = Deadline(time_limit), [0.0]
 
     @cache
@@ -619,7 +589,15 @@ def calibrate_item_alpha(
         if deadline.passed and fitting[-1] > 0:
             raise _LateError
         try:
-            found = shuffled_alpha(item_alpha, accounting=accounting, **options)
+            found = shuffled_alpha(
+                item_alpha,
+                items=m,
+                total=n,
+                delta=delta,
+                accounting=accounting,
+                diameter=diameter,
+                radius=radius,
+            )
         except DesignError:
             return math.inf
         if found <= target:
@@ -627,10 +605,6 @@ def calibrate_item_alpha(
         return found
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
-    if low < _LEAST:
-        raise DesignError.of(
-            "alpha", target, f"must be at least {_LEAST:g} per item: choose another unit of distance"
-        )
     if accounting == "composition":
         return low
     if reached(low) > target:  # only the closed form can refuse here: its condition fails

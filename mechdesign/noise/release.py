@@ -60,9 +60,7 @@ _BLOCK = 1 << 15
 _UNIT = 1 << 512
 """Height of a density of that at 0."""
 _SLACK = 1e-9
-"""Relative room between density and hat, above the rounding of a log density."""
-_DOUBT = 1e-11
-"""Above the error of a probability computed in doubles."""
+"""Above the relative error of a density computed in doubles: room below a hat, and where a coin is in doubt."""
 
 
 @dataclass(frozen=True)
@@ -356,7 +354,7 @@ class ExactNoise:
             return (self._exact(int(k[i]), int(cell[i])) - q) / (1 - q)
 
         near = ((high + low) / 2 - sure) / (1 - sure)
-        return bernoulli(near, ((high - low) / 2 + _DOUBT) / (1 - sure), exact)
+        return bernoulli(near, ((high - low) / 2 + _SLACK) / (1 - sure), exact)
 
     def _exact(self, k: int, cell: int) -> Fraction:
         """The mean density over half step k, over its hat, to 60 digits and more."""

@@ -29,6 +29,7 @@ __all__ = [
     "integer",
     "interval",
     "levels",
+    "magnitude",
     "non_negative",
     "number",
     "one_of",
@@ -109,6 +110,12 @@ def positive(name: str, value: object, *, side: int = 0) -> float:
     1.0
     """
     return _number_if(name, value, lambda x: x > 0, "must be a positive, finite number", side)
+
+
+def magnitude(name: str, value: object, *, side: int = 0) -> float:
+    """Return `value` as a float, or raise DesignError unless it is within the magnitudes that are computed with."""
+    allowed = "must be between 1e-100 and 1e100"
+    return _number_if(name, value, lambda x: 1e-100 <= x <= 1e100, allowed, side)
 
 
 def non_negative(name: str, value: object, *, side: int = 0) -> float:

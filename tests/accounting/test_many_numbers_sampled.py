@@ -17,6 +17,7 @@ from mechdesign import ApproximateDP, Calibration
 from mechdesign.accounting.composition import GridLoss, convolve, find_tilt
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.sampling import compose_grid
+from mechdesign.errors import DesignError
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,3 +157,31 @@ def test_what_no_double_holds_is_not_nothing() -> None:
     term = NoiseTerm(stats.dlaplace(0.0005692803059431021), 1.0, 10**6)
     found = delta_interval(term, 34.61395533424619, sampling_rate=0.9)
     assert found.lower == 0 < found.upper < 1e-280
+
+
+@pytest.mark.parametrize(
+    ("law", "count", "rounds", "delta"),
+    [
+        (stats.norm(scale=2.9056761e7), 1, 10**5, 1e-30),
+        (stats.logistic(scale=9.71927e7 * math.sqrt(3) / math.pi), 100, 10**4, 1e-30),
+    ],
+)
+def test_the_loss_of_a_record_that_no_round_leaves_out_widens_no_grid(
+    law: Any, count: int, rounds: int, delta: float
+) -> None:
+    """Almost no mass has the loss log 10 of a record added to nine of ten; a grid that reached it had bounds of 10⁻⁵."""
+    found = upper_delta(NoiseTerm(law, 1.0, count), 1e-4, rounds=rounds, sampling_rate=0.9)
+    assert found == pytest.approx(delta, rel=0.1)
+
+
+@pytest.mark.parametrize("sampling_rate", [0.1, 0.9])
+def test_two_losses_next_to_each_other_are_one(sampling_rate: float) -> None:
+    term = NoiseTerm(stats.laplace(scale=0.01), 1.0)
+    found = delta_interval(term, 1.0, sampling_rate=sampling_rate)
+    assert sampling_rate in found and found.width < 1e-6
+
+
+def test_more_points_than_are_taken_are_refused() -> None:
+    term = NoiseTerm(stats.norm(scale=1e5), 1.0)
+    with pytest.raises(DesignError, match=r"10000000000000 privacy losses.*grid points"):
+        delta_interval(term, 1.0, rounds=10**13, closed_form=False)

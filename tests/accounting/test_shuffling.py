@@ -383,8 +383,10 @@ def test_it_round_trips():
     assert loads(dumps(got)) == got and float(got) == got.epsilon
 
 
-def test_the_least_double_is_a_delta() -> None:
-    least = 5e-324
+def test_deltas_down_to_the_stated_magnitudes() -> None:
+    least = 1.001e-100
+    with pytest.raises(DesignError, match="delta = 5e-324"):
+        md.amplification(1.0, moved=0.1, total=1000, delta=5e-324)
     assert md.amplification(1.0, moved=0.1, total=1000, delta=least) is not None
     space = md.MetricSpace.clustered(3, 4, within=0.1)
     assert md.ItemwiseRelease(space, alpha=20.0, delta=least, items=30, users=1000) is not None

@@ -12,7 +12,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
-from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound, upper_delta
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
 from mechdesign.accounting.losses import loss_of
 from mechdesign.noise.calibration import search
 from mechdesign.solvers.deadline import Deadline
@@ -188,15 +188,3 @@ def test_a_million_coordinates_take_no_second_family_without_time(monkeypatch: p
     assert any("not tried" in note for note in late.notes) and not counted
     assert 0 <= (late.lower_bound or 0.0) < late.value
     assert late.certificate.verify()
-
-
-@pytest.mark.parametrize(
-    "law", [stats.laplace(scale=20.0), stats.hypsecant(scale=15.0), stats.gennorm(1.5, scale=20.0)]
-)
-@pytest.mark.parametrize("options", [{}, {"rounds": 30, "sampling_rate": 0.1}], ids=["once", "sampled"])
-def test_a_late_upper_bound_is_one(law: Any, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = NoiseTerm(law, 1.0, 20)
-    tight = delta_interval(terms, 0.5, width=1e-3, **options)
-    passing_after(monkeypatch, 0)
-    late = upper_delta(terms, 0.5, deadline=Deadline(1.0), **options)
-    assert tight.lower <= late < 1.0 and late < 2 * tight.upper

@@ -244,15 +244,17 @@ def test_a_search_does_not_end_below_the_least_double(accounting: str) -> None:
     line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
     options = {"items": 2, "users": 1000, "accounting": accounting, "time_limit": 1.0}
     delta = 0.0 if accounting == "composition" else 0.01
-    for alpha in (5e-324, 1e-310, 1e-300):
-        with pytest.raises(md.DesignError, match="another unit"):
+    for alpha in (5e-324, 1e-310, 1e-101):
+        with pytest.raises(md.DesignError, match=r"alpha = .* must be between 1e-100 and 1e100"):
             ItemwiseRelease(line, alpha, delta, **options)
-    assert 0 < ItemwiseRelease(line, 1e-290, delta, **options).alpha <= 1e-290
+    assert 0 < ItemwiseRelease(line, 1e-100, delta, **options).alpha <= 1e-100
 
 
 def test_the_least_delta_has_a_release_or_a_reason() -> None:
     """δ = 5e-324 ended in a math domain error."""
     line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
-    assert ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100).guarantee.alpha <= 1.0
+    assert ItemwiseRelease(line, 1.0, 1.001e-100, items=2, users=100).guarantee.alpha <= 1.0
+    with pytest.raises(md.DesignError, match="delta = 5e-324"):
+        ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100)
     with pytest.raises(md.DesignError, match="the closed form needs"):
-        ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100, accounting="closed-form")
+        ItemwiseRelease(line, 1.0, 1.001e-100, items=2, users=100, accounting="closed-form")

@@ -29,6 +29,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters
 from mechdesign.noise.calibration.evaluation import (
+    OFF,
     budget_of,
     consumed,
     cost_of,
@@ -40,7 +41,7 @@ from mechdesign.noise.calibration.evaluation import (
 from mechdesign.noise.calibration.search import Query, Requirement, laws_of
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
-from mechdesign.problem.checks import UP, instance, integer, one_of, probability, settle, share
+from mechdesign.problem.checks import UP, instance, integer, magnitude, one_of, probability, settle, share
 from mechdesign.problem.fields import field
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -59,9 +60,6 @@ __all__ = [
 ]
 
 _FITS = "the law is of the family and for the query asked for"
-_LARGEST = 1e100
-_OFF = 1 - 1e-9
-"""What a lower bound computed in doubles is multiplied by."""
 
 
 @serializable("calibration")
@@ -132,10 +130,7 @@ class Calibration(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        if (level := getattr(self.privacy, name)) > _LARGEST:
-            raise DesignError.of(
-                name, level, f"must be at most {_LARGEST:g}: doubles cube it, and it is no privacy"
-            )
+        magnitude(name, getattr(self.privacy, name))
         family = self.family
         Sensitivity.of(self.sensitivity).check(self.dimension)
         if not isinstance(self.sensitivity, Sensitivity) and family.discrete and self.sensitivity % 1:
@@ -189,7 +184,7 @@ class Calibration(Design):
                 continue
             noise, value, least = priced
             if least:
-                yield Bound(least * _OFF, CalibrationBound())
+                yield Bound(least * (1 - OFF), CalibrationBound())
             yield Law(noise, value, report=SolveReport("family search"))
         if noise is None:
             allowed = f"no {self.family.name} noise of finite variance was found: raise it"
@@ -201,7 +196,7 @@ class Calibration(Design):
             and (part := too_small(noise, self.privacy))
         ):
             power = 2 if self.loss == "squared" else 1
-            yield Bound(value * part**power * _OFF, CalibrationBound(part))
+            yield Bound(value * part**power * (1 - OFF), CalibrationBound(part))
 
     @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
     def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
@@ -390,10 +385,7 @@ class CalibrationProof(Proof):
         return self.spent.how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, noise = (
-            instance("question", stated.question, Calibration),
-            instance("law", stated.law, AdditiveNoise),
-        )
+        design, noise = _parts(stated)
         fits = _fits(design, noise)
         if fits:  # nothing is evaluated of the law of another question
             fresh = consumed(noise, design.privacy)
@@ -401,6 +393,10 @@ class CalibrationProof(Proof):
                 noise, design.privacy, design.loss, stated.value, stated=self.spent, fresh=fresh
             )
         yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
+
+
+def _parts(stated: Certificate) -> tuple[Calibration, AdditiveNoise]:
+    return instance("question", stated.question, Calibration), instance("law", stated.law, AdditiveNoise)
 
 
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
@@ -434,10 +430,7 @@ class CalibrationBound(Proof):
         settle(self, share=probability("share", self.share))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, noise = (
-            instance("question", stated.question, Calibration),
-            instance("law", stated.law, AdditiveNoise),
-        )
+        design, noise = _parts(stated)
         if stated.lower_bound is None:
             return
         least, what = 0.0, "every symmetric law"

@@ -32,6 +32,7 @@ from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 
 __all__ = [
+    "OFF",
     "Privacy",
     "budget_of",
     "consumed",
@@ -50,10 +51,10 @@ _BLOCK = 4096
 """Steps of a staircase that are summed one by one."""
 _STRIDE = 1e-4
 """The integers that are looked at where a law is wide, as a share of its standard deviation."""
-_OFF = 1e-9
+OFF = 1e-9
 """Relative error allowed to sums in doubles."""
-_NEAR = (1 - 3e-9, 1 - 1e-3, 1 - 1e-2)
-"""Shares of the scale found at which the budget is looked for to be exceeded: where accounting is exact one of them is."""
+_SHARES = (1 - 3e-9, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
+"""Of the scale found, at which the budget is looked for to be exceeded: where accounting is exact one of the first is."""
 
 
 def budget_of(privacy: Privacy) -> float:
@@ -90,15 +91,15 @@ def consumed(noise: AdditiveNoise, privacy: Privacy) -> DeltaInterval:
 def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
     sampled = noise.sampling_rate < 1
-    options: dict[str, object] = {} if sampled else {"closed_form": False, "points": 2**16}
-    found = noise.delta_interval(epsilon, width=1.7e-2 if sampled else 7.3e-3, **options)
-    if found.upper > delta and not sampled:
+    coarse, searched, fine = (1.7e-2, 5e-3, 1.3e-3) if sampled else (7.3e-3, 1e-3, 3e-3)
+    found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=2**20 if sampled else 2**16)
+    if found.upper > delta:
         cases = noise.worst_cases.alternatives
-        upper = min(found.upper, *(upper_delta(terms, epsilon, rounds=noise.rounds) for terms in cases))
+        uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
+        upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:
-        options = {"width": 1.3e-3} if sampled else {"width": 3e-3, "points": 2**17}
-        finer = noise.delta_interval(epsilon, **options)
+        finer = noise.delta_interval(epsilon, width=fine, points=2**20 if sampled else 2**17)
         found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
 
@@ -191,14 +192,14 @@ def least_cost(noise: AdditiveNoise, privacy: Privacy, loss: str) -> float:
     if isinstance(privacy, ZeroConcentratedDP):
         exponent = privacy.xi + 2 * privacy.rho
         known = loss == "squared" and exponent < 700
-        return rounds * square / math.expm1(exponent) * (1 - _OFF) if known else 0.0
+        return rounds * square / math.expm1(exponent) * (1 - OFF) if known else 0.0
     epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
     if rate < 1:
         epsilon = epsilon - math.log(rate) if epsilon > 700 else math.log1p(math.expm1(epsilon) / rate)
         delta, rounds = delta / rate, 1
     steps = isinstance(loss_of(noise.law, top), AtomicLoss)
     least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
-    return least * (rounds * square if loss == "squared" else top) * (1 - _OFF)
+    return least * (rounds * square if loss == "squared" else top) * (1 - OFF)
 
 
 def _moves(noise: AdditiveNoise) -> tuple[float, float]:
@@ -235,29 +236,17 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     kept = first * fallen
     survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
     moment = 2 * t**2 if loss == "squared" else 2 * t
-    return float(np.sum(survival[1:] * np.diff(moment))) * (1 - _OFF)
+    return float(np.sum(survival[1:] * np.diff(moment))) * (1 - OFF)
 
 
 def too_small(noise: AdditiveNoise, privacy: Privacy) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
-    for share in _NEAR:
-        if exceeds(noise, privacy, share):
-            return share
-    # accounted for from above alone: the scale is not the least
-    low, high = 0.5, _NEAR[-1]
-    if not exceeds(noise, privacy, low):
-        return 0.0
-    for _ in range(4):
-        middle = (low + high) / 2
-        low, high = (middle, high) if exceeds(noise, privacy, middle) else (low, middle)
-    return low
+    return next((share for share in _SHARES if exceeds(noise, privacy, share)), 0.0)
 
 
 @np.errstate(under="ignore")
 def exceeds(noise: AdditiveNoise, privacy: Privacy, share: float) -> bool:
     """Whether a continuous law at this share of its scale is over the budget, from below."""
-    if not noise.continuous:
-        return False
     dist, shapes, _, scale = frozen_parts(noise.law)
     smaller = replace(noise, law=dist(*shapes, scale=scale * share))
     cases = smaller.worst_cases

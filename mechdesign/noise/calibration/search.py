@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy import optimize
@@ -25,6 +25,7 @@ from mechdesign.accounting.interval import (
     GridPlan,
     apart,
     delta_interval,
+    lower_delta,
     plan_grid,
     upper_delta,
 )
@@ -176,7 +177,11 @@ def _approximate(epsilon: float, delta: float, query: Query) -> Requirement:
         return min(one(query.in_rounds(terms)) for terms in query.worst(law).alternatives)
 
     def refined(law: FrozenLaw) -> float:
-        finer = query.worst(law).delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17)
+        cases = query.worst(law)
+        least = min(lower_delta(terms, epsilon, rounds=query.rounds) for terms in cases.alternatives)
+        if least > delta:  # no finer grid would help
+            return least
+        finer = cases.delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17)
         return min(exact(law), finer.upper)
 
     # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
@@ -201,12 +206,8 @@ def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
     """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
 
     def meter(law: FrozenLaw, width: float = 0.03) -> float:
-        options: dict[str, Any] = {
-            "rounds": query.rounds,
-            "sampling_rate": query.sampling_rate,
-            "width": width,
-        }
-        return min(upper_delta(terms, epsilon, **options) for terms in query.worst(law).alternatives)
+        cases, rounds, rate = query.worst(law).alternatives, query.rounds, query.sampling_rate
+        return min(upper_delta(t, epsilon, width=width, rounds=rounds, sampling_rate=rate) for t in cases)
 
     def final(law: FrozenLaw) -> float:
         return meter(law, 5e-3) * (1 + 2e-4)  # room for the certificate, whose grid is another
@@ -256,7 +257,7 @@ class _Planned:
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
         if len(terms) == terms[0].count == 1:
-            return float(fast_profile(law, terms[0].sensitivity, self._epsilon))
+            return fast_profile(law, terms[0].sensitivity, self._epsilon)
         if apart(terms):
             return 1.0
         # a shape may change much before the plan does, unless the loss turns into an atom
@@ -317,13 +318,13 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
 
     scale = kept(r.final, scale)
     near = make(shape, scale * (1 - 1e-3))
-    if not deadline.passed and r.refined(near) <= r.target:
+    if r.refined is not r.final and not deadline.passed and r.refined(near) <= r.target:
         scale = min(scale, kept(r.refined, scale))  # the grid was so coarse that part of the budget was left
     return make(shape, scale)
 
 
 @np.errstate(under="ignore")
-def _pure_law(family: Family, closed: Callable[..., Any], r: Requirement, loss: str) -> FrozenLaw:
+def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, loss: str) -> FrozenLaw:
     """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
     q = r.query
     epsilon = r.epsilon / q.rounds

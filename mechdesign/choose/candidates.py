@@ -192,17 +192,7 @@ def _optimal_noise(
         raise DesignError.of("sampling_rate", q.sampling_rate, "optimal noise is for everybody, not sampled")
     design = OptimalNoise(privacy, q.bounds, q.loss, q.dimension)
     starts = None if others is None else _densities(others)
-    if design.dimension > 1:
-        return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
-    tries: list[dict[str, Any]] = [{"gap": 5e-3, "time_limit": deadline.limit(most=_SECONDS)}]
-    tries += [{"cells": cells, "time_limit": deadline.limit(most=1.0)} for cells in _CELLS]
-    found: list[Result] = []
-    for options in tries:
-        # coarse lattices are quick where they are any good
-        if found and (deadline.passed or (found[-1].gap or 0.0) < 1e-4 or design.epsilon > 4):
-            break
-        found.append(design.solve(starts=starts, **options))
-    return min(found, key=lambda result: result.value)
+    return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
 
 
 def _densities(others: Mapping[str, Result]) -> dict[str, object]:
@@ -269,7 +259,6 @@ def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Resu
 
 _SECONDS = 2.0
 """For optimal noise, where no time limit is shorter."""
-_CELLS = (16, 32)
 _CORRELATED = 700
 _LISTED = 200_000
 """Entries of a list of changes: milliseconds, and a file of a few megabytes."""
@@ -314,7 +303,10 @@ def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
 
 
 def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
-    """Evenly spread outputs, from the least reach that an unbiased report needs outwards."""
+    """Evenly spread outputs, from the least reach that an unbiased report needs outwards.
+
+    At 1.25 times that reach alone the error is 1% larger in 3 of 7 comparisons of the deployed grid, 13% at most.
+    """
     low, high = q.input_range
     centre, half = (low + high) / 2, (high - low) / 2 / np.tanh(privacy.epsilon / 2)
     return [centre + t * half * np.linspace(-1, 1, q.outputs) for t in (1 + 1e-9, 1.1, 1.25, 1.5)]
@@ -336,15 +328,20 @@ def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
 
 def _family(kind: type[RQM] | type[ERM]) -> Callable[[LocalReport, PureDP, Deadline], Result]:
     def solve(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
-        # fewer outputs are allowed, and more are not always better
-        sizes = [2**b for b in range(2, q.bits + 1)] or [2]
         designs = (
-            kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range)
-            for m in dict.fromkeys((sizes[0], sizes[-1]))
+            kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range) for m in _sizes(q.outputs)
         )
         return _best(designs, deadline)
 
     return solve
+
+
+def _sizes(outputs: int) -> list[int]:
+    """How many outputs are tried: fewer are allowed, and more are not always better.
+
+    Without the four outputs the error is 1% larger in 3 of 10 comparisons of the deployed grid, 21% at most.
+    """
+    return sorted({min(4, outputs), outputs})
 
 
 def _mvu(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:

@@ -49,7 +49,7 @@ from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array, Numbers, Status
 
 __all__ = ["FEW", "MVU", "AlphabetSearch"]
 
@@ -157,7 +157,7 @@ class MVU(QuantizerDesign, ModelledDesign):
         """The outputs that were given, or evenly spread ones."""
         return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
 
-    def model(self, bins: Any = None, *, epsilon: float | None = None) -> Model:
+    def model(self, bins: Numbers | None = None, *, epsilon: float | None = None) -> Model:
         """Return the linear program for a fixed alphabet, by default an evenly spread one."""
         x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
         rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
@@ -187,8 +187,8 @@ class MVU(QuantizerDesign, ModelledDesign):
         """Search the alphabet (unless fixed), and solve for P.
 
         Up to 4 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
-        range is searched, for with many outputs little else matters. Large programs (over 4,000 entries of P) are solved
-        as `OptimalQuantizer` with the input grid as its prior, which is the same problem; HiGHS takes minutes there.
+        range is searched, for with many outputs little else matters. P is found as `OptimalQuantizer` with the input grid as
+        its prior, which is the same problem: a linear program is never three times as fast, and takes minutes where it is large.
 
         The lower bound is one of the value, not of the variance on the grid that the search minimises: of every ε-private
         unbiased mechanism with any outputs as far out as the search may go (`output_space`), or with the alphabet given.
@@ -199,7 +199,7 @@ class MVU(QuantizerDesign, ModelledDesign):
         clock : Clock
             The search ends after four fifths of its time.
         solver : str, optional
-            A backend for the linear program, whatever its size.
+            A backend for the linear program, which is solved then.
         starts : int
             Local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
             et al. and finds the published local optimum; further ones often find a better one.
@@ -221,21 +221,13 @@ class MVU(QuantizerDesign, ModelledDesign):
         table = self._table(alphabet, budget, solver, clock, options)
 
         def rows(epsilon: float) -> Array:
-            if epsilon == budget:
-                return table.rows
-            return self._table(alphabet, epsilon, solver, clock, options).rows
+            found = table if epsilon == budget else self._table(alphabet, epsilon, solver, clock, options)
+            return found.rows
 
         yield from least_loss(self, alphabet, clock)
         mechanism = Quantizer.interpolated(alphabet, self.inputs, table.rows)
         if clock.certify:
-            try:
-                mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
-            except InfeasibleError:
-                if solver is not None:
-                    raise
-                # On the edge of what is feasible the program's tolerance lets rows in that no smaller budget mends.
-                table = self._as_optimum(alphabet, budget, clock)
-                mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
+            mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
         notes = (
             f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
             f"{count} programs over alphabets; a local search of a non-convex problem",
@@ -258,19 +250,13 @@ class MVU(QuantizerDesign, ModelledDesign):
     def _table(
         self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
     ) -> _Table:
-        """The best P for an alphabet."""
-        # A linear program with a ratio of 1e7 between its rows is beyond the solvers' tolerances.
-        if solver is None and (self.m * len(self.inputs) > 4000 or epsilon > RESOLVED):
-            return self._as_optimum(alphabet, epsilon, deadline)
-        model = self.model(alphabet, epsilon=epsilon)
-        solution = solve(model, solver or "highs", deadline=deadline, **options)
+        """The best P for an alphabet, by floors, which exact arithmetic moves off the edge of what is feasible."""
+        if solver is None:
+            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
+            rows = optimum.mechanism.probabilities(self.inputs)
+            return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
+        solution = solve(self.model(alphabet, epsilon=epsilon), solver, deadline=deadline, **options)
         return _Table(solution.primal["P"], solution.value, SolveReport.of(solution), None)
-
-    def _as_optimum(self, alphabet: Array, epsilon: float, deadline: Deadline) -> _Table:
-        """The same by floors, which exact arithmetic moves off the edge of what is feasible."""
-        optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
-        rows = optimum.mechanism.probabilities(self.inputs)
-        return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
 
 
 @dataclass(frozen=True)
@@ -421,12 +407,12 @@ class AlphabetSearch:
             if deadline.passed:
                 raise StopIteration
 
-        def descend(first: Array, width: float, **stop: float) -> Any:
+        def descend(first: Array, width: float, **stop: float) -> optimize.OptimizeResult:
             corners = np.vstack([first, first + width * np.eye(len(first))])
             options: Any = {"maxfev": 400 * len(first), "initial_simplex": corners, **stop}
             return optimize.minimize(value, first, method="Nelder-Mead", callback=on_time, options=options)
 
-        rough: list[Any] = []
+        rough: list[optimize.OptimizeResult] = []
         for steps in self._starts(starts):
             # A small first simplex: the first search stays in the basin of the published optimum.
             rough.append(descend(np.log(steps), 0.1, xatol=1e-2, fatol=math.inf))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar
@@ -45,6 +45,9 @@ from mechdesign.typing import Array
 __all__ = ["ParameterSearch", "SelectionLine", "searched_among", "searched_outputs", "settle_family"]
 
 
+Families = Callable[[float], tuple[Array, Array] | None]
+
+
 def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
     if not isinstance(design.privacy, PureDP):
@@ -72,7 +75,7 @@ def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace 
     return OutputSpace.around(design.input_range, 1 + float(delta.max() + widest))
 
 
-def searched_among(design: Any, outputs: Any, only: Array | None) -> bool:
+def searched_among(design: Any, outputs: object, only: Array | None) -> bool:
     """Whether outputs are as many as asked for, and where a search may come to; or, where all members have the same, `only` those."""
     space, found = design.output_space, np.array(outputs, dtype=float)
     if len(found) != design.m:
@@ -115,7 +118,7 @@ class ParameterSearch(QuantizerDesign):
         """The bins; None where the parameters make no mechanism."""
 
     @abstractmethod
-    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+    def _families(self, bins: Array) -> Families:
         """From the selector to how bins are selected, left and right; to None where it makes no mechanism."""
 
     def _line(self, given: dict[str, float]) -> SelectionLine | None:
@@ -230,7 +233,7 @@ class _Lines:
         tries = [self.best_at(place) for place in itertools.product(*near)]
         return min([member, *(t for t in tries if t is not None)], key=lambda c: c.value)
 
-    def best_at(self, place: Any, *, refine: bool = True) -> _Member | None:
+    def best_at(self, place: Iterable[float], *, refine: bool = True) -> _Member | None:
         """The best member within the budget on one line; refined onto the budget, or to the least value near it."""
         if self.deadline.passed:
             return None
@@ -238,7 +241,7 @@ class _Lines:
         outer = dict(zip(self.outer, map(float, place)))
 
         @cache
-        def shared(t: float | None) -> tuple[SelectionLine, Any] | None:
+        def shared(t: float | None) -> tuple[SelectionLine, Families] | None:
             found = design._line(outer if t is None else {**outer, self.last: t})
             return None if found is None else (found, design._families(found.bins))
 

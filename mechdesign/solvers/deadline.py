@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -84,18 +84,16 @@ def too_late(what: str) -> SolverError:
 
 @lru_cache(maxsize=1)
 def _controller() -> Any:
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """Return a context in which BLAS uses one thread (without threadpoolctl: one that changes nothing).
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread.
 
     OpenBLAS spreads even 100 × 100 products over all cores and waits for its threads by spinning: when the cores have other
     work that makes an iteration thirty times slower, and when they do not it gains little at these sizes.
     """
-    controller = _controller()
-    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limited

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
@@ -77,19 +76,19 @@ _STATUS = {
     "user_limit": Status.LIMIT,
 }
 
-# How each library is told to stop after so many seconds.
-_LIMITS: dict[str, Callable[[float], dict[str, Any]]] = {
-    "CLARABEL": lambda t: {"time_limit": t},
-    "COPT": lambda t: {"TimeLimit": t},
-    "CPLEX": lambda t: {"cplex_params": {"timelimit": t}},
-    "GUROBI": lambda t: {"TimeLimit": t},
-    "HIGHS": lambda t: {"time_limit": t},
-    "MOSEK": lambda t: {"mosek_params": {"MSK_DPAR_OPTIMIZER_MAX_TIME": t}},
-    "OSQP": lambda t: {"time_limit": t},
-    "SCIPY": lambda t: {"scipy_options": {"time_limit": t}},
-    "SCS": lambda t: {"time_limit_secs": t},
-    "XPRESS": lambda t: {"maxtime": t},
+_LIMITS = {
+    "CLARABEL": "time_limit",
+    "COPT": "TimeLimit",
+    "CPLEX": "cplex_params timelimit",
+    "GUROBI": "TimeLimit",
+    "HIGHS": "time_limit",
+    "MOSEK": "mosek_params MSK_DPAR_OPTIMIZER_MAX_TIME",
+    "OSQP": "time_limit",
+    "SCIPY": "scipy_options time_limit",
+    "SCS": "time_limit_secs",
+    "XPRESS": "maxtime",
 }
+"""The option by which each library is told to stop after so many seconds, in the dictionary that holds it."""
 _OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
 
 
@@ -141,7 +140,9 @@ class CvxpySolver(Solver):
                 warnings.simplefilter("ignore")  # CVXPY's accuracy warning; the status says the same.
                 if deadline.finite:
                     problem.get_problem_data(self._cvxpy_name)  # compiled once, kept by CVXPY
-                    settings |= _LIMITS[self._cvxpy_name](max(deadline.left, 1e-9))
+                    outer, *inner = _LIMITS[self._cvxpy_name].split()
+                    seconds = max(deadline.left, 1e-9)
+                    settings[outer] = {inner[0]: seconds} if inner else seconds
                 if not deadline.passed:  # some look at their clock between blocks of iterations only
                     problem.solve(solver=self._cvxpy_name, **settings)
                     if problem.status == "infeasible_or_unbounded":  # what HiGHS's presolve finds

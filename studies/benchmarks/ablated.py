@@ -15,7 +15,10 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.choose.candidates import solved
 from mechdesign.errors import SolverError
+from mechdesign.quantizers.optm.design import BoxSearch
+from mechdesign.solvers import Deadline
 from studies.benchmarks.ablations import Strategy, Wing, constant, first_argument, fixed, refusing
 
 __all__ = ["WINGS"]
@@ -165,8 +168,9 @@ def from_an_even_law(original: Any) -> Any:
 def box_by_box(original: Any) -> Any:
     """Boxes solved one after the other by their own model."""
 
-    def values(self: Any, epsilon: float, boxes: Any) -> Any:
-        points = [self.at(*box, epsilon) for box in zip(*boxes)]
+    def values(self: Any, program: Any, epsilon: float, boxes: Any) -> Any:
+        search = BoxSearch(program, None, None, Deadline(None), {})
+        points = [search.at(*box, epsilon) for box in zip(*boxes)]
         found = np.array([np.full(boxes[0].shape[1], np.nan) if p is None else p.q for p in points])
         return np.array([np.nan if p is None else p.solution.value for p in points]), found
 
@@ -182,7 +186,7 @@ OPTMS = (
         {OPTM + "design:OPTM._on_boxes": constant(False)},
         {OPTM + "design:BoxSearch.best": lambda _: True},
     ),
-    Strategy("one sweep of all boxes", {OPTM + "design:BoxSearch._values": box_by_box}),
+    Strategy("one sweep of all boxes", {OPTM + "design:Sweep.__call__": box_by_box}),
     Strategy(
         "outputs hardly ever drawn dropped from 1e-9, 1e-6 and 1e-4 on (else 1e-6)",
         {OPTM + "descent:_NOISE": constant((1e-6,))},
@@ -279,32 +283,77 @@ def one_change(original: Any) -> Any:
     from mechdesign.noise.allocation.mixes import Among, mixed
     from mechdesign.noise.allocation.several_model import whole_changes
 
-    def largest(asked: Any, order: float, weight: Any, guides: Any) -> Any:
+    def largest(asked: Any, guide: Any) -> Any:
         listed = Among(whole_changes(asked, np.argsort(-asked.sizes)[None, :]), np.ones(1))
         return mixed(asked, listed), listed
 
     return largest
 
 
-FILLING = {ALLOCATION + "several_model:_best_held": fixed(None)}
+def by_program(original: Any) -> Any:
+    """The worst mix by the multipliers of the program, which Clarabel solves."""
+    from mechdesign import solvers
+    from mechdesign.noise.allocation.mixes import Among
+    from mechdesign.noise.allocation.several_model import Worst, several_model
+
+    def worst(changes: Any, order: float, weight: Any) -> Any:
+        noise = "gaussian" if changes.spend == 2 else "laplace"
+        stated = md.Sensitivity(each=changes.sizes, l0=changes.l0, l1=changes.l1, l2=changes.l2)
+        budget = md.ZeroConcentratedDP(0.5) if changes.spend == 2 else md.PureDP(1.0)
+        question = md.NoiseAllocation(noise, stated, budget, loss=order, weights=weight)
+        found = solvers.solve(several_model(question), "clarabel", fallback=False)
+        keep, rows = changes.sizes > 0, changes.rows()
+        unit = float(np.ravel(found.dual["budget"])[0])
+        x = np.maximum(np.ravel(found.dual["worst"]) / unit, 1e-14)
+        z = np.clip(np.ravel(found.dual["shares"]) / unit, x, 1.0) if rows[-1].exponent == 2 else x
+        over = max(1.0, x.max())
+        for row in rows:
+            used = float(row.entries[keep] @ x**row.exponent) / row.most
+            over = max(over, used ** (1 / row.exponent))
+        mix, sizes, shares = np.zeros((3, len(keep)))
+        mix[keep] = changes.sizes[keep] * (x / over) ** (1 / changes.spend)
+        sizes[keep] = changes.sizes[keep] * np.minimum(x / z, 1.0) ** (1 / changes.spend)
+        shares[keep] = np.minimum(z, 1.0)
+        theta = np.maximum(np.ravel(found.primal["prices"]), 0.0)
+        named = {row.name: float(t) / row.most for row, t in zip(rows, theta, strict=True)}
+        return Worst(mix, Among(sizes, shares), changes.in_units(named))
+
+    return worst
+
+
 LISTING = {ALLOCATION + "several_model:_listed": fixed(0)}
-MIXES = {ALLOCATION + "mixes:best_drawn": one_change}
+ON_LISTING: dict[str, Callable[[Any], bool]] = dict.fromkeys(LISTING, lambda _: True)
 ALLOCATIONS = (
-    Strategy("filling", FILLING),
-    Strategy("several_search (listed changes)", LISTING),
-    Strategy("mixes (drawn by shares)", MIXES),
     Strategy(
-        "mixes: sizes cut at many levels",
-        {ALLOCATION + "mixes:_CUTS": constant(1), ALLOCATION + "mixes:_FEW": constant(1)},
-        {ALLOCATION + "mixes:best_drawn": lambda _: True},
+        "water-filling (else the program by Clarabel)", {ALLOCATION + "several_model:worst_mix": by_program}
+    ),
+    Strategy("one norm filled", {ALLOCATION + "several_model:_offer_held": fixed(None)}),
+    Strategy("changes listed", LISTING),
+    Strategy(
+        "changes listed: first ones drawn by shares",
+        {ALLOCATION + "several_model:_drawn": lambda _: lambda shares, rng: np.argsort(-shares)[None, :]},
+        ON_LISTING,
+    ),
+    Strategy("mixes drawn by shares", {ALLOCATION + "mixes:drawn_from": one_change}),
+)
+MIXED = (
+    Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),
+    Strategy(
+        "ratios at most 16 apart",
+        {ALLOCATION + "mixed:_SPREAD": constant(math.inf)},
+        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
     ),
     Strategy(
-        "filling, several_search, mixes",
-        {**FILLING, **LISTING, **MIXES},
-        dict.fromkeys(MIXES, lambda _: True),
+        "ratios on 8 levels (else 3)",
+        {ALLOCATION + "mixed:_LEVELS": constant(3)},
+        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
+    ),
+    Strategy(
+        "between the neighbours of the best",
+        {ALLOCATION + "mixed:_between": fixed(set())},
+        {ALLOCATION + "mixed:mixed_scales": lambda _: True},
     ),
 )
-MIXED = (Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),)
 
 # -- channels ------------------------------------------------------------------------------------------------------
 
@@ -807,6 +856,38 @@ ENCLOSURES = (
 )
 
 
+# -- comparisons ---------------------------------------------------------------------------------------------------
+
+
+def candidates(count: int) -> dict[str, Make]:
+    def make(mechanism: str, bits: int, epsilon: float, prior: str) -> Make:
+        question = md.LocalReport(bits, prior=prior_of(prior))
+        return lambda: (mechanism, question, md.PureDP(epsilon))
+
+    axes = {
+        "mechanism": ("RQM", "ERM", "optimal, even outputs"), "bits": (2, 3, 4), "ε": EPSILONS,
+        "prior": ("uniform", "truncated normal", "beta"),
+    }  # fmt: skip
+    return drawn(count, axes, make)
+
+
+def answered(asked: tuple[str, Any, Any]) -> Answered:
+    """The error of one of `compare`'s mechanisms."""
+    mechanism, question, privacy = asked
+    return Answered(question.error(solved(mechanism, question, privacy)))
+
+
+COMPARE = "choose.candidates:"
+COMPARED = (
+    Strategy(
+        "four outputs of RQM and ERM too", {COMPARE + "_sizes": lambda original: lambda outputs: [outputs]}
+    ),
+    Strategy(
+        "even outputs at four reaches (else 1.25 times the least)",
+        {COMPARE + "_even": lambda original: lambda q, privacy: original(q, privacy)[2:3]},
+    ),
+)
+
 WINGS: dict[str, Wing] = {
     "optimal-noise": Wing(optimal_noise, OPTIMAL_NOISE),
     "optimal-quantizer": Wing(optimal_quantizer, QUANTIZERS),
@@ -824,6 +905,7 @@ WINGS: dict[str, Wing] = {
     "vectors": Wing(vectors, VECTOR),
     "earth-mover": Wing(histograms, DISTANCES, lambda call: Answered(float(np.sum(call())))),
     "itemwise-release": Wing(itemwise, ITEMWISE, released),
+    "compare": Wing(candidates, COMPARED, answered),
     "calibration": Wing(calibrations, CALIBRATIONS),
     "accounting": Wing(enclosures, ENCLOSURES, ask=lambda enclose: enclose()),
 }

@@ -250,9 +250,12 @@ def test_refusals():
 
 
 def test_a_limit_is_kept():
+    """Water-filling needs no solver: it answers at any limit, without the changes that would be listed."""
     design = md.NoiseAllocation("gaussian", S(each=EACH, l0=3, l1=6.0), NEAR)
-    with pytest.raises(md.SolverError, match="limit"):
-        design.solve(time_limit=1e-9)
+    short, free = design.solve(time_limit=1e-9), design.solve()
+    assert short.status == "limit" and short.solver_report.iterations == 0
+    assert short.certificate.verify() and short.value >= free.value * (1 - 1e-12)
+    assert short.gap > free.gap
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -301,3 +304,16 @@ def test_no_first_order_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     bounds = md.Sensitivity(each=each.tolist(), l0=50, l1=0.1 * float(each.sum()))
     result = md.NoiseAllocation("laplace", bounds, md.PureDP(1.0)).solve()
     assert {*called} <= {"clarabel", "highs"} and result.gap < 0.2 and result.certificate.verify()
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"l0": 250, "l1": 0.6, "l2": 0.8}, {"l1": 0.6, "l2": 0.8}, {"l0": 250, "l1": 0.6}]
+)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_thousand_coordinates_of_any_sizes_are_answered(noise, bounds):
+    """Was: Clarabel failed on the program, and there was no answer."""
+    each = np.exp(1.5 * np.random.default_rng(1000).normal(size=1000))
+    top = np.sort(each)[-250:]
+    stated = {k: v if k == "l0" else v * float(np.linalg.norm(top, int(k[1]))) for k, v in bounds.items()}
+    result = md.NoiseAllocation(noise, S(each=each, **stated), PRIVACY[noise]).solve()
+    assert result.gap < 0.02 and result.certificate.verify()

@@ -34,11 +34,20 @@ from mechdesign.noise.allocation.mixed import (
     within_budget,
 )
 from mechdesign.noise.allocation.page import AllocationPage
-from mechdesign.noise.allocation.question import AllocationProof
+from mechdesign.noise.allocation.question import AllocationProof, Privacy
 from mechdesign.noise.allocation.separable import Allocated, allocation_model, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import doubles, instance, integer, number, one_of, refuse_unknown, settle
+from mechdesign.problem.checks import (
+    NARROWEST,
+    doubles,
+    instance,
+    integer,
+    number,
+    one_of,
+    refuse_unknown,
+    settle,
+)
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -46,12 +55,6 @@ from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
 __all__ = ["NoiseAllocation"]
-
-
-_SEARCHED = 0.6
-"""Share of the time that goes to the search over types; the rest proves what it found."""
-_LEAST = 1e-140
-"""Sensitivities below it have squares that doubles do not hold."""
 
 
 @serializable("noise-allocation")
@@ -126,9 +129,9 @@ class NoiseAllocation(AllocationPage):
         settle(self, sensitivities=check_profile(self.sensitivities))
         lam = self.sensitivities
         least, most = float(lam.min(where=lam > 0, initial=1.0)), float(lam.max())
-        if not (least >= _LEAST and most <= 1 / _LEAST):
-            allowed = f"must be 0 or between {_LEAST:g} and {1 / _LEAST:g}: choose another unit"
-            raise DesignError.of("sensitivities", least if least < _LEAST else most, allowed)
+        if not (least >= NARROWEST and most <= 1 / NARROWEST):
+            allowed = f"must be 0 or between {NARROWEST:g} and {1 / NARROWEST:g}: choose another unit"
+            raise DesignError.of("sensitivities", least if least < NARROWEST else most, allowed)
         allowed = "must be the order p of E‖T‖_p^p, above 0 and at most 100"
         if not 0 < (order := number("loss", self.loss, allowed)) <= 100:
             raise DesignError.of("loss", self.loss, allowed)
@@ -138,8 +141,8 @@ class NoiseAllocation(AllocationPage):
             settle(self, **{name: self._vector(name)})
         if self.upper is not None and self.upper.min() == math.inf:
             settle(self, upper=None)  # no limit at all
-        if self.upper is not None and not self.upper.min() >= _LEAST:
-            allowed = f"must be at least {_LEAST:g}: choose another unit, or leave the limit out"
+        if self.upper is not None and not self.upper.min() >= NARROWEST:
+            allowed = f"must be at least {NARROWEST:g}: choose another unit, or leave the limit out"
             raise DesignError.of("upper", float(self.upper.min()), allowed)
         with np.errstate(over="ignore"):
             if self.lower is not None and not math.isfinite(self.cost_of(self.lower)):
@@ -162,7 +165,7 @@ class NoiseAllocation(AllocationPage):
 
     @classmethod
     def of_sensitivity(
-        cls, noise: str, sensitivity: Sensitivity, dimension: int, privacy: Any, **options: Any
+        cls, noise: str, sensitivity: Sensitivity, dimension: int, privacy: Privacy, **options: Any
     ) -> NoiseAllocation:
         """The allocation for K numbers whose changes keep several bounds; without ``each`` all get one scale.
 
@@ -220,7 +223,7 @@ class NoiseAllocation(AllocationPage):
         if self.bounds is not None:
             return several_model(self)
         self.check_feasible()
-        return allocation_model(self.problem).model
+        return allocation_model(self.problem)
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
@@ -229,7 +232,7 @@ class NoiseAllocation(AllocationPage):
         ----------
         solver : {None, "closed-form", "clarabel", "scs", ...}
             When not named: the closed form, with limits by one root (the multiplier at which the limited scales consume
-            the budget). "closed-form" is refused with limits; the others solve `model`.
+            the budget), under several bounds by water-filling. "closed-form" is refused with limits; the others solve `model`.
 
         Raises
         ------
@@ -282,7 +285,7 @@ class NoiseAllocation(AllocationPage):
         ratio = lam / laplace.mechanism.scales[moved]
         everywhere = np.ones(len(lam), dtype=bool)
         tried = [
-            *mixed_scales(problem, clock.part(_SEARCHED)),
+            *mixed_scales(problem, clock),
             (gaussian.value, gaussian.mechanism.scales[moved], ~everywhere),
             (laplace.value, lam / np.maximum(ratio, FLOOR * ratio.max()), everywhere),
         ]

@@ -7,9 +7,9 @@ Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -104,9 +104,9 @@ class LayerProfile(np.ndarray):
 
     groups: tuple[Indices, ...] | None = None
 
-    def __array_finalize__(self, source: Any) -> None:
-        groups = getattr(source, "groups", None)
-        self.groups = groups if groups is not None and self.shape == source.shape else None
+    def __array_finalize__(self, source: Array | None) -> None:
+        whole = source is not None and self.shape == source.shape
+        self.groups = getattr(source, "groups", None) if whole else None
 
 
 def layer_profile(
@@ -213,7 +213,7 @@ def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
 
 
 def check_groups(
-    groups: Any, size: int, lower: Array | None = None, upper: Array | None = None
+    groups: Iterable[Numbers] | None, size: int, lower: Array | None = None, upper: Array | None = None
 ) -> tuple[Indices, ...] | None:
     """Return a partition of `size` coordinates as vectors of indices, or say what is wrong with it.
 

@@ -25,7 +25,8 @@ from mechdesign.accounting.losses import NoiseTerm, is_gaussian
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.allocation.question import ROUNDING, AllocationQuestion
+from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.several import ROUNDING
 from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import ApproximateDP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -142,7 +142,7 @@ class AllocationPage(AllocationQuestion):
     def audit(self, result: Result) -> pd.DataFrame:
         return pd.DataFrame(self._constraints(result), columns=AUDIT_COLUMNS)
 
-    def _constraints(self, result: Result) -> Iterator[tuple[Any, ...]]:
+    def _constraints(self, result: Result) -> Iterator[tuple[object, ...]]:
         if self.noise == "mixed":
             delta, left = self._delta(result), self.budget - self._delta(result)
             yield "privacy", 0, delta, self.budget, left, math.nan, left <= 1e-3 * self.budget
@@ -222,7 +222,7 @@ class AllocationPage(AllocationQuestion):
             self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)
         )
 
-    def _draw_types(self, result: Result, options: dict[str, Any]) -> Figure:
+    def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
         fig, axis = figure(**sized(options, 5.0, 3.2))
         deviation, kinds = np.sqrt(result.mechanism.variance()), np.array(result.mechanism.kinds)
         x = np.arange(len(kinds))
@@ -232,7 +232,7 @@ class AllocationPage(AllocationQuestion):
         axis.legend()
         return fig
 
-    def _draw_scales(self, result: Result, options: dict[str, Any]) -> Figure:
+    def _draw_scales(self, result: Result, options: dict[str, float]) -> Figure:
         lam, scales, spent = self.sensitivities, result.mechanism.scales, self.spent(result)
         others = self.compare(result).set_index("mechanism")["scales"]
         fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
@@ -247,10 +247,9 @@ class AllocationPage(AllocationQuestion):
             above.plot(x, scales[order], color=COLOURS[0], label="this allocation")
             below.plot(x, spent[order], color=COLOURS[0])
         for k, name in enumerate(("i.i.d.", "scale-perturb-rescale"), start=1):
-            style: Any = {"marker": "_v"[k - 1], "markersize": 9, "markeredgewidth": 2} if few else {}
-            above.plot(
-                x, others[name][order], linestyle="" if few else "--", color=COLOURS[k], label=name, **style
-            )
+            line = above.plot(x, others[name][order], "--", color=COLOURS[k], label=name)
+            if few:
+                line[0].set(linestyle="", marker="_v"[k - 1], markersize=9, markeredgewidth=2)
         above.set(ylabel="scale", ylim=(0, None))
         legend_above(above)
         below.set(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.mixes import Among, mixed
-from mechdesign.noise.allocation.separable import Separable, power, weighted_moment
-from mechdesign.noise.allocation.several import EXACT, Changes, changes_of, most_spent
+from mechdesign.noise.allocation.separable import SUM_ERROR, Separable, power, weighted_moment
+from mechdesign.noise.allocation.several import EXACT, ROUNDING, Changes, changes_of, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -26,14 +26,10 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["ROUNDING", "AllocationProof", "AllocationQuestion"]
-
-_DOWN = 1 - 8 * 2.0**-53
-"""Rounds a budget down past the few roundings it took to compute it."""
+__all__ = ["AllocationProof", "AllocationQuestion", "Privacy"]
 
 
-ROUNDING = 1e-12
-"""Relative tolerance for the roundings of a loss and of a dual bound."""
+Privacy: TypeAlias = PureDP | ApproximateDP | ZeroConcentratedDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +38,7 @@ class AllocationQuestion(ModelledDesign):
 
     noise: str
     sensitivities: Any
-    privacy: PureDP | ApproximateDP | ZeroConcentratedDP
+    privacy: Privacy
     loss: float = 2
     weights: Any = None
     lower: Any = None
@@ -95,7 +91,7 @@ class AllocationQuestion(ModelledDesign):
             return float(privacy.delta)
         if self.noise == "gaussian":
             if isinstance(privacy, ZeroConcentratedDP):
-                return 2 * privacy.rho * _DOWN
+                return 2 * privacy.rho * (1 - SUM_ERROR)
             if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
                 raise DesignError.of(
                     "privacy",
@@ -107,7 +103,7 @@ class AllocationQuestion(ModelledDesign):
         if not isinstance(privacy, PureDP | ApproximateDP):
             raise DesignError.of("privacy", privacy, "Laplace noise takes PureDP or ApproximateDP")
         extra = self._for_delta
-        return (privacy.epsilon + extra) * _DOWN if extra else privacy.epsilon
+        return (privacy.epsilon + extra) * (1 - SUM_ERROR) if extra else privacy.epsilon
 
     @property
     def _for_delta(self) -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -27,8 +26,8 @@ from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array
 
 __all__ = [
+    "SUM_ERROR",
     "Allocated",
-    "AllocationModel",
     "Separable",
     "allocation_model",
     "blocked_sum",
@@ -38,7 +37,7 @@ __all__ = [
     "weighted_moment",
 ]
 
-_SUM_ERROR = 1e-14
+SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
 
 
@@ -169,7 +168,7 @@ class Separable:
 
     def spent(self, scales: Array) -> float:
         """Return Σ (Λ_g / s_g)^m, rounded up."""
-        return self._spent(scales) * (1 + _SUM_ERROR)
+        return self._spent(scales) * (1 + SUM_ERROR)
 
     def _spent(self, scales: Array) -> float:
         def terms(k: slice, work: Array) -> Array:
@@ -210,7 +209,7 @@ class Separable:
         if self.lower is None and self.upper is None:
             scales, total = self.unlimited()
             # The formula, rounded down; for large orders to what `lower_bound` finds of it.
-            coarse = _SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
+            coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
             loss = None if safe is not scales or self.order in _STEPS else total * (1 + 2e-14) ** self.order
@@ -247,26 +246,10 @@ class Separable:
         """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound of their error."""
         best = self.minimisers(max(y, 1e-300))
         terms = self.loss(best) + y * self._spent(best)
-        return terms - y * self.budget, _SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
+        return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
 
 
-_FAR = 60.0
-"""Limits a factor e^60 away from the unlimited optimum are left out: they cannot bind."""
-
-
-@dataclass(frozen=True, eq=False)
-class AllocationModel:
-    """The CVXPY model, and the scales at u = 0."""
-
-    model: Model
-    reference: Array
-
-    def scales(self, log_scales: Array) -> Array:
-        """Scales for a value of the variable."""
-        return self.reference * np.exp(log_scales)
-
-
-def allocation_model(problem: Separable) -> AllocationModel:
+def allocation_model(problem: Separable) -> Model:
     r"""Declare P3 or P4 as a convex model in variables that are all of order one.
 
     With :math:`s_g^*` the scales that would be optimal without limits and :math:`r_g` the shares of the budget they take, the
@@ -291,35 +274,32 @@ def allocation_model(problem: Separable) -> AllocationModel:
         if limit is not None:
             with np.errstate(divide="ignore"):
                 level = np.log(limit / reference)
-            near = np.flatnonzero(np.abs(level) < _FAR)
+            near = np.flatnonzero(np.isfinite(level))
             if near.size:
                 bounds.append(sign * u[near] >= sign * level[near])
     if bounds:
         constraints["bounds"] = bounds
     unlimited = problem.lower is None and problem.upper is None
-    model = Model(
+    return Model(
         cp.Problem(cp.Minimize(loss), [privacy, *bounds]),
         {"log_scales": u},
         constraints,
         closed_form=(lambda: {"log_scales": np.zeros(len(shares))}) if unlimited else None,
     )
-    return AllocationModel(model, reference)
 
 
 def solve_model(
-    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, Any]
+    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, float]
 ) -> tuple[Allocated, SolveReport]:
     """Solve the model with a backend, and prove a bound from its multiplier."""
-    built = allocation_model(problem)
     if solver == "clarabel":
         # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
-    if deadline.finite:
-        options = {**options, "time_limit": deadline.limit()}
-    solution = solvers.solve(built.model, solver, fallback=False, **options)
-    scales = built.scales(np.ravel(solution.primal["log_scales"]))
+    solution = solvers.solve(allocation_model(problem), solver, fallback=False, deadline=deadline, **options)
+    reference, least = problem.unlimited()
+    scales = reference * np.exp(np.ravel(solution.primal["log_scales"]))
     # The solver meets the budget to its tolerance; give back what it left, then make it safe.
     spent = problem.spent(problem.clip(scales))
     scales = problem.made_safe(scales * (spent / problem.budget) ** (1 / problem.spend))
-    multiplier = max(float(solution.dual["privacy"]), 0.0) * problem.loss(built.reference) / problem.budget
+    multiplier = max(float(solution.dual["privacy"]), 0.0) * least / problem.budget
     return Allocated(scales, problem.lower_bound(multiplier), multiplier), SolveReport.of(solution)

@@ -23,7 +23,6 @@ Under a bound on how many coordinates change, unless that is priced, the table h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -31,25 +30,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mechdesign.noise.allocation.separable import SUM_ERROR
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["EXACT", "MEMBER", "MOST_FILLED", "Changes", "Prices", "changes_of", "most_filled", "most_spent"]
+__all__ = ["EXACT", "MOST_FILLED", "ROUNDING", "Changes", "Prices", "changes_of", "most_filled", "most_spent"]
 
 EXACT = 2000
 """Coordinates up to which sums are rational; beyond, they are rounded up."""
-MOST_FILLED = 400
-"""Coordinates up to which it is quick."""
-_CELLS = (100, 4000)
-_WORK = 2e7
-"""Entries of tables that are filled, at most."""
-_CELL = 1e-12
-"""Relative room of a cell's ends, so that sizes that are whole numbers of cells are taken as such."""
-_UP = 4e-15
-"""Above the relative rounding of the few products that a term is."""
-MEMBER = 1e-12
-"""Relative room of a mix's rounding."""
-_TINY = 1e-300
+MOST_FILLED = 20
+"""Coordinates up to which a norm is filled."""
+_CELLS = 4000
+ROUNDING = 1e-12
+"""Relative tolerance for the roundings of a loss, of a dual bound, of a mix and of a cell's ends."""
+TINY = 1e-290
 """For squares that underflow."""
 Prices = tuple[float, float, float]
 """Of a changed coordinate, of L₁ and of L₂²."""
@@ -103,51 +97,9 @@ class Changes:
             if bound is not None
         ]
 
-    def alone(self, name: str) -> Changes:
-        """The changes under one of the bounds."""
-        return Changes(self.sizes, self.spend, **{name: getattr(self, name)})
-
-    # The worst mix ------------------------------------------------------------------------------------------
-
-    def _filled(self, row: Row, order: float, weight: Array | None) -> Array:
-        """The profile a x^(1/m) of the worst mix under one row: x fills up to a common level."""
-        sizes = self.sizes
-        out, keep, m = np.zeros(len(sizes)), sizes > 0, self.spend
-        q, e = order / (order + m), row.exponent
-        with np.errstate(under="ignore"):
-            log = (1 - q) * (0.0 if weight is None else np.log(weight[keep])) + q * m * np.log(sizes[keep])
-            log = (log - np.log(np.maximum(row.entries[keep], _TINY))) / (e - q)
-            height = np.maximum(np.exp(log - log.max()), 1e-290)
-        x = np.minimum(1.0, _level(height, row.entries[keep], row.most, e) * height)
-        out[keep] = sizes[keep] * x ** (1 / m)
-        return out
-
-    def fills(self, order: float, weight: Array | None, number: float | None = None) -> list[Array]:
-        """For each row the profile of the shares that fill up under it to a common level; or under a number alone."""
-        ones = np.ones(len(self.sizes))
-        rows = self.rows() if number is None else [Row("l0", ones, number, 1)]
-        return [self._filled(row, order, weight) for row in rows]
-
-    def numbers(self, most: int) -> list[int]:
-        """How many coordinates may change, the most first; at most so many of these numbers."""
-        count = int(np.count_nonzero(self.sizes))
-        last = min(count, self.l0 or count)
-        tried = np.round(np.geomspace(1, last, min(last, most))).astype(int)
-        return sorted(set(tried.tolist()), reverse=True)
-
-    def capped(self, k: int) -> Array:
-        """Sizes cut at the level where any k of them keep both norms."""
-        top = np.sort(self.sizes)[::-1][:k]
-        caps = [
-            _level(1 / top, top**e, bound**e, e)
-            for e, bound in ((1, self.l1), (2, self.l2))
-            if bound is not None and float((top**e).sum()) > bound**e
-        ]
-        return np.minimum(self.sizes, min(caps, default=math.inf))
-
     def allow(self, found: Array) -> Array:
         """Whether vectors, shape (N, K) and not negative, are changes of the set, to rounding."""
-        room, top = 1 + MEMBER, float(self.sizes.max())
+        room, top = 1 + ROUNDING, float(self.sizes.max())
         fine = (found <= self.sizes * room).all(axis=1)
         fine &= np.count_nonzero(found, axis=1) <= (self.l0 or found.shape[1])
         fine &= found.sum(axis=1) <= (self.l1 or math.inf) * room
@@ -160,7 +112,7 @@ class Changes:
             return False
         if self.allow(mix[None, :])[0]:
             return True
-        room = 1 + MEMBER
+        room = 1 + ROUNDING
         if not self.exact or np.any(mix > self.sizes * room):
             return False
         keep = self.sizes > 0
@@ -172,29 +124,21 @@ class Changes:
 
     # What is spent --------------------------------------------------------------------------------------------
 
-    def prices(self, scales: Array) -> Prices:
-        """Prices that prove what is spent at these scales: the best ones under one row, nothing paid under several."""
-        rows = self.rows()
-        if len(rows) != 1:
-            return (0.0, 0.0, 0.0)
-        row, keep, top = rows[0], self.sizes > 0, float(self.sizes.max())
-        gain, r = (self.sizes[keep] / scales[keep]) ** self.spend, row.entries[keep]
-        rate = gain / np.maximum(r, _TINY)
-        if row.exponent == 1:
-            order = np.argsort(-rate)
-            at = int(np.searchsorted(np.cumsum(r[order]), row.most * (1 - 1e-15)))
-            price = float(rate[order[at]]) if at < len(order) else 0.0
-        else:
-            price = 0.5 / _level(rate, r, row.most, 2)
-        return self.in_units({row.name: price}, top)
+    def prices(self, scales: Array) -> Prices | None:
+        """The best prices at these scales under one row that is linear in the shares; None under others."""
+        (row, *others), keep = self.rows(), self.sizes > 0
+        if others or row.exponent == 2:
+            return None
+        rate = (self.sizes[keep] / scales[keep]) ** self.spend / np.maximum(row.entries[keep], TINY)
+        order = np.argsort(-rate)
+        at = int(np.searchsorted(np.cumsum(row.entries[keep][order]), row.most * (1 - 1e-15)))
+        price = float(rate[order[at]]) if at < len(order) else 0.0
+        return self.in_units({row.name: price})
 
-    def in_units(self, prices: dict[str, float], top: float) -> Prices:
+    def in_units(self, prices: dict[str, float]) -> Prices:
         """Prices of `rows` as those of the bounds themselves."""
-        return (
-            prices.get("l0", 0.0),
-            prices.get("l1", 0.0) / top,
-            prices.get("l2", 0.0) / top / top,
-        )
+        top = float(self.sizes.max())
+        return prices.get("l0", 0.0), prices.get("l1", 0.0) / top, prices.get("l2", 0.0) / top / top
 
     def priced(self, scales: Array, prices: Prices) -> bool:
         """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""
@@ -231,10 +175,8 @@ class Changes:
         return max(v * rate - three * v * v - one, Fraction(0))
 
     def _spent(self, a: Array, s: Array, one: float, two: float, three: float) -> float:
-        up, down = (
-            1 + _UP,
-            1 - _UP,
-        )  # what is gained is rounded up and what is paid down: they may nearly cancel
+        # what is gained is rounded up and what is paid down: they may nearly cancel
+        up, down = 1 + SUM_ERROR, 1 - SUM_ERROR
         if self.spend == 2:
             terms = np.maximum((a / s) ** 2 * up - (one + two * a + three * a * a) * down, 0.0)
         else:
@@ -243,8 +185,12 @@ class Changes:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 best = np.where(inner, rate * rate / (4 * three), a * rate * up - three * a * a * down)
             terms = np.maximum(best * up - one * down, 0.0)
-        paid = one * (self.l0 or 0), two * (self.l1 or 0.0), three * (self.l2 or 0.0) ** 2
-        return (math.fsum(terms.tolist()) + math.fsum(paid)) * up
+        return (math.fsum(terms.tolist()) + self.paid((one, two, three))) * up
+
+    def paid(self, prices: Prices) -> float:
+        """What the bounds cost at these prices."""
+        bounds = self.l0 or 0, self.l1 or 0.0, (self.l2 or 0.0) ** 2
+        return math.fsum(price * bound for price, bound in zip(prices, bounds))
 
 
 @lru_cache(maxsize=8)
@@ -267,19 +213,6 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     return Changes(sizes, spend, l0, l1, l2)
 
 
-def _level(height: Array, entries: Array, most: float, exponent: int) -> float:
-    """The t at which Σ R min(1, t h)^e is r: coordinates fill up in the order of h."""
-    order = np.argsort(-height)
-    h, r = height[order], entries[order]
-    full = np.append(0.0, np.cumsum(r))[:-1]
-    # Where the rest underflows it asks for nothing; where it overflows, the first are full.
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        rest = np.cumsum((r * h**exponent)[::-1])[::-1]
-        t = (np.maximum(most - full, 0.0) / rest) ** (1 / exponent)
-        within = (t * h <= 1) & (t > 0)
-    return float(t[int(np.argmax(within))] if within.any() else 1 / h[-1])
-
-
 def most_spent(asked: Changes, scales: Array, prices: Prices, held: str | None = None) -> Fraction | float:
     """An upper bound of what any change spends: by prices alone (`Changes.spent`), or with the norm "l1" or "l2" filled (`most_filled`).
 
@@ -292,135 +225,51 @@ def most_spent(asked: Changes, scales: Array, prices: Prices, held: str | None =
     """
     if held is None or not asked.priced(scales, prices):
         return asked.spent(scales, prices)
-    return most_filled(asked, scales, prices, held)[0]
+    return most_filled(asked, scales, prices, held)
 
 
-def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> tuple[float, list[int]]:
-    """An upper bound of what any change spends, infinite where there is none, and coordinates that change where it is reached.
+def most_filled(asked: Changes, scales: Array, prices: Prices, held: str) -> float:
+    """An upper bound of what any change consumes by a knapsack; infinite where the argument does not hold, or it would take long.
 
     Examples
     --------
     >>> asked = Changes(np.ones(6), 2, l1=2.5)
-    >>> round(asked.spent(np.ones(6), (0.0, 1.0, 0.0)), 9), round(most_filled(asked, np.ones(6), (0, 0, 0), "l1")[0], 9)
+    >>> round(asked.spent(np.ones(6), (0.0, 1.0, 0.0)), 9), round(most_filled(asked, np.ones(6), (0, 0, 0), "l1"), 9)
     (Fraction(5, 2), 2.25)
     """
-    table = _Table.of(asked, scales, prices, held)
-    if table is None or not np.isfinite(table.full).all():
-        return math.inf, []
-    best, at = 0.0, (-1, 0)
-    for j, filled in table.without_one():
-        total = filled + table.partly(j)
-        k = int(np.argmax(total))
-        if total.flat[k] > best:
-            best, at = float(total.flat[k]), (j, k)
-    one, two, three = prices
-    paid = one * (asked.l0 or 0) + two * (asked.l1 or 0.0) + three * (asked.l2 or 0.0) ** 2
-    return (best * (1 + len(table.sizes) * 3e-16) + paid) * (1 + _UP), table.chosen(*at)
+    moved, top, m = np.flatnonzero(asked.sizes), float(asked.sizes.max()), asked.spend
+    bound, power = {"l1": (asked.l1, 1), "l2": (asked.l2, 2)}.get(held, (None, 1))
+    if bound is None or len(moved) > MOST_FILLED or (m == 1 and (power == 2 or prices[2] > 0)):
+        return math.inf
+    sizes, room = asked.sizes[moved] / top, (bound / top) ** power
+    one, two, three = prices[0], prices[1] * top, prices[2] * top * top
+    with np.errstate(over="ignore"):
+        full = (asked.sizes[moved] / scales[moved]) ** m * (1 + SUM_ERROR)
+    if not np.isfinite(full).all():
+        return math.inf
 
-
-class _Table:
-    """The knapsack: sizes in units of the largest, what a whole coordinate gains and how many cells it takes."""
-
-    def __init__(
-        self, asked: Changes, scales: Array, prices: Prices, held: str, count: int | None, cells: int
-    ) -> None:
-        self.moved = np.flatnonzero(asked.sizes)
-        self.top, self.count, self.cells = float(asked.sizes.max()), count, cells
-        self.sizes = asked.sizes[self.moved] / self.top
-        self.spend, self.root = asked.spend, held == "l2"
-        with np.errstate(over="ignore"):
-            self.full = (asked.sizes[self.moved] / scales[self.moved]) ** self.spend * (1 + _UP)
-        self.prices = prices[0], prices[1] * self.top, prices[2] * self.top * self.top
-        bound = asked.l2 if self.root else asked.l1
-        assert bound is not None
-        power = 2 if self.root else 1
-        self.most = (bound / self.top) ** power
-        # whole numbers of cells stay within `cells` all the same, and `left` is larger by more than this
-        taken = np.floor(self.sizes**power / self.most * cells * (1 + _CELL / 2))
-        self.taken = np.minimum(taken, cells + 1).astype(int)
-        self.gains = self.worth(slice(None), np.ones(len(self.sizes)))
-        self.left = (1 - np.arange(cells + 1) / cells + _CELL) * self.most
-
-    @classmethod
-    def of(cls, asked: Changes, scales: Array, prices: Prices, held: str) -> _Table | None:
-        """None where the argument does not hold, there is no such bound, or it would take long."""
-        moved = int(np.count_nonzero(asked.sizes))
-        bound = {"l1": asked.l1, "l2": asked.l2}.get(held)
-        if bound is None or moved > MOST_FILLED or (asked.spend == 1 and (held == "l2" or prices[2] > 0)):
-            return None
-        count = None if asked.l0 is None or prices[0] > 0 else min(asked.l0, moved)
-        work = moved * math.log2(moved + 1) * (1 if count is None else count + 1)
-        low, high = _CELLS
-        return cls(asked, scales, prices, held, count, int(min(max(_WORK / work, low), high)))
-
-    def worth(self, at: slice | int, part: Array) -> Array:
-        """What a change of that part of a coordinate spends beyond what it pays, rounded up, at least 0."""
-        one, two, three = self.prices
-        v = part * self.sizes[at]
+    def worth(at: slice | int, part: Array) -> Array:
+        """What a change of that part of a coordinate consumes beyond what it pays, rounded up, at least 0."""
+        v = part * sizes[at]
         with np.errstate(over="ignore", invalid="ignore"):
-            gain = self.full[at] * part**self.spend * (1 + _UP) - (one + two * v + three * v * v) * (1 - _UP)
+            gain = full[at] * part**m * (1 + SUM_ERROR) - (one + two * v + three * v * v) * (1 - SUM_ERROR)
         # where prices overflow and v underflows, nothing is taken as paid
-        found: Array = np.maximum(np.where(np.isnan(gain), self.full[at], gain), 0.0) * (1 + _UP)
-        return found
+        return np.asarray(np.maximum(np.where(np.isnan(gain), full[at], gain), 0.0) * (1 + SUM_ERROR))
 
-    def partly(self, j: int) -> Array:
-        """What coordinate j gains of what is left."""
-        left = np.sqrt(self.left) if self.root else self.left
-        return self.worth(j, np.minimum(left / self.sizes[j] * (1 + _UP), 1.0))
-
-    def empty(self) -> Array:
-        """The most gained by no coordinate, for each number of them (one more is left for j) and of cells."""
-        if self.count is None:
-            return np.zeros(self.cells + 1)
-        table = np.full((self.count, self.cells + 1), -math.inf)
+    # whole numbers of cells stay within them all the same, and what is left is larger by more than this
+    taken = np.minimum(np.floor(sizes**power / room * _CELLS * (1 + ROUNDING / 2)), _CELLS + 1).astype(int)
+    left = ((1 - np.arange(_CELLS + 1) / _CELLS + ROUNDING) * room) ** (1 / power)
+    gains = worth(slice(None), np.ones(len(moved)))
+    unnumbered = asked.l0 is None or one > 0
+    count = 1 if unnumbered else min(asked.l0 or 1, len(moved))
+    best = 0.0
+    for j in range(len(moved)):
+        # the most gained by whole coordinates but j, for each number of them (one more is left for j) and of cells
+        table = np.full((count, _CELLS + 1), -math.inf)
         table[0] = 0.0
-        return table
-
-    def add(self, table: Array, i: int) -> None:
-        """Let coordinate i change, or not."""
-        w, gain = int(self.taken[i]), self.gains[i]
-        if w > self.cells or gain <= 0:
-            return
-        before, after = (table, table) if self.count is None else (table[:-1], table[1:])
-        after = after[..., w:]
-        np.maximum(after, before[..., : self.cells + 1 - w] + gain, out=after)
-
-    def without_one(self) -> Iterator[tuple[int, Array]]:
-        """For one j of each kind of coordinates the table of all others: each half is added once to the other's."""
-        kinds: dict[tuple[float, float], list[int]] = {}
-        for i, kind in enumerate(zip(self.sizes.tolist(), self.full.tolist())):
-            kinds.setdefault(kind, []).append(i)
-
-        def split(table: Array, groups: list[list[int]]) -> Iterator[tuple[int, Array]]:
-            if len(groups) == 1:
-                for i in groups[0][1:]:
-                    self.add(table, i)
-                yield groups[0][0], table
-                return
-            half = len(groups) // 2
-            for kept, others in ((groups[:half], groups[half:]), (groups[half:], groups[:half])):
-                larger = table.copy()
-                for group in others:
-                    for i in group:
-                        self.add(larger, i)
-                yield from split(larger, kept)
-
-        yield from split(self.empty(), list(kinds.values()))
-
-    def chosen(self, j: int, at: int) -> list[int]:
-        """The whole coordinates behind an entry of the table without j, then j."""
-        if j < 0:
-            return []
-        tables, others = [self.empty()], [i for i in range(len(self.sizes)) if i != j]
-        for i in others:
-            table = tables[-1].copy()
-            self.add(table, i)
-            tables.append(table)
-        found, cell = [], at % (self.cells + 1)
-        row = at // (self.cells + 1)
-        for i, before, after in zip(others[::-1], tables[-2::-1], tables[:0:-1], strict=True):
-            spot = cell if self.count is None else (row, cell)
-            if after[spot] > before[spot]:
-                found.append(i)
-                cell, row = cell - int(self.taken[i]), row - 1
-        return [int(i) for i in self.moved[[*found, j]]]
+        for i in np.flatnonzero((taken <= _CELLS) & (gains > 0) & (np.arange(len(moved)) != j)):
+            before, after = (table, table) if unnumbered else (table[:-1], table[1:])
+            after = after[:, taken[i] :]
+            np.maximum(after, before[:, : _CELLS + 1 - taken[i]] + gains[i], out=after)
+        best = max(best, float((table + worth(j, np.minimum(left / sizes[j] * (1 + SUM_ERROR), 1.0))).max()))
+    return (best * (1 + len(moved) * 3e-16) + asked.paid(prices)) * (1 + SUM_ERROR)

@@ -14,11 +14,11 @@ imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between. (St
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -207,7 +207,7 @@ class PairwisePrivacy:
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
 
 
-def outermost_law(bins: Any, knots: Any) -> RationalTable:
+def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:
     """Return the unbiased law that only uses the first and the last output, exactly.
 
     Examples
@@ -222,7 +222,7 @@ def outermost_law(bins: Any, knots: Any) -> RationalTable:
     return RationalTable.continuous(b, x, [[1 - p, *inner, p] for p in high])
 
 
-def outermost_private(notion: PairwisePrivacy, bins: Any, knots: Array) -> bool:
+def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Array) -> bool:
     """Whether that law is private, in exact arithmetic: if not, no unbiased mechanism with these outputs is."""
     if notion.continuum or not isinstance(notion.privacy, MetricDP):
         knots = knots[[0, -1]]  # affine rows differ most at the ends

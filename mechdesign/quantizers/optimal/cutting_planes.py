@@ -194,7 +194,8 @@ def minimise(
     """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
     floors = problem.centre if start is None else problem.inside(start)
     found = oracle(floors)
-    bundle = Bundle(problem, groups, max(abs(found.value), 1e-300), deadline or Deadline(None))
+    # In units of a loss next to nothing, costs times ρ would be beyond the 1e15 that HiGHS takes.
+    bundle = Bundle(problem, groups, max(abs(found.value), 1e-5 * problem.scale), deadline or Deadline(None))
     narrowest, stalled = math.inf, 0
     for _ in range(400):
         bundle.add(floors, found)

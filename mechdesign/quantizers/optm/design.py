@@ -176,7 +176,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         ----------
         clock : Clock
         solver : str, optional
-            "highs" (default; warm-started), or any registered backend.
+            "highs" (default), or any registered backend; of boxes, HiGHS sweeps all and the backend solves the best again.
         start : Quantizer, optional
             A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
@@ -452,7 +452,7 @@ class BoxSearch:
     bounds : Grid, pair of triangular arrays, or None
         None takes the paper's grid.
     solver : str, optional
-        HiGHS (default) sweeps the boxes; others solve them one by one.
+        Of the best box; HiGHS sweeps them all.
     deadline : Deadline
     options : dict
         The backend's own.
@@ -497,24 +497,13 @@ class BoxSearch:
     def _best_of(self, epsilon: float, boxes: Boxes) -> BoxPoint | None:
         self.count += len(boxes[0])
         if len(boxes[0]) > 1:
-            values, found = self._values(epsilon, boxes)
+            values, found = self.sweep(self.program, epsilon, boxes)
             if np.isnan(values).all():
                 return None
             compact = self.program.constraints == "theorem6"
             best = int(np.nanargmin(values if compact else self.program.judged(values, found)))
             boxes = boxes[0][[best]], boxes[1][[best]]
         return self.at(boxes[0][0], boxes[1][0], epsilon)
-
-    def _values(self, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
-        """Objective values and solutions for all boxes, NaN where infeasible or too late."""
-        if self.solver in (None, "highs"):
-            return self.sweep(self.program, epsilon, boxes)
-        values, found = np.full(len(boxes[0]), np.nan), np.full(boxes[0].shape, np.nan)
-        for k, box in enumerate(zip(*boxes)):
-            point = None if self.deadline.passed else self.at(*box, epsilon)
-            if point is not None:
-                values[k], found[k] = point.solution.value, point.q
-        return values, found
 
     def at(self, low: Array, high: Array, epsilon: float) -> BoxPoint | None:
         """The point of one box, with its duals; None where infeasible."""

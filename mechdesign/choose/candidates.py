@@ -26,7 +26,7 @@ from mechdesign.choose.questions import (
     check_same_privacy,
     checked_question,
 )
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
@@ -147,16 +147,18 @@ def solved(
 
 
 def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Result:
-    """The best of several designs; of those that were solved by the deadline, where it comes first."""
+    """The best of several designs that have an answer; of those that were solved by the deadline, where it comes first."""
     found: list[Result] = []
-    for design in designs:
-        if found and deadline.passed:
+    reason: MechdesignError = InfeasibleError("there is no design")
+    for count, design in enumerate(designs):
+        if count and deadline.passed:
             break
         try:
             found.append(design.solve(time_limit=deadline.limit(), **options))
-        except SolverError:
-            if not (found and deadline.passed):
-                raise
+        except (InfeasibleError, SolverError) as error:
+            reason = reason if count else error
+    if not found:
+        raise reason
     return min(found, key=lambda result: result.value)
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign import extend
 from mechdesign.choose import comparing
 from mechdesign.choose.candidates import candidates
 from mechdesign.choose.comparing import _Try
@@ -511,3 +512,15 @@ def test_a_registered_mechanism_is_held_to_the_question(designs, note):
     finally:
         candidates(md.NumericQuery()).pop("careless")
     assert found.names == ["laplace"] and note in found.refused["careless"]
+
+
+def test_a_design_without_an_answer_does_not_hide_the_others():
+    """Was: "not OPTM: Theorem 5 is infeasible … for these bins", of the first of two alphabets that it tries."""
+    found = md.compare(md.LocalReport(bits=2), md.PureDP(0.3), mechanisms=["RQM", "OPTM"], progress=False)
+    assert set(found.names) == {"RQM", "OPTM"}
+    extend.register("none", md.NumericQuery, lambda q, privacy: ())
+    try:
+        found = md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "none"], progress=False)
+        assert found.refused["none"] == "there is no design"
+    finally:
+        candidates(md.NumericQuery()).pop("none")

@@ -303,3 +303,12 @@ def test_extreme_budgets_have_a_bound_or_none(kind: Any, epsilon: float) -> None
     result = kind(4, md.PureDP(epsilon), UNIFORM).solve(zoom=0, starts=1)
     assert result.lower_bound is None or 0 < result.lower_bound <= result.value
     assert result.checks()["holds"].all()
+
+
+def test_where_nothing_is_proved_there_is_no_bound() -> None:
+    """Was: "ValueError: negative dimensions are not allowed", of multipliers without a piece."""
+    samples = [-1, -0.95, -0.9, -0.79, -0.78, -0.76, -0.61, -0.61, -0.48, -0.09, 0.1, 0.2, 0.42, 0.79, 1]
+    grid = md.Grid(delta=[0.163, 0.739], inner=[0.326, 0.811], gamma=[0.833, 1.965])
+    loss = {"absolute": 1.0, "squared": 1.882877277987673}
+    result = md.ERM(4, md.PureDP(10.0), samples, loss=loss, grid=grid).solve(time_limit=10)
+    assert result.checks()["holds"].all()

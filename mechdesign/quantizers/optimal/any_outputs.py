@@ -141,6 +141,8 @@ def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
 def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
     """The same lines, lowered by the κ that proves most; in floats, whatever κ is the bound is one."""
     assert duals.outputs is not None
+    if not len(duals.pieces):  # nothing is proved
+        return duals
     u, v, share, L0, L1, M0, M1 = duals.pieces.T
     bins, loss, rho = duals.outputs - duals.origin, question.loss, math.exp(question.solved_epsilon)
     prior = question.prior.standardised(duals.origin, 1.0)

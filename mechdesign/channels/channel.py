@@ -126,6 +126,10 @@ class Simulation:
         uniform = self.rng.random(which.size)
         return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
 
+    def order(self, rows: int, size: int) -> Indices:
+        """Permutations of 0, …, size − 1, shape (rows, size)."""
+        return self.rng.permuted(np.tile(np.arange(size), (rows, 1)), axis=1)
+
 
 class Deployment:
     """Integers and the operating system's randomness: exactly the law that was analysed."""

@@ -97,16 +97,14 @@ def greedy_spanner(space: MetricSpace, stretch: float, classes: Indices | None =
     paths = np.full((n, n), np.inf)
     np.fill_diagonal(paths, 0.0)
     taken = np.zeros((n, n), dtype=bool)
-    labels = np.arange(n * n).reshape(n, n) if classes is None else classes
-    members: dict[int, list[tuple[int, int]]] = {}
-    for x, y in zip(first.tolist(), second.tolist()):
-        for label in {int(labels[x, y]), int(labels[y, x])}:
-            members.setdefault(label, []).append((x, y))
-    for k in order.tolist():
-        x, y = int(first[k]), int(second[k])
+    for x, y in zip(first[order].tolist(), second[order].tolist()):
         if paths[x, y] <= stretch * distances[x, y]:
             continue
-        for a, b in members[int(labels[x, y])]:
+        same = [[x, y]]
+        if classes is not None:
+            members = classes == classes[x, y]
+            same = np.argwhere(np.triu(members | members.T, 1)).tolist()
+        for a, b in same:
             if not taken[a, b]:
                 taken[a, b] = True
                 through = paths[:, a, None] + distances[a, b] + paths[None, b, :]
@@ -209,9 +207,8 @@ def privacy_rows(
     reach = np.repeat(distances[chosen[:, 0], chosen[:, 1]], orbits.shape[1])
     pair = np.repeat(labels, orbits.shape[1])
     # Where two orbits meet at several distances, the shortest one says it all.
-    key = high * count + low
-    order = np.lexsort((reach, key))
-    keep = order[np.concatenate([[True], np.diff(key[order]) > 0])] if len(order) else order
+    order = np.argsort(reach, kind="stable")
+    keep = order[np.unique((high * count + low)[order], return_index=True)[1]]
     keep = keep[high[keep] != low[keep]]
     return PrivacyRows(
         space, orbits, high[keep], low[keep], reach[keep], pair[keep], pairs, stretch, len(edges)
@@ -406,17 +403,22 @@ def _base(table: Indices, colours: Indices) -> list[int]:
     return base
 
 
-def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Iterator[list[int]]:
-    """Images of the whole base that extend `images` consistently, depth first."""
-    if len(images) == len(base):
-        yield images
-        return
+def _candidates(table: Indices, colours: Indices, base: list[int], images: list[int]) -> list[int]:
+    """Points that the next point of the base may be mapped to, given the images of those before it."""
     point, done = base[len(images)], base[: len(images)]
     fits = colours == colours[point]
     fits &= (table[:, images] == table[point, done]).all(axis=1)
     fits &= (table[images] == table[done, point][:, None]).all(axis=0)
     fits[images] = False
-    for candidate in np.flatnonzero(fits).tolist():
+    return list(np.flatnonzero(fits).tolist())
+
+
+def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Iterator[list[int]]:
+    """Images of the whole base that extend `images` consistently, depth first."""
+    if len(images) == len(base):
+        yield images
+        return
+    for candidate in _candidates(table, colours, base, images):
         yield from _leaves(table, colours, base, [*images, candidate])
 
 
@@ -459,12 +461,8 @@ def automorphisms(distances: Array, cost: Array) -> list[Indices]:
         fixed, point = base[:level], base[level]
         orbit = _orbit(point, found)
         hopeless: set[int] = set()
-        for image in range(n):
-            if image in orbit or image in hopeless or image in fixed or colours[image] != colours[point]:
-                continue
-            if (table[image, fixed] != table[point, fixed]).any() or (
-                table[fixed, image] != table[fixed, point]
-            ).any():
+        for image in _candidates(table, colours, base, fixed):
+            if image in orbit or image in hopeless:
                 continue
             for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
                 permutation = _complete(table, colours, base, images)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DesignError
@@ -411,29 +410,19 @@ def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
         raise DesignError.of("distances", matrix.shape, "must be a square matrix of at least one point")
     slack = tolerance * float(np.abs(matrix).max())
-
-    def first(bad: NDArray[np.bool_]) -> tuple[int, int]:
-        i, j = np.unravel_index(int(np.flatnonzero(bad)[0]), bad.shape)
-        return int(i), int(j)
-
-    if (matrix < 0).any():
-        i, j = first(matrix < 0)
+    for i, j in np.argwhere(matrix < 0)[:1].tolist():
         raise DesignError(f"distances: d({i}, {j}) = {matrix[i, j]} is negative; distances must be >= 0")
-    if (np.diag(matrix) > slack).any():
-        i = int(np.flatnonzero(np.diag(matrix) > slack)[0])
+    for i in np.flatnonzero(np.diag(matrix) > slack)[:1].tolist():
         raise DesignError(f"distances: d({i}, {i}) = {matrix[i, i]}; the diagonal must be zero")
-    skew = np.abs(matrix - matrix.T) > slack
-    if skew.any():
-        i, j = first(skew)
+    for i, j in np.argwhere(np.abs(matrix - matrix.T) > slack)[:1].tolist():
         raise DesignError(
             f"distances: d({i}, {j}) = {matrix[i, j]} but d({j}, {i}) = {matrix[j, i]}; must be symmetric, "
             "average the two or take the larger"
         )
     check_distinct(matrix)
     for z in range(len(matrix)):
-        bad = matrix > matrix[:, z, None] + matrix[z, None, :] + slack
-        if bad.any():
-            x, y = first(bad)
+        around = matrix[:, z, None] + matrix[z, None, :] + slack
+        for x, y in np.argwhere(matrix > around)[:1].tolist():
             raise DesignError(
                 f"distances: triangle inequality broken at ({x}, {z}, {y}): {matrix[x, y]} > {matrix[x, z]} + "
                 f"{matrix[z, y]}; d(x, y) must not exceed d(x, z) + d(z, y), take shortest paths first"
@@ -444,8 +433,7 @@ def check_distinct(matrix: Array) -> None:
     """Raise a `DesignError` if two points are at distance zero."""
     zero = matrix <= 0
     np.fill_diagonal(zero, False)
-    if zero.any():
-        i, j = (int(v) for v in np.argwhere(zero)[0])
+    for i, j in np.argwhere(zero)[:1].tolist():
         raise DesignError(
             f"distances: points {i} and {j} are at distance 0; points must be distinct, merge them"
         )

@@ -236,20 +236,17 @@ class ItemwiseRelease:
         ndarray of int
             Reports in random order, shape (users · items,) centrally, the shape of `datasets` locally.
         """
-        items, source = self._items(datasets), Simulation(rng)
-        reports = self.channel.drawn(items, source)
-        if self.model == "central":
-            return source.rng.permutation(reports.ravel())
-        return source.rng.permuted(reports, axis=-1)
+        return self._drawn(datasets, Simulation(rng))
 
     def release(self, datasets: Numbers) -> Indices:
         """The same from the operating system's randomness: the channel's exact law, a uniform order."""
-        items, source = self._items(datasets), Deployment()
-        reports = self.channel.drawn(items, source)
-        if self.model == "central":
-            return np.asarray(reports.ravel()[source.order(1, reports.size)[0]])
-        rows = reports.reshape(-1, self.items)
-        return np.take_along_axis(rows, source.order(*rows.shape), axis=1).reshape(reports.shape)
+        return self._drawn(datasets, Deployment())
+
+    def _drawn(self, datasets: Numbers, source: Simulation | Deployment) -> Indices:
+        reports = self.channel.drawn(self._items(datasets), source)
+        rows = reports.reshape(-1, self.total)  # what is shuffled together
+        mixed = np.take_along_axis(rows, source.order(*rows.shape), axis=1)
+        return mixed.ravel() if self.model == "central" else mixed.reshape(reports.shape)
 
     def _items(self, datasets: Numbers) -> Indices:
         items = self.space.indices(equal_sizes(datasets), name="datasets")

@@ -303,8 +303,7 @@ class LinearQuery:
     @classmethod
     def distance_to(cls, space: MetricSpace, point: int) -> LinearQuery:
         """The average distance to one point of the space; 1-Lipschitz."""
-        at = int(instance("space", space, MetricSpace).indices(point, name="point").flat[0])
-        return cls(space, space.distances_from(at), "distance")
+        return cls(space, instance("space", space, MetricSpace).distances_from(point), "distance")
 
     @classmethod
     def region(cls, space: MetricSpace, members: Numbers, *, bandwidth: float) -> LinearQuery:

@@ -149,18 +149,14 @@ class CodedMechanism(ABC):
 
     def _checked(self, codes: Numbers) -> Indices:
         """Codes as integers, shape (n, slots), or DesignError."""
-        empty = isinstance(codes, np.ndarray) and not codes.size
-        found = np.empty(0, dtype=np.int64) if empty else indices("codes", codes, self.levels)
+        found = indices("codes", codes, self.levels) if np.size(codes) else np.empty(0, dtype=np.int64)
         if found.size % self.slots:
             raise DesignError(f"codes are {found.size}: must be {self.slots} a vector")
         return found.reshape(-1, self.slots)
 
+    @abstractmethod
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        """The sum of the estimates, shape (d,), of vectors that share a seed and a number."""
-        total = np.zeros(self.dimension)
-        for row in codes:
-            total += self.decoded(row[None, :], seed, first=number)[0]
-        return total
+        """The sum of the estimates, shape (d,), of vectors that share a seed and a number: counted first, decoded once."""
 
     @property
     def code_bits(self) -> int:

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["c_header", "flat_json", "gradient_hook", "privatize_gradients", "torch_module"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
-_KEYWORDS = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "main",
-    "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
-    "union", "unsigned", "void", "volatile", "while", "asm",
-}  # fmt: skip
 _C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
  * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. Bias at most {bias:.3g}.
  * One word of a cryptographic generator (getrandom, /dev/urandom) for every number, never used twice.
@@ -103,7 +97,7 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     #define MECHDESIGN_GRADIENT_H
     """
     instance("table", table, IntegerTable)
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _KEYWORDS:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)
     keep, alias = table.alias

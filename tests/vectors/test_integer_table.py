@@ -215,7 +215,7 @@ def test_tables_that_are_refused() -> None:
             md.vectors.IntegerTable(**fields)
     with pytest.raises(md.DesignError):
         md.vectors.IntegerTable.of("x")  # type: ignore[arg-type]
-    for bad in ("a b", "1a", "int", "", 3):
+    for bad in ("a b", "1a", "", 3):
         with pytest.raises(md.DesignError, match="name"):
             md.vectors.c_header(table, name=bad)  # type: ignore[arg-type]
     with pytest.raises(md.DesignError, match="words"):

@@ -39,7 +39,7 @@ from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.exact_law import certified_law
+from mechdesign.quantizers.mechanism.exact_law import RationalTable, excess_loss, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.optimal.any_outputs import least_loss
@@ -220,14 +220,14 @@ class MVU(QuantizerDesign, ModelledDesign):
         budget = self.privacy.epsilon * (1 if clock.certify else 1 - 1e-12)
         table = self._table(alphabet, budget, solver, clock, options)
 
-        def rows(epsilon: float) -> Array:
+        def exact(epsilon: float) -> RationalTable:
             found = table if epsilon == budget else self._table(alphabet, epsilon, solver, clock, options)
-            return found.rows
+            return rational_table(alphabet, self.inputs, found.rows)
 
         yield from least_loss(self, alphabet, clock)
         mechanism = Quantizer.interpolated(alphabet, self.inputs, table.rows)
         if clock.certify:
-            mechanism = Quantizer.of_law(certified_law(alphabet, self.inputs, rows, budget))
+            mechanism = Quantizer.of_law(tightened(exact, lambda law: excess_loss(law, budget), budget))
         notes = (
             f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
             f"{count} programs over alphabets; a local search of a non-convex problem",

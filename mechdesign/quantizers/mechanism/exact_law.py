@@ -46,7 +46,6 @@ __all__ = [
     "ExactLaw",
     "RationalTable",
     "SelectionLaw",
-    "certified_law",
     "excess_loss",
     "rational_row",
     "rational_table",
@@ -494,15 +493,4 @@ def tightened(
     raise InfeasibleError(
         f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger "
         "epsilon, or try another solver"
-    )
-
-
-def certified_law(
-    bins: Iterable[float], knots: Iterable[float], solve: Callable[[float], Array], epsilon: float
-) -> RationalTable:
-    """Return the exact law of the table that ``solve(budget)`` returns, `tightened` until it is inside ε."""
-    return tightened(
-        lambda budget: rational_table(bins, knots, solve(budget)),
-        lambda law: excess_loss(law, epsilon),
-        epsilon,
     )

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from flint import arb, ctx
@@ -52,8 +51,6 @@ __all__ = [
 
 _MOST = 128  # copies; the rest are left out
 _STEPS = 6000  # of a proof: a second, at most
-_OVER = 1.003  # how much too large δ₁ may be: steps are in proportion to what is over
-_LARGEST = 0.97  # of δ₁ that are tried
 
 
 @dataclass(frozen=True)
@@ -89,67 +86,45 @@ class Copies:
         return self._guess(np.asarray(p, dtype=float))[0]
 
     def imply(self, epsilon: float, delta: float) -> bool:
-        """Whether one copy is proved to be (ε₁, δ₁)-DP: by a walk from 0 to 1 on whose steps p − e^{ε₁} q ≤ δ₁."""
+        """Whether one copy is proved to be (ε₁, δ₁)-DP: by a walk of p from 0 to 1, on whose steps p − e^{ε₁} q ≤ δ₁.
+
+        q is at least the best ratio met times p.
+        """
         if (epsilon, delta) == (self.epsilon, self.delta):
             return True  # the requirement on one of them, the others left alone
-        # the shorter the steps the more ratios are met
-        return any(self._walked(epsilon, delta, part) for part in (1.0, 0.3, 0.05))
-
-    def _walked(self, epsilon: float, delta: float, part: float) -> bool:
-        walk = _Walk(self, epsilon)
+        growth, ratio, at = exp_lower(epsilon), Fraction(0), 0.0
         for _ in range(_STEPS):
-            if not walk.forth(delta, part=part):
-                return False
-            if walk.at >= 1:
+            lost = 1 - growth * ratio  # per unit of p
+            if lost <= delta:
                 return True
+            after = round_down(Fraction(delta) / lost)
+            if after >= 1 or after - at < 1e-3 * delta:  # too many steps would follow
+                return after >= 1
+            at = after
+            ratio = max(ratio, Fraction(self._proved(at)) / Fraction(at))
         return False
 
     def share(self, epsilon: float, deadline: Deadline) -> float | None:
-        """Return a δ₁ that one copy is proved to keep at ε₁, a little too large; None in lack of steps or time.
-
-        Where the walk stops, δ₁ is raised; the steps before hold for the raised one, whose own go further.
-        """
-        delta, walk = _OVER * float(self.excess(np.array([epsilon]))[0]), _Walk(self, epsilon)
-        for _ in range(_STEPS):
-            if not 0 < delta < _LARGEST or deadline.passed:
-                break
-            if not walk.forth(delta, least=(_OVER - 1) * delta):
-                delta *= _OVER
-            elif walk.at >= 1:
-                if self.imply(epsilon, delta):
-                    return delta * 1.001  # spare for another machine's roundings
-                delta *= _OVER  # the ratios that were met before it was raised are not met by a walk with it
+        """Return a δ₁ that one copy is proved to keep at ε₁, a little too large; None in lack of steps or time."""
+        delta = float(self.excess(np.array([epsilon]))[0])
+        while 0 < delta < 1 and not deadline.passed:
+            delta *= 1.003  # steps are in proportion to what is over
+            if self.imply(epsilon, delta):
+                return delta * 1.001  # spare for another machine's roundings
         return None
 
     def excess(self, epsilons: Array) -> Array:
-        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: a guide.
-
-        0 where the walk that proves it would take too many steps.
-        """
+        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: a guide."""
         small = np.geomspace(1e-12, 1e-2, 100)
         p = np.concatenate(
             [small, np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:], 1 - small[-2::-1]]
         )
         ratio = np.maximum.accumulate(self.least(p) / p)
-        found = p * (1 - np.exp(epsilons)[:, None] * ratio)
-        most = np.maximum(found.max(axis=1), 1e-300)
-        # a step from p ends where the ratio alone would leave δ₁, or at δ₁ from 0
-        ends = _OVER * most[:, None] * p[:-1] / np.maximum(found[:, :-1], 1e-300)
-        ends = np.maximum(ends, _OVER * most[:, None])
-        steps = (np.diff(p) / (ends - p[:-1]) * (p[1:] > most[:, None])).sum(axis=1)
-        return np.where(1.5 * steps < _STEPS, most, 0.0)
-
-    @cached_property
-    def _thresholds(self) -> Array:
-        n = self.count
-        if n <= 32:
-            return np.arange(1.0, n + 1)
-        few = np.arange(1.0, 7.0)
-        return np.unique(np.concatenate([few, np.rint(np.linspace(1, n, 25)), n + 1 - few]))
+        return np.asarray((p * (1 - np.exp(epsilons)[:, None] * ratio)).max(axis=1))
 
     def _guess(self, p: Array) -> tuple[Array, Indices]:
         """max_j q_j(p), and its j: negative where it is the complement's."""
-        j = self._thresholds
+        j = np.arange(1.0, self.count + 1)
         rest = self.count - j + 1
         at = p[..., None]
         with np.errstate(all="ignore"):
@@ -165,11 +140,8 @@ class Copies:
     def _proved(self, p: float) -> float:
         """A probability that is proved to be at most max_j q_j(p)."""
         found, j = self._guess(np.array(p))
-        for part in (1e-12, 1e-9, 1e-6, 1e-3) if found > 0 else ():
-            q = float(found) * (1 - part)
-            if self._below(abs(int(j)), bool(j > 0), p, q):
-                return q
-        return 0.0
+        q = float(found) * (1 - 1e-9)
+        return q if found > 0 and self._below(abs(int(j)), bool(j > 0), p, q) else 0.0
 
     def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
         """Whether any smaller probability than q breaks the j-th requirement: by binomial tails in balls."""
@@ -185,28 +157,6 @@ class Copies:
 def binomial_tail(n: int, j: int, p: arb) -> arb:
     """P[Bin(n, p) ≥ j] in balls."""
     return p.beta_lower(j, n - j + 1, regularized=True)
-
-
-class _Walk:
-    """From p = 0 on: how far p − e^{ε₁} q is proved to be at most δ₁, for q at least the best ratio met times p."""
-
-    def __init__(self, copies: Copies, epsilon: float) -> None:
-        self._copies, self._growth = copies, exp_lower(epsilon)
-        self._ratio, self._met = Fraction(0), 0.0
-        self.at = 0.0
-
-    def forth(self, delta: float, *, least: float = 0.0, part: float = 1.0) -> bool:
-        """Take a step of more than `least`, or a part of it; return whether there is one."""
-        if self.at > self._met:
-            self._met = self.at
-            self._ratio = max(self._ratio, Fraction(self._copies._proved(self.at)) / Fraction(self.at))
-        lost = 1 - self._growth * self._ratio  # per unit of p
-        after = 1.0 if lost <= delta else round_down(Fraction(delta) / lost)
-        if after - self.at <= least and after < 1:
-            return False
-        between = self.at + part * (after - self.at) if self.at else after
-        self.at = between if self.at < between < after else after
-        return True
 
 
 def one_number(question: NoiseQuestion, privacy: PureDP | ApproximateDP, mean: int) -> NoiseQuestion:
@@ -374,4 +324,4 @@ def _truncated(loss: Loss, size: float, epsilons: Array, deltas: Array) -> Array
         at = reach[:, None] * np.linspace(0, 1, 200)
         weights = np.exp(-epsilons[:, None] * at)
         costs = (weights * (loss(size * at) + loss(-size * at)) / 2).sum(axis=1) / weights.sum(axis=1)
-    return np.where((deltas > 0) & (deltas < _LARGEST) & np.isfinite(costs), costs, 0.0)
+    return np.where((deltas > 0) & (deltas < 1) & np.isfinite(costs), costs, 0.0)

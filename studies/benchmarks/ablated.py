@@ -646,18 +646,12 @@ def plain_step(original: Any) -> Any:
 
 
 EXTRAPOLATED = Strategy("extrapolated steps", {CORRELATED + "fixed_point:_extrapolated": plain_step})
-LIFTED = Strategy(
-    "weights lifted",
-    {CORRELATED + "fixed_point:_LIFT": constant(10**9)},
-    {CORRELATED + "fixed_point:_lifted": lambda _: True},
-)
 CORRELATEDS = (
     Strategy(
         "fixed point (else the semidefinite program)",
         {CORRELATED + "design:CorrelatedGaussian.improve": by_the_program},
     ),
     EXTRAPOLATED,
-    LIFTED,
 )
 
 MATRIX = "noise.matrix."
@@ -687,7 +681,6 @@ def matrices(count: int) -> dict[str, Make]:
 MATRICES = (
     Strategy("chain", {MATRIX + "solving:_chain": fixed(None)}, {MATRIX + "solving:_chain": found}),
     EXTRAPOLATED,
-    LIFTED,
 )
 
 # -- calibration and accounting ------------------------------------------------------------------------------

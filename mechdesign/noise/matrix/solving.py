@@ -22,7 +22,6 @@ from mechdesign.noise.correlated.fixed_point import (
     balance,
     fixed_point,
     iterate,
-    logs_of,
     weights_of,
 )
 from mechdesign.noise.matrix.strategy import FULL
@@ -48,8 +47,6 @@ __all__ = [
 
 Multipliers = tuple[tuple[Array, Array | None], ...]
 """Weights on the changes, and loads on the answers, of each factor."""
-_LISTED = 64
-"""Counts up to which a chain saves nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,40 +199,32 @@ def solve_strategy(
 
 
 def _solved(part: Workload, changes: Changes, largest: bool, gap: float, deadline: Deadline) -> Solved:
-    """One factor: by its chain, and by the fixed point where the chain's bound is not close enough."""
-    start = None
+    """One factor, by its chain where it has one."""
     if (chain := _chain(part, changes, largest=largest)) is not None:
         found = iterate(chain, gap, deadline)
         best = found.best
         bound = chain.lower_bound(best.weights, best.loads)
-        if deadline.passed or best.lower_bound * (1 + best.excess) <= bound * (1 + gap):
-            return Solved(best.whitening, ((best.weights, best.loads),), bound, found.steps)
-        start = logs_of(best)
+        return Solved(best.whitening, ((best.weights, best.loads),), bound, found.steps)
     root, vectors, answers = _data(part, changes, largest=largest)
     size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
-    found = fixed_point(vectors / size, gap, deadline, answers=answers, start=start)
+    found = fixed_point(vectors / size, gap, deadline, answers=answers)
     best = found.best
     bound = best.lower_bound * size**2 * (1 - 1e-12)
     return Solved(best.whitening @ root, ((best.weights, best.loads),), bound, found.steps)
 
 
 def _chain(part: Workload, changes: Changes, *, largest: bool) -> Chain | None:
-    """The chain of a workload, where it has one that saves time."""
+    """The chain of a workload, where it has one."""
     has = part.kinds == ("prefix",) or (part.kinds == ("ranges",) and not largest)
-    return Chain(part, largest) if has and changes.l0 == 1 and part.size > _LISTED else None
+    return Chain(part, largest) if has and changes.l0 == 1 else None
 
 
 def _length(strategy: Array) -> float:
     return math.sqrt(float((strategy**2).sum(axis=0).max()))
 
 
-def proved_bound(
-    workload: Workload, changes: Changes, multipliers: Multipliers, *, largest: bool, wanted: float
-) -> float:
-    r"""The bound that the multipliers prove, at a = μ = 1: no covariance costs less.
-
-    A chain's is made as a full matrix's where it stays below what is `wanted`.
-    """
+def proved_bound(workload: Workload, changes: Changes, multipliers: Multipliers, *, largest: bool) -> float:
+    r"""The bound that the multipliers prove, at a = μ = 1: no covariance costs less."""
     parts = factors_of(workload, changes)
     if len(parts) != len(multipliers):
         return 0.0
@@ -246,18 +235,14 @@ def proved_bound(
             return 0.0
         if not _sound(weights) or (loads is not None and (loads.shape != (part.count,) or not _sound(loads))):
             return 0.0
-        bound *= _bound_of(part, changes, weights, loads, wanted if len(parts) == 1 else math.inf)
+        bound *= _bound_of(part, changes, weights, loads)
     return bound
 
 
-def _bound_of(part: Workload, changes: Changes, weights: Array, loads: Array | None, wanted: float) -> float:
-    """Of the two ways to one bound the better: the chain's gives a little away for its speed."""
+def _bound_of(part: Workload, changes: Changes, weights: Array, loads: Array | None) -> float:
     largest = loads is not None
-    chain = _chain(part, changes, largest=largest)
-    if chain is not None and weights.min() > 0 and (loads is None or loads.min() > 0):
-        quick = chain.lower_bound(weights, loads)
-        if quick >= wanted * (1 - 1e-12):
-            return quick
+    if (chain := _chain(part, changes, largest=largest)) is not None:
+        return chain.lower_bound(weights, loads)
     _, vectors, answers = _data(part, changes, largest=largest)
     found = balance(vectors, weights, answers, loads)
     return 0.0 if found is None else found.lower_bound

@@ -115,7 +115,7 @@ class CellProduct:
 
     def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
         """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
-        held = self._answers(x)
+        held = answers("x", x, self.dimension)
         return held + self.law.rvs(held.shape, random_state=rng)
 
     def release(self, x: Numbers) -> Array:
@@ -128,13 +128,7 @@ class CellProduct:
         ----------
         x : array, shape (..., K)
         """
-        return self.law.release(self._answers(x))
-
-    def _answers(self, x: Numbers) -> Array:
-        held = answers("x", x)
-        if held.shape[-1:] != (self.dimension,):
-            raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
-        return held
+        return self.law.release(answers("x", x, self.dimension))
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""

@@ -153,7 +153,7 @@ def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> ExactCost
 
 
 def tail_costs(
-    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
+    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction
 ) -> tuple[ExactCosts, ExactCosts]:
     """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
 
@@ -165,10 +165,8 @@ def tail_costs(
     DesignError
         The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
     """
-    r, period = decay, 2 * n * half
-    return _tail_side(loss, middles[:n], unit, half, -period, r), _tail_side(
-        loss, middles[-n:], unit, half, period, r
-    )
+    left = _tail_side(loss, middles[:n], unit, 1, -2 * n, decay)
+    return left, _tail_side(loss, middles[-n:], unit, 1, 2 * n, decay)
 
 
 def _tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:

@@ -36,7 +36,7 @@ from mechdesign.noise.calibration.evaluation import consumed
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.cell_product import CellProduct
 from mechdesign.noise.optimal.costs import average_costs
-from mechdesign.noise.optimal.lattice import SMALLEST_DELTA, Line, lattice_model, refined
+from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, Line, lattice_model, refined
 from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.several import named_cost, ranked, several, started
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["OptimalNoise"]
-
-_MOST = 10**6  # cells; programs are far smaller
 
 
 @serializable("optimal-noise")
@@ -134,7 +132,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if instance("solver", solver, str, NoneType) not in (None, "highs"):
             raise DesignError.of("solver", solver, 'cuts are generated on "highs"; model() is for the others')
         instance("starts", starts, Mapping, NoneType)
-        cells = None if cells is None else integer("cells", cells, 1, _MOST)
+        cells = None if cells is None else integer("cells", cells, 1, MOST_CELLS)
         edge = one_of("grid", grid, ("centred", "edge")) == "edge"
         integer("max_cells", max_cells, 1)
         if self.dimension > 1:
@@ -166,13 +164,11 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         """
         if self.dimension > 1:
             raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
-        n = integer("cells", cells, 1, _MOST)
+        n = integer("cells", cells, 1, MOST_CELLS)
         reach = positive("reach", reach)
-        if reach * n > _MOST:
-            raise DesignError.of("reach", reach, f"must be at most {_MOST} cells")
+        if not n / 2 <= reach * n <= MOST_CELLS:
+            raise DesignError.of("reach", reach, f"must be half a sensitivity to {MOST_CELLS} cells")
         side = math.ceil(reach * n)
-        if 2 * side + 1 < n:
-            raise DesignError.of("reach", reach, "must be at least half a sensitivity")
         width = Fraction(self.sensitivity) / n
         count = 2 * side + 1
         line = Line(np.arange(count), np.ones(count), np.ones(count), n, mirrored=False)

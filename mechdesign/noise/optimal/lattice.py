@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -51,14 +50,12 @@ from mechdesign.solvers import LinearProgram, Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["SMALLEST_DELTA", "Line", "lattice_model", "refined"]
+__all__ = ["MOST_CELLS", "SMALLEST_DELTA", "Line", "lattice_model", "refined"]
 
 SMALLEST_DELTA = 1e-7
 """Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
-_MOST_CELLS = 50_000
+MOST_CELLS = 50_000
 _ATTEMPTS = 14  # lattices: an ablation stops after the first
-_HIDDEN = 1e-7
-"""Mass in the tails of the lower program from which a wider window is tried."""
 
 
 _Terms = npt.NDArray[np.bool_] | int
@@ -175,14 +172,17 @@ class Lattice:
         falling = np.exp(-q.epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
         return program, falling if program.x is None else program.x[plain.owner]
 
-    def _rounded(self, masses: Array, bits: int, **parts: Any) -> CellNoise:
+    def _rounded(
+        self, masses: Array, bits: int, *, spike: int = 0, decay: Fraction = Fraction(0)
+    ) -> CellNoise:
         """The law on cells of these masses, rounded to multiples of 2^-bits, without as many empty cells at either end."""
         weights = [int(Fraction(m) * 2**bits) for m in masses.tolist()]
         used = [i for i, w in enumerate(weights) if w]
         trim = min(used[0], len(weights) - 1 - used[-1]) if used else 0
         weights = weights[trim : len(weights) - trim]
         start = -len(weights) * self.width / 2
-        return CellNoise(tuple(weights), self.width, start, self.cells, **parts)
+        narrow = self.spike_width if spike else 0.0
+        return CellNoise(tuple(weights), self.width, start, self.cells, spike, narrow, decay)
 
     def _mixed(self, program: LatticeProgram, masses: Array) -> CellNoise:
         """An exactly (ε, δ)-DP law close to the masses found, mixed with a geometric one as far as needed (δ > 0)."""
@@ -192,8 +192,8 @@ class Lattice:
         masses = np.pad(np.maximum(masses, 0.0), (len(reserve) - len(masses)) // 2)
         share = 0.0 if masses.any() or spike else 1.0
         while True:
-            narrow = {"spike": int((1 - share) * spike * 2**60), "spike_width": self.spike_width}
-            law = self._rounded((1 - share) * masses + share * reserve, 60, **narrow)
+            narrow = int((1 - share) * spike * 2**60)
+            law = self._rounded((1 - share) * masses + share * reserve, 60, spike=narrow)
             excess = float(law.exact_delta(epsilon) - Fraction(delta))
             if excess <= 0:
                 return law
@@ -224,21 +224,20 @@ class Lattice:
         """An exactly ε-DP law with geometric tails, made by raising masses that are too small (δ = 0)."""
         n, epsilon = self.cells, self.question.epsilon
         decay = outward_decay(epsilon)
-        for margin in (1e-13, 1e-12, 1e-10, 1e-8):
-            factor, p = math.exp(-epsilon) * (1 + margin), np.zeros_like(masses)
-            raised = np.maximum(masses, masses.max() * 2.0**-60)
-            while np.any(raised > p):
-                p = raised
-                # A repeated cell is private towards its own period only if the period falls outwards.
-                p[:n] = np.maximum.accumulate(p[:n])
-                p[-n:] = np.maximum.accumulate(p[-n:][::-1])[::-1]
-                # Tails follow from the outermost periods, so they join in with their decay.
-                wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
-                raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])
-            law = self._rounded(p / p.sum(), 100, decay=decay)
-            if law.exact_delta(epsilon) == 0:
-                return law
-        raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")
+        factor, p = math.exp(-epsilon) * (1 + 1e-12), np.zeros_like(masses)  # above all roundings
+        raised = np.maximum(masses, masses.max() * 2.0**-60)
+        while np.any(raised > p):
+            p = raised
+            # A repeated cell is private towards its own period only if the period falls outwards.
+            p[:n] = np.maximum.accumulate(p[:n])
+            p[-n:] = np.maximum.accumulate(p[-n:][::-1])[::-1]
+            # Tails follow from the outermost periods, so they join in with their decay.
+            wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
+            raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])
+        law = self._rounded(p / p.sum(), 100, decay=decay)
+        if law.exact_delta(epsilon) > 0:
+            raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")
+        return law
 
 
 def refined(
@@ -268,11 +267,11 @@ def refined(
     n, window = cells or 1, _window(question)
     for attempt in range(_ATTEMPTS):
         side = max(math.ceil(window * n), n + 1)
-        if 2 * side > _MOST_CELLS:
+        if 2 * side > MOST_CELLS:
             if known or attempt:
                 return
             raise SolverError(
-                f"epsilon = {question.epsilon:g} needs a lattice of {2 * side} cells, more than {_MOST_CELLS}; "
+                f"epsilon = {question.epsilon:g} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
                 "Laplace noise is all but optimal there",
                 solver="highs",
                 status="too large",
@@ -288,9 +287,10 @@ def refined(
             if known or attempt:
                 return
             raise
-        if hidden > _HIDDEN:
+        wider = hidden > 1e-7  # mass in the tails, which are free in the lower program
+        if wider:
             window *= 1.4
-        if cells is not None and hidden <= _HIDDEN:
+        if cells is not None and not wider:
             return
         if cells is None and hidden <= 1e-3:
             if n >= max_cells:
@@ -324,9 +324,6 @@ def _priced(
     tails = line.masses[len(line.mass) : -1] * tail
     highest = values.max() if spike is None else spike
     return np.concatenate([cells, tails, [highest]]) / scale, scale
-
-
-_LARGEST_EPSILON = 21.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,13 +370,16 @@ class Line:
     def _tail(self, s: int) -> int:
         return len(self.mass) if s > 0 or self.mirrored else len(self.mass) + 1
 
-    def rows(self, s: int, growth: float) -> sparse.csr_array:
-        """What [·]₊ is taken of at one shift: a row per cell, empty where it is never positive, and one for the tail."""
+    def rows(self, s: int, growth: float, *, ends: bool) -> sparse.csr_array:
+        """What [·]₊ is taken of at one shift: a row per cell, empty where it is never positive, and one for the tail.
+
+        The last is empty unless the line `ends`: geometric tails are on the line itself.
+        """
         length, every = len(self.owner), np.arange(len(self.owner))
         here = every[max(0, -s) : length - max(0, s)]
         there = here + s
         apart = self.owner[here] != self.owner[there]
-        here, there, lost = here[apart], there[apart], every[self.lost(s)]
+        here, there, lost = here[apart], there[apart], every[self.lost(s)] if ends else every[:0]
         row = [here, here, np.full(len(lost), length)]
         column = [self.owner[here], self.owner[there], self.owner[lost]]
         value = [self.factor[here], -growth * self.factor[there], self.factor[lost]]
@@ -407,15 +407,10 @@ def lattice_model(line: Line, cost: Array, *, epsilon: float, delta: float, shif
     normalisation = line.masses @ x == 1
     parts, sums = [], []
     for s in line.signed(shifts):
-        terms = line.rows(s, math.exp(epsilon))
-        if delta > 0:
-            excess = cp.Variable(terms.shape[0], nonneg=True)
-            parts.append(terms @ x <= excess)
-            sums.append(cp.sum(excess) + x[-1] <= delta)
-        else:
-            parts.append((terms if line.tailed else terms[:-1]) @ x <= 0)
-    if delta == 0:
-        sums.append(x[-1] <= 0)
+        terms = line.rows(s, math.exp(epsilon), ends=line.tailed or delta > 0)
+        excess = cp.Variable(terms.shape[0], nonneg=True)
+        parts.append(terms @ x <= excess)
+        sums.append(cp.sum(excess) + x[-1] <= delta)
     problem = cp.Problem(cp.Minimize(cost @ x), [normalisation, *parts, *sums])
     return Model(
         problem, {"masses": x}, {"normalisation": normalisation, "privacy": parts, "privacy sums": sums}
@@ -436,8 +431,7 @@ class LatticeProgram:
 
     def __init__(self, line: Line, cost: Array, *, epsilon: float, delta: float, deadline: Deadline) -> None:
         # A solver's numbers end before e^ε does; a smaller factor is only more private, and any multipliers are valid.
-        epsilon = min(epsilon, _LARGEST_EPSILON)
-        self.line, self.delta, self.growth = line, delta, math.exp(epsilon)
+        self.line, self.delta, self.growth = line, delta, math.exp(min(epsilon, 21.0))
         self.program = LinearProgram(
             "lattice program",
             deadline=deadline,
@@ -445,7 +439,8 @@ class LatticeProgram:
             dual_feasibility_tolerance=1e-9,
         )
         self._shifts = line.signed(range(1, line.shift + 1))
-        self._rows = {s: line.rows(s, self.growth) for s in self._shifts}
+        ends = line.tailed or delta > 0
+        self._rows = {s: line.rows(s, self.growth, ends=ends) for s in self._shifts}
         self._cuts: list[tuple[int, int, _Terms]] = []  # row, shift, terms of its set
         self._listed: dict[int, npt.NDArray[np.bool_]] = {}  # with δ = 0: the terms that have a row
         self.x: Array | None = None
@@ -457,19 +452,13 @@ class LatticeProgram:
         spike[0, -1] = 1.0
         program.add_columns("masses", cost)
         program.add_rows("normalisation", {"masses": line.masses[None]}, lower=1.0, upper=1.0)
-        terms = {s: self._rows[s] for s in line.signed([line.shift])}
-        for s, rows in terms.items():
-            if self.delta > 0:
-                program.add_columns(f"excess {s}", np.zeros(rows.shape[0]))
-                blocks = {"masses": rows, f"excess {s}": -sparse.eye_array(rows.shape[0])}
-                program.add_rows(f"terms {s}", blocks, upper=0.0)
-            else:
-                program.add_rows(f"terms {s}", {"masses": rows if line.tailed else rows[:-1]}, upper=0.0)
-        for s, rows in terms.items() if self.delta > 0 else ():
+        for s in line.signed([line.shift]):
+            rows = self._rows[s]
+            program.add_columns(f"excess {s}", np.zeros(rows.shape[0]))
+            blocks = {"masses": rows, f"excess {s}": -sparse.eye_array(rows.shape[0])}
+            program.add_rows(f"terms {s}", blocks, upper=0.0)
             blocks = {"masses": spike, f"excess {s}": np.ones((1, rows.shape[0]))}
             program.add_rows(f"sum {s}", blocks, upper=self.delta)
-        if not self.delta > 0:
-            program.add_rows("spike", {"masses": spike}, upper=0.0)
 
     def reprice(self, cost: Array) -> None:
         """Continue with other costs and closed tails: rows that held hold."""
@@ -488,8 +477,6 @@ class LatticeProgram:
             violated = []
             for s in self._shifts:
                 value = self._rows[s] @ self.x
-                if not (self.line.tailed or self.delta > 0):
-                    value[-1] = 0.0  # geometric tails are on the line itself
                 inside = value > 0
                 excess = float(value[inside].sum() + self.x[-1]) - self.delta
                 if excess > tolerance:
@@ -538,9 +525,8 @@ class LatticeProgram:
             total[s] += float(duals[row])
         for s in self.line.signed([self.line.shift]):
             at = self.program.rows[f"terms {s}"]
-            psi[s][: len(at)] += duals[at]
-            if self.delta > 0:
-                total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
+            psi[s] += duals[at]
+            total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
         for s, weights in psi.items():  # the tail's term stands for every cell that is sent there
             weights[:length][self.line.lost(s)] += weights[-1]
         used = [s for s in sorted(psi) if psi[s].any()]

@@ -17,8 +17,6 @@ from mechdesign.problem.spine import Design
 
 __all__ = ["NoiseQuestion", "alike", "averaged"]
 
-_LEAST = 1e-200  # of the loss at the sensitivity, and 1/_LEAST the most: doubles hold what laws and proofs make of it
-
 
 @dataclass(frozen=True)
 class NoiseQuestion(Design):
@@ -49,18 +47,17 @@ class NoiseQuestion(Design):
         self._check_unit()
 
     def _check_unit(self) -> None:
-        """Refuse a sensitivity in whose unit doubles do not hold the loss."""
+        """Refuse a sensitivity in whose unit doubles do not hold the loss, nor what laws and proofs make of it."""
         loss, size = self.given_loss, Fraction(self.sensitivity)
         at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
         if loss.function is not None:  # taken to grow no faster than the square
             at_size = size**2
-        if not (_LEAST <= at_size <= 1 / _LEAST and 1e-100 <= size <= 1e100):
+        if not (1e-200 <= at_size <= 1e200 and 1e-100 <= size <= 1e100):
             allowed = "must be between 1e-100 and 1e100, where the loss is between 1e-200 and 1e200: choose another unit"
             raise DesignError.of("sensitivity", self.sensitivity, allowed)
 
     def protection(self) -> Protection:
-        changes = Sensitivity(linf=self.sensitivity, l0=self.l0)
-        return Protection(self.dimension, changes)
+        return Protection(self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0))
 
     def best_of(self, question: object) -> str:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]

@@ -29,6 +29,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from scipy import optimize
+
 from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -198,22 +200,24 @@ class StaircaseMultipliers:
         return max(level - charged, Fraction(0)) if held else Fraction(0)
 
     @cached_property
-    def highest(self) -> tuple[Fraction, Fraction]:
-        """The highest level that balances, but for rounding, and its γ: G is linear in the level."""
-        zero, one = (self._last(Fraction(v)) for v in (0, 1))
-        slope = [b - a for a, b in zip(zero, one)]
+    def highest(self) -> tuple[Fraction, float]:
+        """The highest level that balances, to 13 digits from below, and its γ.
 
-        def at(level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-            return tuple(a + level * s for a, s in zip(zero, slope))  # type: ignore[return-value]
+        The level moves G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
+        """
+        constant, first, second = self._last(Fraction(0))
+        a, b = (float(c / (first + second)) for c in (first, second))
+        growth = float(1 / self._r)
 
-        far = 1 + math.ceil(3 / self.epsilon)  # Laplace noise costs less
-        low, high = Fraction(0), self.absolute * far + self.squared * far**2
-        # the level and γ to 12 digits, whatever e^{-ε} and the level are
-        halvings = 46 + math.ceil(1.5 * self.epsilon + max(0.0, -math.log2(self.epsilon)))
-        for _ in range(halvings):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._balanced(at(middle))[0] else (low, middle)
-        return low, self.root(at(low))[1]
+        def lacking(gamma: float) -> float:
+            sent = gamma**2 * (a / 2 + b * gamma * 2 / 3)
+            return growth * sent - (1 - gamma) ** 2 * (a / 2 + b * (1 + 2 * gamma) / 3)
+
+        gamma = optimize.brentq(lacking, 0.0, 1.0, xtol=1e-60, rtol=1e-15, maxiter=1000)
+        held = Fraction(gamma * (1 - 1e-13))
+        unit = self.absolute + self.squared  # a level of the order of the best
+        fall = (constant - self._last(unit)[0]) / unit
+        return (constant + held * (first + held * second)) / fall, gamma
 
     def _last(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
         if self.periods == 0:
@@ -260,7 +264,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     q = question
     pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
     _, step = pure.highest
-    law = pure_staircase(q.epsilon, q.sensitivity, float(step))
+    law = pure_staircase(q.epsilon, q.sensitivity, step)
     if 20 * q.delta > clock.gap:
         spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
         law = replace(law, spike=spike, spike_width=law.width)
@@ -272,16 +276,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
         shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
         counts = [math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1]
         multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
-    bounds = [bound for each in multipliers if (bound := _bound(each)) is not None]
-    if bounds:
-        yield max(bounds, key=lambda bound: bound.value)
-
-
-def _bound(multipliers: StaircaseMultipliers) -> Bound | None:
-    """What the highest level of so many periods proves; rounding may put it out of balance, and a lower one is tried."""
-    level, _ = multipliers.highest
-    for shave in (0, 100, 60, 40):
-        held = level * (1 - Fraction(1, 2**shave)) if shave else level
-        if (bound := multipliers.bound(held)) > 0:
-            return Bound(round_down(bound), StaircaseDual(held, multipliers.periods))
-    return None
+    proved = [(each.bound(each.highest[0]), each) for each in multipliers]
+    bound, best = max(proved, key=lambda item: item[0], default=(0, pure))
+    if bound > 0:
+        yield Bound(round_down(bound), StaircaseDual(best.highest[0], best.periods))

@@ -26,7 +26,7 @@ from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
 from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
 from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Numbers, Randomness
+from mechdesign.typing import Array, Numbers, Randomness, Values
 
 __all__ = ["AdditiveNoise", "law_name", "stated_parameters"]
 
@@ -154,7 +154,7 @@ class AdditiveNoise:
             out["alpha"], out["gamma"] = out["b"] * scale, scale
         return out
 
-    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Any:
+    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Values:
         """Draw noise for simulation.
 
         Parameters
@@ -168,7 +168,7 @@ class AdditiveNoise:
             return self.law.rvs(size=None if size is None else shape_of(size), random_state=rng)
         return self.law.rvs(size=(*shape_of(size), self.dimension), random_state=rng)
 
-    def sample(self, x: Numbers, *, rng: Randomness = None) -> Any:
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Values:
         """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
         held = self._answers(x)
         draws = self.law.rvs(size=held.shape, random_state=generator(rng))
@@ -186,12 +186,9 @@ class AdditiveNoise:
         return ExactNoise(self.lattice.law, self.lattice.step)
 
     def _answers(self, x: Numbers) -> Array:
-        found = answers("x", x)
-        if self.dimension > 1 and found.shape[-1:] != (self.dimension,):
-            raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
-        return found
+        return answers("x", x, self.dimension if self.dimension > 1 else None)
 
-    def release(self, x: Numbers) -> Any:
+    def release(self, x: Numbers) -> Values:
         """Return answers with noise, as multiples of the lattice step: for deployment.
 
         The noise is drawn exactly, from the operating system's randomness; `mechdesign.noise.release` says why the guarantee
@@ -245,7 +242,7 @@ class AdditiveNoise:
             raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
         return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
-    def privacy_profile(self, epsilon: Numbers) -> Any:
+    def privacy_profile(self, epsilon: Numbers) -> Values:
         """δ(ε) of all rounds, rounded up: the upper end of the interval that is certified.
 
         Parameters

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -63,10 +63,11 @@ from mechdesign.problem.checks import (
     settle,
 )
 from mechdesign.problem.fields import field
+from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 
 __all__ = [
     "KNorm",
@@ -81,11 +82,7 @@ __all__ = [
 ]
 
 
-_LARGEST = 1e150
-"""Noise whose square is a double."""
-
-
-def norm_order(name: str, value: Any) -> float:
+def norm_order(name: str, value: float | str) -> float:
     """1.0, 2.0 or inf, from a number or ``"inf"``."""
     try:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
@@ -158,9 +155,9 @@ class KNormNoise:
 
     def __post_init__(self) -> None:
         dimension, scale = integer("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
-        if not dimension * scale <= _LARGEST:
+        if not dimension * scale <= 1e150:  # its square is a double
             raise DesignError.of(
-                "scale", scale, f"must be at most {_LARGEST:g} over the dimension: choose another unit"
+                "scale", scale, "must be at most 1e150 over the dimension: choose another unit"
             )
         settle(self, dimension=dimension, scale=scale, norm=norm_order("norm", self.norm))
         if self.largest is not None:
@@ -194,20 +191,19 @@ class KNormNoise:
         noise = radius * ball(self.dimension, self.norm, rows, draws)
         return noise[0] if size is None else noise
 
-    def log_density(self, z: Numbers) -> Any:
+    def log_density(self, z: Numbers) -> Values:
         """Logarithm of the density at z, shape (..., k)."""
         k, log2 = self.dimension, math.log(2)
-        if self.norm == 1:
-            volume = float(k * log2 - special.gammaln(k + 1))
-        elif self.norm == 2:
-            volume = float(k / 2 * math.log(math.pi) - special.gammaln(k / 2 + 1))
-        else:
-            volume = float(k * log2)
+        volume = {
+            1.0: k * log2 - special.gammaln(k + 1),
+            2.0: k / 2 * math.log(math.pi) - special.gammaln(k / 2 + 1),
+            math.inf: k * log2,
+        }[self.norm]
         length = np.linalg.norm(np.atleast_1d(array("z", z, ndim=None)), ord=self.norm, axis=-1)
         return -length / self.scale - volume - special.gammaln(k + 1) - k * math.log(self.scale)
 
     @property
-    def norm_law(self) -> Any:
+    def norm_law(self) -> FrozenLaw:
         """Law of ‖z‖, a frozen `scipy.stats.gamma`."""
         return stats.gamma(self.dimension, scale=self.scale)
 
@@ -233,7 +229,7 @@ class KNormNoise:
         return Accuracy(math.sqrt(self.variance()), self.absolute_error(), half_width(self.law))
 
     @cached_property
-    def law(self) -> Any:
+    def law(self) -> _Marginal:
         """The law of one coordinate: its `std` and its tail `sf`."""
         return _Marginal(self)
 
@@ -264,7 +260,7 @@ class _Marginal:
     def std(self) -> float:
         return math.sqrt(self._noise.variance())
 
-    def sf(self, t: Numbers) -> Any:
+    def sf(self, t: Numbers) -> Values:
         """P[z_i > t] for t ≥ 0."""
         k, x = self._noise.dimension, np.asarray(t, dtype=float) / self._noise.scale
         if self._noise.norm == 1 or k == 1:
@@ -323,9 +319,7 @@ class KNormLattice:
 
     def release(self, x: Numbers) -> Array:
         """Answers of shape (..., k), rounded to the lattice, with noise."""
-        held = answers("x", x)
-        if held.shape[-1:] != (self.dimension,):
-            raise DesignError.of("x", x, f"must have {self.dimension} coordinates")
+        held = answers("x", x, self.dimension)
         return noisy(held, self.step, self.draw(held.size // self.dimension).reshape(held.shape))
 
 
@@ -454,11 +448,9 @@ class KNorm(Design):
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""
-        one_of("norm", norm, (1, 1.0, 2, 2.0, np.inf))
         s = Sensitivity.of(self.sensitivity)
-        if norm == 1:
-            return s.largest_l1(self.dimension)
-        return s.largest_l2(self.dimension) if norm == 2 else s.largest_linf(self.dimension)
+        found = {1.0: s.largest_l1, 2.0: s.largest_l2, math.inf: s.largest_linf}
+        return found[norm_order("norm", norm)](self.dimension)
 
     def noise(self, norm: float) -> KNormNoise:
         """The law of one norm at its least scale."""
@@ -481,13 +473,10 @@ class KNorm(Design):
         """Compare the norms that are allowed: three closed forms, of which the least is also the bound."""
         noise = min(map(self.noise, self.norms), key=self.cost)
         value = self.cost(noise)
-        notes = (
-            ()
-            if noise.deployable
-            else ("for simulation: norm 2 has no exact release; norm=inf and norm=1 have",)
-        )
-        proof = KNormProof()
-        yield Law(noise, value, (proof,), notes=(*notes, f"norm of the noise: {noise.norm:g}"))
+        notes = [f"norm of the noise: {noise.norm:g}"]
+        if not noise.deployable:
+            notes.insert(0, "for simulation: norm 2 has no exact release; norm=inf and norm=1 have")
+        yield Law(noise, value, (KNormProof(),), notes=tuple(notes))
         yield Bound(value)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,7 @@ __all__ = ["draw_laws", "half_width"]
 _RARE = 1e-6  # how improbable the errors are at which the picture ends
 
 
-def draw_laws(laws: Mapping[str, FrozenLaw], **options: Any) -> Figure:
+def draw_laws(laws: Mapping[str, FrozenLaw], **options: float) -> Figure:
     """Draw density (or probabilities) and the probability that the error exceeds t; the first law is the mechanism.
 
     Parameters

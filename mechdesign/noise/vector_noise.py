@@ -46,12 +46,6 @@ class _PerCoordinate:
     def _laplace(self) -> bool | npt.NDArray[np.bool_]:
         raise NotImplementedError
 
-    def _answers(self, x: Numbers) -> Array:
-        held = answers("x", x)
-        if held.shape[-1:] != self.scales.shape:
-            raise DesignError.of("x", x, f"must have {len(self.scales)} coordinates")
-        return held
-
     def variance(self) -> Array:
         """Variance per coordinate."""
         return np.asarray(self.scales**2 * np.where(self._laplace, 2.0, 1.0))
@@ -159,7 +153,7 @@ class IndependentNoise(_PerCoordinate):
         ----------
         x : array, shape (..., K)
         """
-        held = self._answers(x)
+        held = answers("x", x, len(self.scales))
         step = self.scales * _STEP
         draws = self._exact.draw(held.size).reshape(held.shape)
         return np.where(step > 0, noisy(held, np.where(step > 0, step, 1.0), draws), held)
@@ -345,7 +339,7 @@ class MixedNoise(_PerCoordinate):
         ----------
         x : array, shape (..., K)
         """
-        held = self._answers(x)
+        held = answers("x", x, len(self.scales))
         out = np.array(held)
         for at, law in self._parts:
             out[..., at] = law.release(held[..., at])

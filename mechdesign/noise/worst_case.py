@@ -175,11 +175,6 @@ def amplified(loss: float, *, rounds: int = 1, sampling_rate: float = 1.0, **opt
     return rounds * math.log1p(sampling_rate * math.expm1(loss)) * (1 + 1e-15)
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-_MARGIN = 1e-9
-"""Relative margin above the evaluation error of the integrals and of the largest order found."""
-
-
 def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi: float = 0.0) -> float:
     """Return the least ρ, rounded up, with which `dimension` coordinates of `law` are (ξ, ρ)-zCDP; inf if none.
 
@@ -217,7 +212,8 @@ def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi:
     found = optimize.minimize_scalar(lambda x: -rho(x), bounds=(low, high), method="bounded")
     first = dimension * float(np.sum(np.exp(log_mass) * values)) - xi  # order 1
     beyond = dimension * slope + max(dimension * offset - xi, 0.0) / (1 + last)
-    return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + _MARGIN)
+    # above the error of the integrals and of the largest order found
+    return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + 1e-9)
 
 
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
@@ -283,6 +279,7 @@ def _losses(loss: CentredLoss | AtomicLoss, slope: float, last: float) -> tuple[
     edges = np.append(edges, [k for k in loss.kinks if k < edges[-1]])
     edges = np.unique(np.concatenate([-edges, edges]))
     width = np.diff(edges)[:, None]
-    t = (edges[:-1, None] + width * (1 + _NODES) / 2).ravel()
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    t = (edges[:-1, None] + width * (1 + nodes) / 2).ravel()
     with np.errstate(divide="ignore"):
-        return loss.loss(t), loss.law.logpdf(t - half) + np.log((width * _WEIGHTS / 2).ravel())
+        return loss.loss(t), loss.law.logpdf(t - half) + np.log((width * weights / 2).ravel())

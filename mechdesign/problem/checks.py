@@ -221,8 +221,10 @@ def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") 
         raise DesignError.of(name, value, allowed) from None
 
 
-def answers(name: str, value: Numbers) -> Array:
+def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
     """Return what is to be released as an array of finite floats, or raise DesignError where these are other numbers.
+
+    The last axis is that of the coordinates, where their number is given.
 
     Beyond 2⁵³ doubles are more than 1 apart: rounded to them, whole numbers 1 apart may come to lie 2 apart.
 
@@ -232,6 +234,8 @@ def answers(name: str, value: Numbers) -> Array:
     array([1.00000000e+00, 9.00719925e+15])
     """
     found = array(name, value, ndim=None, empty=True)
+    if coordinates is not None and found.shape[-1:] != (coordinates,):
+        raise DesignError.of(name, value, f"must have {coordinates} coordinates")
     check_preserved(name, value, found)
     return found
 

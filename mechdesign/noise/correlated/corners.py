@@ -146,9 +146,6 @@ class Changes:
 
     def vectors(self) -> Array:
         """The vertices over a, up to sign, shape (k, n)."""
-        self.check()
-        if self.l0 == 1:
-            return np.eye(self.size)
         return signed_supports(self.size, self.l0, signed=self.signed)
 
     def spent(self, strategy: Array) -> tuple[float, bool]:

@@ -32,7 +32,6 @@ from mechdesign.noise.correlated.corners import size_of_change
 from mechdesign.noise.correlated.design import CovarianceDesign, cost_claims, shown_covariance
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
-    gaussian_budget,
     gaussian_privacy,
     within_budget,
 )
@@ -102,12 +101,7 @@ class CountsGaussian(CovarianceDesign):
         return cls(size, min(s.l0 or size, size), privacy, s.linf, s.signed)
 
     @cached_property
-    def budget(self) -> float:
-        r""":math:`\mu^2`, rounded down."""
-        return gaussian_budget(self.privacy)
-
-    @property
-    def vectors(self) -> Array:
+    def vectors(self) -> Array:  # type: ignore[override]
         """A change of each size: all others are permutations of these, or have other signs."""
         return self.most * np.tri(self.l0, self.counts)
 

@@ -71,16 +71,18 @@ class CovarianceDesign(Design):
     ----------
     vectors : ndarray, shape (m, K)
         Changes, the worst among them.
-    budget : float
-        What one of them may consume, μ².
     """
 
     asks: ClassVar[str] = "numbers"
 
-    vectors: Any
-    budget: Any
-    privacy: Any
-    weights: Any = None
+    vectors: Array
+    privacy: ApproximateDP | ZeroConcentratedDP
+    weights: Array | None = None
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down."""
+        return gaussian_budget(self.privacy)
 
     def protection(self) -> Protection:
         return Protection(self.vectors.shape[1], self.vectors)
@@ -177,9 +179,9 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     3.0
     """
 
-    vectors: Any
+    vectors: Array
     privacy: ApproximateDP | ZeroConcentratedDP
-    weights: Any = None
+    weights: Array | None = None
     span: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
@@ -212,7 +214,11 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
 
     @classmethod
     def of_sensitivity(
-        cls, sensitivity: Sensitivity, dimension: int, privacy: Any, weights: Any = None
+        cls,
+        sensitivity: Sensitivity,
+        dimension: int,
+        privacy: ApproximateDP | ZeroConcentratedDP,
+        weights: Array | None = None,
     ) -> CorrelatedGaussian:
         """Return the design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
 
@@ -238,11 +244,6 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
         if np.linalg.eigvalsh(w).min() <= 0:
             raise DesignError.of("weights", self.weights, "must be positive definite")
         return (w + w.T) / 2
-
-    @cached_property
-    def budget(self) -> float:
-        r""":math:`\mu_0^2`, rounded down."""
-        return gaussian_budget(self.privacy)
 
     @cached_property
     def subspace(self) -> Span:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from mechdesign.accounting.gaussian import gaussian_room, gaussian_square
@@ -53,6 +54,8 @@ __all__ = [
 
 EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+Integers = npt.NDArray[np.object_]
+"""Python's integers, of any size."""
 _FINEST = 1126
 """Doubles, with mantissas of 53 bits, are whole multiples of 2^-1126."""
 
@@ -270,18 +273,17 @@ class CorrelatedGaussianNoise(LinearNoise):
 
         Parameters
         ----------
-        x : array, shape (K,) or (n, K)
+        x : array, shape (..., K)
         """
-        rows = np.atleast_2d(answers("x", x))
-        if rows.ndim != 2 or rows.shape[1] != len(self.covariance):
-            raise DesignError.of("x", x, f"must have {len(self.covariance)} coordinates")
+        given = answers("x", x, len(self.covariance))
+        rows = given.reshape(-1, len(self.covariance))
         step, noise = self._exact
         held = rows[:, self.span.coordinates]
         with np.errstate(over="ignore", invalid="ignore"):
             out = released(np.asarray(self.whitening), held, step, noise) @ self._factor.T
             if self.lift is not None:
                 out += outside(self.lift, held, rows)
-        return out[0] if np.ndim(x) == 1 else out
+        return out.reshape(given.shape)
 
     def plot(self, **options: float) -> Figure:
         """Draw the correlations as shades: 1 on the diagonal, 0 where two numbers get independent noise."""
@@ -343,13 +345,14 @@ def outside(lift: Lift, held: Array, rows: Array) -> Array:
     return _quotients(common * _whole(rows) - _whole(held) @ scaled.T, common << _FINEST)
 
 
-def _whole(held: Array) -> Any:
+def _whole(held: Array) -> Integers:
     """Doubles as integers, in units of 2⁻¹¹²⁶."""
     mantissa, exponent = np.frexp(held)
-    return (mantissa * 2.0**53).astype(np.int64).astype(object) << (exponent + (_FINEST - 53)).astype(object)
+    whole = (mantissa * 2.0**53).astype(np.int64).astype(object)
+    return np.asarray(whole << (exponent + (_FINEST - 53)).astype(object))
 
 
-def _quotients(numbers: Any, divisor: int) -> Array:
+def _quotients(numbers: Integers, divisor: int) -> Array:
     """Integers over one, as the nearest doubles; beyond them, the outermost."""
     top = int(np.finfo(float).max) * divisor
     return np.asarray(np.clip(numbers, -top, top) / divisor, dtype=float)
@@ -395,7 +398,7 @@ def column_spent(strategy: Array, most: float) -> float:
         return longest * most * most * (1 + (len(strategy) + 8) * 2.0**-52) + 1e-290
 
 
-def integers(matrix: Array) -> tuple[Any, Fraction]:
+def integers(matrix: Array) -> tuple[Integers, Fraction]:
     """The matrix as integers times a power of two, exactly."""
     ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
     unit = max(d for row in ratios for _, d in row)

@@ -207,7 +207,7 @@ def test_sampling_is_reproducible_and_keeps_shapes(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(mechanism.sample(big, rng=5), drawn)
     for bad in (math.nan, 1.5, np.nextafter(-1, -2)):
         big[[-7, -3]] = bad, 2.0
-        with pytest.raises(md.DesignError, match=f"x = {bad:g}: inputs must be"):
+        with pytest.raises(md.DesignError, match=f"x = {float(bad)!r}: inputs must be"):
             mechanism.sample(big, rng=5)
 
 

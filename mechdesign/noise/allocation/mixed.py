@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 _LEVELS = 8
-"""Different Laplace ratios, at most: each is composed on its own."""
+"""Different Laplace ratios, at most: each is composed on its own. With 4 one of six designs costs 1.1% more (results/ablations)."""
 _WIDTH = 0.03
 """Width of the intervals that the search goes by."""
 _FAR = 1e200
 """Stands for no mix at all."""
 _SPREAD = 16.0
-"""Laplace ratios within a mix are at most this factor apart."""
+"""Laplace ratios within a mix are at most this factor apart. Else 200 coordinates take at least 14 times as long (results/ablations)."""
 REACH = 0.02
 """Logarithm of the factor that a mix is scaled by until it is proved private, at most, either way."""
 FLOOR = 1e-12

@@ -32,7 +32,7 @@ __all__ = ["EXACT", "QuantizerDesign"]
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
 EXACT = 4096
-"""Entries of a law that are audited in fractions, and verified before they are certified: more take seconds."""
+"""Entries of a law that are audited and valued in fractions, and verified before they are certified: of more, floats with a margin."""
 _ACTIVE = 1e-9
 
 

@@ -37,7 +37,7 @@ from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
-from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
 from mechdesign.quantizers.common.enclosures import (
     BITS,
@@ -73,8 +73,8 @@ _FLOATS = 1e-9
 _APART = 2.0**-101
 # What the floats of a value may have lost.
 _MARGIN = 5e-13
-# Entries of a law whose loss is computed exactly before it is stated: of more, that takes longer than the design.
-_MANY = 10_000
+# The ε from which floats may be off by more than that: costs come with a factor of e^ε into the bound.
+_STEEP = 7.0
 
 
 def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
@@ -238,6 +238,11 @@ class ValueProof(Proof):
         return Claim(claim, PROVED if exact else RECOMPUTED, round_down(margin), margin >= -tolerance)
 
 
+def _in_floats(design: QuantizerDesign, entries: int) -> bool:
+    """Whether floats with a margin are stated in place of what exact arithmetic takes longer for than a design."""
+    return entries > EXACT and design.privacy.epsilon < _STEEP
+
+
 def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, ValueProof]:
     """Return the loss of a mechanism with an exact law, rounded up, and its proof.
 
@@ -245,7 +250,7 @@ def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[floa
     """
     law = instance("law", mechanism.law, ExactLaw)
     proof = ValueProof.of(design, law)
-    if design.loss.polynomial and len(law.knots) * len(law.bins) <= _MANY:
+    if design.loss.polynomial and not _in_floats(design, len(law.knots) * len(law.bins)):
         return round_up(proof.exactly(design, law, design.loss, design.objective)), proof
     value = design.loss_of(mechanism)
     return (value + _MARGIN * abs(value) if design.loss.polynomial else value), proof
@@ -352,7 +357,7 @@ def proved_bound(
     Where exact arithmetic takes longer than a design, and `found` is what floats say, it is that less what they may have lost.
     """
     proof = DualBound.of(design, duals)
-    if found is not None and duals.pieces.shape[0] * np.size(outputs) > _MANY:
+    if found is not None and _in_floats(design, len(duals.pieces) * np.size(outputs)):
         return Bound(found - _MARGIN * abs(found), proof)
     exact = tuple(map(Fraction, np.asarray(outputs, dtype=float).tolist()))
     return Bound(round_down(proof.proved(design, exact)), proof)

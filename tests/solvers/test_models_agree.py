@@ -39,7 +39,7 @@ def channel() -> Both:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinearProgram, "solve", lambda self: held.append(self) or solve(self))
         program.solve(None, Deadline(None))
-    return program.model(), held[-1]
+    return design.model(), held[-1]
 
 
 def lattice(delta: float, mirrored: bool) -> Both:

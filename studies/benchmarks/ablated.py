@@ -685,7 +685,7 @@ MATRICES = (
 
 # -- calibration and accounting ------------------------------------------------------------------------------
 
-SEARCH, EVALUATED = "noise.calibration.search:", "noise.calibration.evaluation:"
+SEARCH = "noise.calibration.search:"
 COMPOSED, SAMPLED = "accounting.composition:", "accounting.sampling:"
 LAWS = ("laplace", "logistic", "flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase")
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
@@ -768,9 +768,6 @@ CALIBRATIONS = (
         SHAPES,
     ),
     Strategy("the Gaussian member", {SEARCH + "laws_of": no_member(normal=None)}, SHAPES),
-    Strategy("the pure staircase", {SEARCH + "laws_of": no_member(closed_form=None)}, SHAPES),
-    Strategy("bound: a scale that is too small", {"noise.calibration.design:too_small": fixed(0.0)}),
-    Strategy("bound: every symmetric law", {"noise.calibration.design:least_cost": fixed(0.0)}),
 )
 
 

@@ -146,7 +146,7 @@ sampling_reduction = SamplingReduction
 
 @serializable("reduced-release")
 @dataclass(frozen=True, eq=False)
-class ReducedRelease:
+class ReducedRelease(Checked):
     """A bounded mechanism made one for datasets of any sizes, by sampling.
 
     Parameters
@@ -172,13 +172,13 @@ class ReducedRelease:
     (0.1, 2e-07)
     """
 
-    mechanism: LinearRelease | ItemwiseRelease
-    radius: float
+    mechanism: LinearRelease | ItemwiseRelease = field(LinearRelease, ItemwiseRelease)
+    radius: float = field(check=positive)
     samples: int | None = None
     failure: float = 1e-8
 
     def __post_init__(self) -> None:
-        instance("mechanism", self.mechanism, LinearRelease, ItemwiseRelease)
+        super().__post_init__()
         held = self.mechanism
         if isinstance(held, ItemwiseRelease):
             if held.radius is not None:

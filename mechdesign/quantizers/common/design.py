@@ -71,12 +71,11 @@ class QuantizerDesign(Design):
         """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
         return None
 
-    def takes(self, outputs: Any) -> bool:
+    def takes(self, outputs: object) -> bool:
         """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""
-        asked = np.asarray(getattr(self, "bins"))  # noqa: B009
-        return asked.shape == np.shape(outputs) and np.allclose(
-            outputs, asked, _ULPS * np.finfo(float).eps, 0
-        )
+        asked = np.asarray(getattr(self, "bins"), dtype=float)  # noqa: B009
+        given = np.asarray(outputs, dtype=float)
+        return asked.shape == given.shape and np.allclose(given, asked, _ULPS * np.finfo(float).eps, 0)
 
     def loss_of(self, mechanism: Quantizer) -> float:
         """The expected or the worst-case loss of a mechanism, in floats."""

@@ -27,7 +27,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import histogram_parts, serializable
 from mechdesign.problem.checks import settle
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import FrozenLaw, frozen_parts
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
 
 __all__ = ["BITS", "Cell", "Enclosure", "Moments", "PriorMoments", "fraction", "rational"]
@@ -45,6 +45,8 @@ Ball = fmpq | arb
 """A number of a law: exact, or between bounds."""
 Raw = tuple[Ball, Ball, Ball]
 """Moments of order 0, 1 and 2 about the start of a cell."""
+
+_Primitive = Callable[[FrozenLaw, Sequence[Any]], list[Raw]]
 
 _PRECISION = 512  # bits of balls: moments about cells 2⁻¹⁰⁰ as wide as the law's scale keep 200 of them
 _STEEPEST = 1e6  # of the shapes of a beta law: its series have thousands of terms
@@ -65,7 +67,7 @@ class Moments:
     prior: Prior
 
     @property
-    def _law(self) -> Any:
+    def _law(self) -> FrozenLaw:
         return getattr(self.prior, "law", None)
 
     @property
@@ -266,7 +268,7 @@ def _fixed(value: Ball | Fraction) -> Enclosure:
     return int(low) - _WIDENED, int(high) + _WIDENED
 
 
-def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
+def _stepwise(law: FrozenLaw, edges: Sequence[Any]) -> list[Raw]:
     """Constant density between the edges of a histogram, with masses in the ratio of its counts; uniform laws have one step."""
     if type(law.dist) is type(stats.uniform):
         ends, masses = [rational(float(v)) for v in law.support()], [fmpq(1)]
@@ -288,7 +290,7 @@ def _stepwise(law: Any, edges: Sequence[Any]) -> list[Raw]:
     return out
 
 
-def _in_balls(primitive: Callable[..., list[Raw]]) -> Callable[[Any, Sequence[Any]], list[Raw]]:
+def _in_balls(primitive: Callable[..., list[Raw]]) -> _Primitive:
     """Moments from a function that gives, for each cell, those about zero of the standard law."""
 
     def moments(law: object, edges: Sequence[object]) -> list[Raw]:
@@ -317,7 +319,7 @@ def _normal(z: list[Any]) -> list[Raw]:
     return out
 
 
-def _truncated_normal(z: list[Any], a: Any, b: Any) -> list[Raw]:
+def _truncated_normal(z: list[Any], a: fmpq, b: fmpq) -> list[Raw]:
     total = _normal([a, b])[0][0]
     cells = _normal([min(max(x, a), b) for x in z])
     return [(m0 / total, m1 / total, m2 / total) for m0, m1, m2 in cells]
@@ -360,7 +362,6 @@ def _beta(z: list[Any], a: fmpq, b: fmpq) -> list[Raw]:
     return [(v - u, one * (y - x), two * (t - s)) for (u, v), (x, y), (s, t) in moments]
 
 
-_Primitive = Callable[[Any, Sequence[Any]], list[Raw]]
 _RATIONAL = {type(stats.uniform): _stepwise, stats.rv_histogram: _stepwise}
 _PRIMITIVES: dict[type, _Primitive] = {
     **_RATIONAL,
@@ -370,7 +371,7 @@ _PRIMITIVES: dict[type, _Primitive] = {
 }
 
 
-def _primitive(law: Any) -> _Primitive | None:
+def _primitive(law: FrozenLaw) -> _Primitive | None:
     """Moments of this law between proved bounds, None where there are none."""
     steep = type(law.dist) is type(stats.beta) and max(frozen_parts(law)[1]) > _STEEPEST
     return None if steep else _PRIMITIVES.get(type(law.dist))

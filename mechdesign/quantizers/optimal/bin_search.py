@@ -176,7 +176,7 @@ class _Search:
         best, best_value = start, self.value(start, gap)[0]
         scale = max(abs(best_value), 1e-12) if math.isfinite(best_value) else 1.0
 
-        def target(v: Array) -> Any:
+        def target(v: Array) -> float | tuple[float, Array]:
             nonlocal best, best_value
             value, slope = self.value(v, gap, slopes=self.analytic)
             if value < best_value:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +62,9 @@ _ANY_OUTPUTS = "any outputs (lower bound)"
 class _FloorLaw(Law):
     """The block fill of some floors, in floats; `fixed` is the design at its outputs."""
 
-    floors: Any = None
-    fixed: Any = None
+    _: KW_ONLY
+    floors: Array
+    fixed: OptimalQuantizer
 
 
 @serializable("optimal-quantizer")
@@ -151,15 +152,13 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """A search of outputs is never called optimal."""
         return not isinstance(self.bins, BinSearch)
 
-    def takes(self, outputs: Any) -> bool:
-        if not isinstance(self.bins, BinSearch):
-            return (
-                super().takes(outputs)
-                if isinstance(self.bins, tuple)
-                else np.array_equal(outputs, self._outputs)
-            )
-        furthest = float(np.abs(np.asarray(outputs, dtype=float)).max())
-        return np.size(outputs) == self.bins.m and furthest <= self.bins.max_abs * (1 + 1e-12)
+    def takes(self, outputs: object) -> bool:
+        if isinstance(self.bins, tuple):
+            return super().takes(outputs)
+        given = np.asarray(outputs, dtype=float)
+        if isinstance(self.bins, Alphabet):
+            return np.array_equal(given, self._outputs)
+        return bool(given.size == self.bins.m and np.abs(given).max() <= self.bins.max_abs * (1 + 1e-12))
 
     @cached_property
     def units(self) -> tuple[float, float]:
@@ -193,7 +192,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             None if self.max_mse is None else self.max_mse / unit**2,
         )
 
-    def model(self, knots: Any = 33) -> Model:
+    def model(self, knots: Numbers = 33) -> Model:
         """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
 
         Parameters
@@ -222,7 +221,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             max_bias=self.max_bias,
         )
 
-    def improve(self, clock: Clock, solver: str | None = None, knots: Any = 33) -> Iterator[Law | Bound]:
+    def improve(self, clock: Clock, solver: str | None = None, knots: Numbers = 33) -> Iterator[Law | Bound]:
         """Find the outputs where they are searched, then the floors of least loss, and what bounds all mechanisms from below.
 
         Parameters

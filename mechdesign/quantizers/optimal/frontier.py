@@ -75,7 +75,7 @@ class Frontier(Handed):
     design: Any
     over: str
     table: pd.DataFrame
-    results: tuple[Any, ...] = ()
+    results: tuple[Result | None, ...] = ()
 
     def __post_init__(self) -> None:
         for result in instance("results", self.results, tuple):

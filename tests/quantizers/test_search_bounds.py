@@ -22,7 +22,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.optimal.any_outputs import any_outputs
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, least_loss
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.quantizer_bound import dual_bound
 
@@ -312,3 +312,15 @@ def test_where_nothing_is_proved_there_is_no_bound() -> None:
     loss = {"absolute": 1.0, "squared": 1.882877277987673}
     result = md.ERM(4, md.PureDP(10.0), samples, loss=loss, grid=grid).solve(time_limit=10)
     assert result.checks()["holds"].all()
+
+
+def test_a_second_grid_that_is_out_of_time_leaves_the_first_ones_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen before: on a busy machine the second grid, on which no program was solved in time, took the bound away."""
+    times = iter([None, 1e-9])
+    module = "mechdesign.quantizers.optimal.any_outputs"
+    monkeypatch.setattr(f"{module}.Deadline", lambda _: Deadline(next(times)))
+    samples = np.clip(np.random.default_rng(0).normal(0.1, 0.4, 30), -1, 1)
+    asked = md.RQM(16, md.PureDP(8.0), samples, input_range=(-1.0, 1.0))
+    assert [bound.value > 0 for bound in least_loss(asked, np.linspace(-2, 2, 16), Deadline(None))] == [True]

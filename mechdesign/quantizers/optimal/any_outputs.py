@@ -101,7 +101,7 @@ def _solved(design: QuantizerDesign, bins: Numbers) -> tuple[DualPieces, Optimal
     )
     check_feasible(question.problem, design.privacy.epsilon, question.units)
     solution = best_floors(question.problem, _GAP, deadline=Deadline(_SECONDS))
-    if solution.proof is None or not math.isfinite(solution.value):
+    if solution.proof is None or not math.isfinite(solution.lower_bound):
         return None
     proof = solution.proof
     if len(question.problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut

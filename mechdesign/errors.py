@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = [
-    "DesignError",
-    "InfeasibleError",
-    "MechdesignError",
-    "MissingExtra",
-    "ResultFormatError",
-    "SolverError",
-    "instance",
-]
-
 T = TypeVar("T")
 
 

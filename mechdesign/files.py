@@ -13,8 +13,6 @@ from mechdesign.errors import ResultFormatError
 from mechdesign.evidence.serialize import LIMIT, loads
 from mechdesign.evidence.whole_files import file_path
 
-__all__ = ["KINDS", "load"]
-
 _KINDS_OF = {
     "accounting.interval": "delta-interval",
     "accounting.shuffling": "amplification",

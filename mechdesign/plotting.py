@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 from mechdesign.errors import DesignError
 
-__all__ = ["COLOURS", "STYLE", "figure", "legend_above", "plain", "sized", "write_figure"]
-
 SMALLEST, LARGEST = 0.5, 100.0  # inches
 
 # Okabe–Ito: told apart by colour-blind readers.

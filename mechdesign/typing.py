@@ -8,19 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Array",
-    "Flags",
-    "FrozenLaw",
-    "Indices",
-    "Json",
-    "Numbers",
-    "Randomness",
-    "Status",
-    "Values",
-    "no_numbers",
-]
-
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -39,20 +39,6 @@ from scipy import fft
 from mechdesign.accounting.losses import AtomicLoss, Loss
 from mechdesign.errors import DesignError
 
-__all__ = [
-    "GridLoss",
-    "Tilt",
-    "composed_delta",
-    "contract",
-    "convolve",
-    "cumulants",
-    "discretise",
-    "discretise_atoms",
-    "find_tilt",
-    "spread",
-]
-
-
 _MOST = 20_000_000
 """Points of a grid."""
 

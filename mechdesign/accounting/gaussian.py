@@ -25,8 +25,6 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.checks import levels
 from mechdesign.typing import Array, Numbers, Values
 
-__all__ = ["gaussian_mu", "gaussian_profile", "gaussian_room", "gaussian_square"]
-
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST = 1e300

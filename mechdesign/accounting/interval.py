@@ -37,21 +37,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
 from mechdesign.solvers.deadline import Deadline, too_late
 
-__all__ = [
-    "FLOOR",
-    "SMALLEST_DELTA",
-    "DeltaInterval",
-    "GridPlan",
-    "apart",
-    "delta_interval",
-    "epsilon_bound",
-    "lower_delta",
-    "plan_grid",
-    "sampled_plan",
-    "upper_delta",
-]
-
-
 FLOOR = 1e-300
 """The smallest tail that is cut off: doubles hold hardly less."""
 _DEEPEST = 1e-290

@@ -15,9 +15,6 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["Tail", "inverse_of", "panel_integrals"]
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _DEEPEST = 690.0
 """How far the log density is followed below its value at 0."""

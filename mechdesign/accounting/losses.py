@@ -35,36 +35,8 @@ from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, integer, positive
 from mechdesign.problem.fields import Checked, field
-from mechdesign.problem.law_moments import FrozenLaw, frozen_parts
-from mechdesign.typing import Array, Numbers
-
-__all__ = [
-    "CLOSED",
-    "AtomicLoss",
-    "CentredLoss",
-    "Coordinates",
-    "Function",
-    "Generator",
-    "Loss",
-    "NoiseLaw",
-    "NoiseTerm",
-    "PreciseLoss",
-    "TailForm",
-    "Terms",
-    "UnitLoss",
-    "as_terms",
-    "cell_masses",
-    "centred_loss",
-    "frozen_parts",
-    "in_sigmas",
-    "is_gaussian",
-    "laplace_loss",
-    "loss_of",
-    "of_scipy",
-    "truncnorm_density",
-    "truncnorm_loss",
-]
-
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import Array, FrozenLaw, Numbers
 
 Function: TypeAlias = Callable[[Array], Array]
 """A function of each entry of an array."""

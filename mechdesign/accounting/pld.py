@@ -15,15 +15,12 @@ from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Numbers, Values
+from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 try:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
 except ImportError:
     raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
-
-__all__ = ["LawPrivacyLoss", "terms_to_pld", "to_pld"]
 
 
 class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]

@@ -41,26 +41,13 @@ from mechdesign.accounting.losses import (
     NoiseLaw,
     PreciseLoss,
     TailForm,
-    frozen_parts,
     loss_of,
     of_scipy,
 )
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Numbers, Values
-
-__all__ = [
-    "ball_form",
-    "enclosed_delta",
-    "enclosed_gaussian",
-    "fast_profile",
-    "integrated_profile",
-    "largest_loss",
-    "privacy_profile",
-    "profile_epsilon",
-    "profile_interval",
-]
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 _RELATIVE = 1e-9
 """Relative error allowed to survival functions and quadratures: they reach 1e-12."""

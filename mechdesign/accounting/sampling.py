@@ -29,8 +29,6 @@ from mechdesign.accounting.composition import (
 from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.typing import Array
 
-__all__ = ["compose_grid", "sampled_parts"]
-
 _WINDOW = 20
 """Standard deviations of a composed loss that its window takes, about."""
 _STRETCHES = 16

@@ -67,29 +67,6 @@ from mechdesign.problem.checks import inside, integer, magnitude, non_negative, 
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = [
-    "ACCOUNTING",
-    "Amplification",
-    "Clones",
-    "Failure",
-    "amplification",
-    "beyond_condition",
-    "calibrate_item_alpha",
-    "clone_divergence",
-    "closed_form_delta",
-    "closed_form_gamma",
-    "closed_form_step",
-    "geometric",
-    "lower_level",
-    "shuffled",
-    "shuffled_alpha",
-    "smallest_level",
-    "step_epsilon",
-    "step_weight",
-    "weight_slope",
-]
-
-
 ACCOUNTING = ("numerical", "closed-form", "composition")
 
 

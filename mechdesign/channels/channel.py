@@ -50,16 +50,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-__all__ = [
-    "Channel",
-    "Deployment",
-    "Response",
-    "Simulation",
-    "check_prior",
-    "exponential_rate",
-    "loss_matrix",
-]
-
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
 

@@ -24,18 +24,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "Weights",
-    "common_integers",
-    "integer_rows",
-    "integer_weights",
-    "largest_quotients",
-    "metric_loss",
-    "rounded_weights",
-    "shortest",
-]
-
-
 Weights = tuple[tuple[int, ...], ...]
 """Integer weights of the reports (columns) of every item (row)."""
 

@@ -63,8 +63,6 @@ from mechdesign.typing import Array, Indices, Numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ChannelDual", "ChannelProof", "MetricChannel"]
-
 _LOSSES = {
     "metric": "distance to the truth",
     "squared": "squared distance to the truth",

@@ -29,8 +29,6 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.typing import Array
 
-__all__ = ["Growth", "first_broken", "least_slack", "private_weights"]
-
 BITS = 120
 _SHIFT = 192  # bits kept in bounds of exponentials
 _FAR = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing

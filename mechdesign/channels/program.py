@@ -42,18 +42,6 @@ from mechdesign.solvers.deadline import too_late
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "Answer",
-    "ChannelProgram",
-    "PrivacyRows",
-    "automorphisms",
-    "graph_stretch",
-    "greedy_spanner",
-    "pair_orbits",
-    "privacy_rows",
-    "spread_multipliers",
-]
-
 _STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
 _SEED = 1.2  # stretch of the spanner whose rows come first where there are very many
 _MANY = 10_000  # rows above which only those that bind are generated, measured on grids

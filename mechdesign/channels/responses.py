@@ -29,9 +29,6 @@ from mechdesign.problem.hadamard import walsh_hadamard
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["ClusteredResponse", "HadamardResponse", "KaryResponse", "planar_laplace"]
-
-
 TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
 
 

@@ -49,8 +49,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Status
 
-__all__ = ["Candidate", "candidates", "fewest", "register", "solved"]
-
 _REACH = 2.5
 """Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
 

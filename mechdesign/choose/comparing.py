@@ -14,7 +14,7 @@ from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
 from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
@@ -26,7 +26,6 @@ from mechdesign.typing import Status
 
 Tried = tuple[dict[str, object], Result | None]
 """A row of the table, and the result where there is one."""
-__all__ = ["MEASURES", "Accuracy", "accuracy", "compare", "least_epsilon"]
 
 
 def compare(

@@ -37,8 +37,6 @@ from mechdesign.quantizers.optimal.design import OptimalQuantizer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMNS", "Comparison", "least_error", "measured", "ranked"]
-
 _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 
 

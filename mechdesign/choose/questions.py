@@ -23,17 +23,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Numbers
 
-__all__ = [
-    "CentralPrivacy",
-    "LocalReport",
-    "MetricReport",
-    "NumericQuery",
-    "Privacy",
-    "Question",
-    "check_same_privacy",
-    "checked_question",
-]
-
 
 class _Question(Checked):
     """What the three questions share: a result answers one if its mechanism is of the kind and covers what is asked."""

@@ -9,8 +9,6 @@ import numpy as np
 from mechdesign.evidence.serialize import serializable
 from mechdesign.typing import Array
 
-__all__ = ["Accuracy", "quantile"]
-
 
 @serializable("accuracy")
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the command line loads this module, and its help needs no pandas
     import pandas as pd
 
-__all__ = ["as_latex", "at_least", "at_most", "meaningful", "shown"]
-
 
 def shown(value: object, digits: int = 6) -> str:
     """A cell of a table: numbers to `digits` significant digits, yes and no, a dash where there is nothing.

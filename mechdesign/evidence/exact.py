@@ -18,8 +18,6 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError, SolverError
 
-__all__ = ["excess", "exp_lower", "exp_upper", "log_upper", "round_down", "round_up", "safe_root"]
-
 _BITS = 256
 LARGEST = 2**14  # of an exponent: the sums have as many digits
 

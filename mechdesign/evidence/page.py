@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-
-__all__ = [
-    "Account",
-    "Fact",
-    "Page",
-    "Section",
-    "inline_picture",
-    "page",
-    "versions",
-]
-
 Fact = tuple[str, str, str]
 """A key number of the headline strip: label, value, remark ("" for none)."""
 

@@ -26,26 +26,6 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
 from mechdesign.evidence.serialize import dumps, serializable
 
-__all__ = [
-    "ABOUT_FILE",
-    "ABOUT_MECHANISM",
-    "CLAIMED",
-    "CLAIM_COLUMNS",
-    "OWN_WORDS",
-    "PROVED",
-    "RECOMPUTED",
-    "SUBJECTS",
-    "Certificate",
-    "Claim",
-    "Proof",
-    "agreement",
-    "close",
-    "counted",
-    "fitting",
-    "tightest",
-    "unfit",
-]
-
 PROVED = "proved"
 RECOMPUTED = "recomputed"
 CLAIMED = "claimed"

@@ -36,8 +36,6 @@ from mechdesign.typing import Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["AUDIT_COLUMNS", "Handed", "Result", "SolveReport"]
-
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
 
 

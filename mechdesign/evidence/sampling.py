@@ -21,17 +21,6 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "IntegerWeights",
-    "bernoulli",
-    "exponential_coins",
-    "geometric",
-    "random_words",
-    "uniform_below",
-    "uniform_integers",
-]
-
-
 Words = npt.NDArray[np.uint64]
 _SHORT = 16  # bits that are tried first
 _FEW = 1 << 10  # draws that are not worth a table

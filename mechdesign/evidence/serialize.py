@@ -37,24 +37,6 @@ from scipy import stats
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 
-__all__ = [
-    "FORMAT",
-    "LAWS",
-    "LIMIT",
-    "LOSSES",
-    "VERSION",
-    "UnavailableCallable",
-    "check_members",
-    "dumps",
-    "histogram_parts",
-    "law_name",
-    "loads",
-    "register_law",
-    "register_loss",
-    "result_schema",
-    "serializable",
-]
-
 FORMAT = "mechdesign-result"
 VERSION = 2
 LIMIT = 2**26  # characters of a file

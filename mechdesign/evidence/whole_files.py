@@ -10,8 +10,6 @@ from pathlib import Path
 
 from mechdesign.errors import DesignError
 
-__all__ = ["check_writable", "file_path", "write_whole"]
-
 
 def file_path(path: str | os.PathLike[str]) -> Path:
     """Return `path` as a Path, or raise DesignError where no file can have it.

@@ -52,17 +52,6 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = [
-    "CURVATURE",
-    "NoisyAnswers",
-    "PrivateCoordinateDescentClassifier",
-    "PrivateCoordinateDescentRegressor",
-    "descend",
-    "largest_whole",
-    "objective",
-    "smoothness_of",
-]
-
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
 """The largest second derivative of each loss in the score."""
 

@@ -41,8 +41,6 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-__all__ = ["PrivatePCA"]
-
 _ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
 """Just below √2: how far off-diagonal entries are stretched."""
 

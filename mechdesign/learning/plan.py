@@ -26,10 +26,9 @@ from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, instance
-from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, FrozenLaw, Numbers
 
 __all__ = [
     "BaseEstimator",

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import integrate, special
 
 from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
-from mechdesign.accounting.losses import NoiseTerm, frozen_parts, of_scipy
+from mechdesign.accounting.losses import NoiseTerm, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
@@ -24,11 +24,9 @@ from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
 from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
-from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Numbers, Randomness, Values
-
-__all__ = ["AdditiveNoise", "law_name", "stated_parameters"]
+from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
 
 
 @serializable("additive-noise")

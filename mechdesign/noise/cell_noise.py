@@ -49,8 +49,6 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_CELLS", "CellNoise", "outward_decay", "round_width"]
-
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SPANS = 2000
 

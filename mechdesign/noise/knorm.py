@@ -63,23 +63,10 @@ from mechdesign.problem.checks import (
     settle,
 )
 from mechdesign.problem.fields import field
-from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
-
-__all__ = [
-    "KNorm",
-    "KNormLattice",
-    "KNormNoise",
-    "KNormProof",
-    "ball",
-    "cross_steps",
-    "cube_steps",
-    "knorm_lattice",
-    "norm_order",
-]
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
 
 
 def norm_order(name: str, value: float | str) -> float:

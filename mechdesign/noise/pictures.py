@@ -9,13 +9,10 @@ import numpy as np
 
 from mechdesign.evidence.digits import at_most
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array
+from mechdesign.typing import Array, FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["draw_laws", "half_width"]
 
 _RARE = 1e-6  # how improbable the errors are at which the picture ends
 

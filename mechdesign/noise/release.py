@@ -40,18 +40,15 @@ import numpy.typing as npt
 from flint import arb, ctx, fmpq
 from scipy import stats
 
-from mechdesign.accounting.losses import TailForm, frozen_parts, of_scipy
+from mechdesign.accounting.losses import TailForm, of_scipy
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
 from mechdesign.noise.laws.discrete import DiscreteGaussian
 from mechdesign.noise.laws.staircase import Staircase
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Indices, Numbers
-
-__all__ = ["ExactNoise", "Lattice", "RoundedSum", "lattice_of", "noisy", "noisy_parts"]
-
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
 _MOST_BITS = 46
 """Of a place in a cell: what a word has left decides most coins."""

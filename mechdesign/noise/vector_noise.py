@@ -31,8 +31,6 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-__all__ = ["IndependentNoise", "MixedNoise", "absolute_moment", "accuracy_of", "shape_of"]
-
 _STEP = 2.0**-30
 """Lattice step of a release over the scale."""
 

@@ -34,12 +34,8 @@ from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_
 from mechdesign.accounting.profile import largest_loss, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
-from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.sensitivity import Sensitivity, Shifts
-from mechdesign.typing import Array
-
-__all__ = ["Terms", "WorstCases", "amplified", "concentrated_rho", "worst_cases", "worst_rho"]
-
+from mechdesign.typing import Array, FrozenLaw
 
 Terms = tuple[NoiseTerm, ...]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from mechdesign.problem.checks import instance, settle
 
-__all__ = ["Checked", "field"]
-
 
 def field(
     *kinds: type,

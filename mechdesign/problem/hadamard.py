@@ -9,8 +9,6 @@ from scipy import linalg
 
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["walsh_hadamard"]
-
 _BLOCK = 64  # products with a matrix of this size are faster than with two smaller ones
 
 

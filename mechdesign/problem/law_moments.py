@@ -18,16 +18,6 @@ from scipy import special, stats
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
-__all__ = [
-    "FrozenLaw",
-    "frozen_parts",
-    "has_closed_form",
-    "law_density",
-    "law_integrals",
-    "law_moments",
-    "mirrored_law",
-]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
 _MOST_CELLS = 1 << 14

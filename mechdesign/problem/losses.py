@@ -18,8 +18,6 @@ from mechdesign.problem.checks import non_negative
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["Loss"]
-
 
 @serializable("loss")
 @dataclass(frozen=True)

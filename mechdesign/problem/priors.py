@@ -27,7 +27,6 @@ from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.problem.checks import array, interval, number, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.law_moments import (
-    FrozenLaw,
     frozen_parts,
     has_closed_form,
     law_density,
@@ -36,18 +35,7 @@ from mechdesign.problem.law_moments import (
     mirrored_law,
     powers,
 )
-from mechdesign.typing import Array, Numbers, Randomness
-
-__all__ = [
-    "ClippedPrior",
-    "EmpiricalPrior",
-    "LawPrior",
-    "Prior",
-    "TruncatedPrior",
-    "clipped",
-    "density",
-    "truncated",
-]
+from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness
 
 
 class Prior(ABC):

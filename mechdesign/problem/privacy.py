@@ -23,8 +23,6 @@ from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positiv
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["ApproximateDP", "MetricDP", "Privacy", "PureDP", "ZeroConcentratedDP"]
-
 
 @serializable("pure-dp")
 @dataclass(frozen=True)

@@ -36,8 +36,6 @@ from mechdesign.problem.checks import NARROWEST, UP, array, integer, one_of, pos
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["NEIGHBOURS", "Protection", "Sensitivity", "Shifts", "sensitivity"]
-
 NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
 """A vector of changes, largest first: (size, how many coordinates)."""

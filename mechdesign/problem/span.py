@@ -17,8 +17,6 @@ from scipy import linalg
 
 from mechdesign.typing import Array
 
-__all__ = ["Lift", "Span", "span_of", "spans_all"]
-
 Lift = tuple[tuple[Fraction, ...], ...]
 
 

@@ -37,8 +37,6 @@ from mechdesign.typing import Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Bound", "Clock", "Design", "Incumbent", "Law", "ModelledDesign", "relative_table"]
-
 
 @dataclass(frozen=True, eq=False)
 class Law:

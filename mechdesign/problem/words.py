@@ -13,17 +13,6 @@ from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, LawPrior, Pr
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP, ZeroConcentratedDP
 from mechdesign.typing import Array
 
-__all__ = [
-    "LOCAL",
-    "NEIGHBOURS",
-    "guarantee",
-    "loss_words",
-    "never_sent",
-    "prior_words",
-    "privacy_words",
-    "unit_words",
-]
-
 NEGLIGIBLE = 1e-6
 LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"

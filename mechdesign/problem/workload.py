@@ -24,8 +24,6 @@ from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.span import span_of, spans_all
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["KINDS", "Queries", "Workload"]
-
 KINDS = ("identity", "total", "prefix", "ranges", "matrix")
 _DENSE = 4_000_000
 """Entries of a matrix that is formed, at most."""

@@ -33,8 +33,6 @@ from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import too_late
 from mechdesign.typing import Array
 
-__all__ = ["BiasedProof", "BiasedSelection"]
-
 
 @serializable("biased-selection")
 @dataclass(frozen=True)

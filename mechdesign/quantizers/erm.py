@@ -21,8 +21,6 @@ from mechdesign.quantizers.parameter_search import ParameterSearch, settle_famil
 from mechdesign.runs.grid import Grid
 from mechdesign.typing import Array
 
-__all__ = ["ERM"]
-
 
 @serializable("erm")
 @dataclass(frozen=True)

@@ -51,8 +51,6 @@ from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
 from mechdesign.typing import Array, Numbers, Status
 
-__all__ = ["FEW", "MVU", "AlphabetSearch"]
-
 FEW = 4
 """Outputs up to which they are searched by the simplex method: `BinSearch` takes 3 to 15 times as long (``results/ablations``)."""
 

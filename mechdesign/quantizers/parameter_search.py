@@ -42,9 +42,6 @@ from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-__all__ = ["ParameterSearch", "SelectionLine", "searched_among", "searched_outputs", "settle_family"]
-
-
 Families = Callable[[float], tuple[Array, Array] | None]
 
 

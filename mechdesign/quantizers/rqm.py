@@ -22,8 +22,6 @@ from mechdesign.quantizers.parameter_search import ParameterSearch, settle_famil
 from mechdesign.runs.grid import Grid
 from mechdesign.typing import Array
 
-__all__ = ["RQM"]
-
 
 @serializable("rqm")
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.typing import Numbers, no_numbers
 
-__all__ = ["Grid"]
-
 
 @serializable("grid")
 class Grid:

@@ -24,8 +24,6 @@ from mechdesign.solvers.deadline import Deadline
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Store", "progress_bar", "run_chunks"]
-
 C = TypeVar("C")
 R = TypeVar("R")
 _MOST = 1 << 15  # workers

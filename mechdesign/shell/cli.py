@@ -19,8 +19,6 @@ from mechdesign.shell.commands import audit, calibrate, compare, report, solve, 
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
 from mechdesign.shell.studykit import Study
 
-__all__ = ["app", "main"]
-
 
 def examples(*lines: str) -> str:
     """The end of a command's help."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
     from mechdesign.problem.sensitivity import Sensitivity
 
-__all__ = ["audit", "calibrate", "compare", "report", "solve", "verify"]
-
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Result file to write (JSON).")]
 Page = Annotated[Path | None, typer.Option("--report", "-r", help="Page to write (HTML).")]
 Epsilon = Annotated[float | None, typer.Option(help="ε of (ε, δ)-differential privacy.")]

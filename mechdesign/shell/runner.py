@@ -14,8 +14,6 @@ from mechdesign.shell.studykit import Report, Study
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["all_studies", "check_study", "get_study", "run_study"]
-
 GROUP = "mechdesign.studies"
 OWN = {"README.md", "contents.json", "manifest.json", "report.html"}  # what every study writes
 

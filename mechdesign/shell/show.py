@@ -13,8 +13,6 @@ from rich.text import Text
 
 from mechdesign.evidence.digits import shown
 
-__all__ = ["console", "show", "tabulated"]
-
 WIDTH = 80  # where there is no terminal to ask
 
 

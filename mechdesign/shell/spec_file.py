@@ -51,8 +51,6 @@ from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.runs.grid import Grid
 from mechdesign.spaces.space import MetricSpace
 
-__all__ = ["design_from_toml", "designs", "located", "question_from_toml"]
-
 Kinds = Mapping[str, Callable[..., object]]
 
 

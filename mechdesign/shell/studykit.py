@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # a table of studies is listed without them
 
     from mechdesign.evidence.page import Section
 
-__all__ = ["Report", "Study"]
-
 KEPT = 10  # significant digits in CSV
 
 

@@ -13,9 +13,8 @@ from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError, instance
-from mechdesign.typing import Array, Status
-
-__all__ = ["Capabilities", "Model", "Solution", "Solver", "Status"]
+from mechdesign.typing import Array
+from mechdesign.typing import Status as Status
 
 
 @dataclass(frozen=True)

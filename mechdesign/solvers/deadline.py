@@ -11,8 +11,6 @@ from typing import Any
 from mechdesign.errors import DesignError, SolverError, instance
 from mechdesign.typing import no_numbers
 
-__all__ = ["Deadline", "one_thread", "too_late"]
-
 
 class Deadline:
     """The moment by which an answer is wanted; every step asks it how much time is left.

@@ -31,8 +31,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, get, solve
 from mechdesign.typing import Array, Numbers, Status
 
-__all__ = ["LinearProgram", "proved_bound"]
-
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,

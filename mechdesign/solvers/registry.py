@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
-from mechdesign.solvers.base import Capabilities, Model, Solution, Solver, Status
+from mechdesign.solvers.base import Capabilities, Model, Solution, Solver
 from mechdesign.solvers.deadline import Deadline
-
-__all__ = ["ClosedFormSolver", "CvxpySolver", "available", "get", "register", "solve", "unregister"]
+from mechdesign.typing import Status
 
 GROUP = "mechdesign.solvers"
 _CONIC = frozenset({"LP", "QP", "SOCP", "SDP", "EXP"})

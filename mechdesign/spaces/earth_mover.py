@@ -25,8 +25,6 @@ from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace, topological_order
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["emd", "emd_multisets"]
-
 
 def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
     """Earth mover's distance between histograms over the points of `space`.

@@ -22,18 +22,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, indices, integer, one_of, positive, settle
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = [
-    "EARTH_RADIUS_KM",
-    "TOLERANCE",
-    "MetricSpace",
-    "check_distances",
-    "check_distinct",
-    "check_size",
-    "haversine",
-    "topological_order",
-    "tree_distances",
-]
-
 NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
     "matrix": ("matrix",),
     "euclidean": ("points",),

@@ -80,16 +80,6 @@ from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers, Randomness
 
-__all__ = [
-    "FrequencyEstimate",
-    "FrequencyFit",
-    "LaplaceHistogram",
-    "emd_error_bound",
-    "laplace_error_bound",
-    "metric_response_error_bound",
-    "simplex_projection",
-]
-
 
 def _project(vectors: Array, mass: Array) -> Array:
     """Euclidean projection of rows on the simplices of the given masses (last axis)."""

@@ -33,8 +33,6 @@ from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Indices, Numbers, Randomness
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, checked_users
 
-__all__ = ["ItemwiseRelease", "equal_sizes"]
-
 
 def equal_sizes(datasets: Numbers) -> Numbers:
     """Return datasets as they are, in a list, or raise DesignError where users hold different numbers of items."""

@@ -58,8 +58,6 @@ from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.user_level.privacy import EMDPrivacy, checked_users
 
-__all__ = ["LinearQuery", "LinearRelease"]
-
 
 @serializable("linear-release")
 @dataclass(frozen=True, eq=False)

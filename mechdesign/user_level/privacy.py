@@ -43,8 +43,6 @@ from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Numbers
 
-__all__ = ["DiscreteEMDPrivacy", "EMDPrivacy", "ItemPrivacy", "alpha_from_semantics", "group_privacy"]
-
 MODELS = ("local", "central")
 SIZES = ("bounded", "unbounded")
 

@@ -39,8 +39,6 @@ from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearRelease
 from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
 
-__all__ = ["ReducedRelease", "SamplingReduction", "sampling_reduction"]
-
 
 @serializable("sampling-reduction")
 @dataclass(frozen=True)

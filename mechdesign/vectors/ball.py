@@ -25,17 +25,6 @@ from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
 
-__all__ = [
-    "LARGEST_EPSILON",
-    "PureMechanism",
-    "VectorMechanism",
-    "checked_dimension",
-    "checked_radius",
-    "checked_vectors",
-    "power_of_e",
-    "scaled_vectors",
-]
-
 LARGEST_EPSILON = 500.0
 _LEAST_GAIN = Fraction(1, 10**30)  # of E − 1: squares of answers are numbers still
 _LARGEST_DIMENSION = 1 << 24

@@ -43,8 +43,6 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
 
-__all__ = ["PrivUnit", "box_error", "cap_error"]
-
 
 def cap_mass(d: int, w: float, more: float = 0.0, more_below: float = 0.0) -> float:
     """P[u₁ ≥ 1 − 2w] for a uniform point of the unit sphere in d dimensions: (1 − u₁)/2 is beta-distributed."""

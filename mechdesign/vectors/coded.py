@@ -33,22 +33,6 @@ from mechdesign.problem.checks import generator, indices, integer
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-__all__ = [
-    "SEED_BITS",
-    "CodedMechanism",
-    "ModularSum",
-    "SubsetSelection",
-    "checked_key",
-    "checked_seed",
-    "fresh_seed",
-    "listed_messages",
-    "packed",
-    "shared_normals",
-    "shared_subsets",
-    "shared_words",
-    "unpacked",
-]
-
 _MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
 _HEAD = struct.Struct("<2sBB4sI")
 SEED_BITS = 128

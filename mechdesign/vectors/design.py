@@ -41,8 +41,6 @@ from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, SphereQuantiz
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["VectorProof", "VectorQuantizer", "least_error"]
-
 Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
 
 _ROUNDING = 1e-9  # relative room for the roundings of a lower bound

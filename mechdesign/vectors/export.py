@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-__all__ = ["c_header", "flat_json", "gradient_hook", "privatize_gradients", "torch_module"]
-
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
 _C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
  * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. Bias at most {bias:.3g}.

@@ -32,8 +32,6 @@ from mechdesign.quantizers.mechanism.table import inside
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.coded import CodedMechanism
 
-__all__ = ["IntegerTable"]
-
 _WORD = 1 << 32
 _PART = 1 << 15
 Half = npt.NDArray[np.uint32]

@@ -51,8 +51,6 @@ from mechdesign.vectors.ball import (
 )
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, shared_subsets
 
-__all__ = ["LARGEST_BITS", "SampledCoordinates", "SampledSigns", "two_outputs"]
-
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
     """ε/k, rounded down so that k of them are at most ε."""

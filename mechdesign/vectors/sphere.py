@@ -51,17 +51,6 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
 from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normals, shared_words
 
-__all__ = [
-    "LARGEST_BITS",
-    "LARGEST_FRAME",
-    "ExactRotation",
-    "FastRotation",
-    "Rotation",
-    "SphereQuantizer",
-    "vertex_products",
-    "weighted_sums",
-]
-
 LARGEST_BITS = 16
 LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
 _PART = 1 << 16  # numbers rotated at a time: they fit a processor's cache

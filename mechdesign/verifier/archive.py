@@ -6,8 +6,6 @@ import tempfile
 import zipapp
 from pathlib import Path
 
-__all__ = ["build"]
-
 
 def build(path: str | Path) -> None:
     """Write the verifier as one executable archive.

@@ -54,8 +54,6 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
-__all__ = ["NoiseAllocation"]
-
 
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)

@@ -19,18 +19,6 @@ from mechdesign.problem.checks import array, doubles, instance, number, one_of, 
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = [
-    "LayerProfile",
-    "check_bounds",
-    "check_groups",
-    "check_profile",
-    "disparity",
-    "gini",
-    "layer_profile",
-    "majorizes",
-    "profile_of",
-]
-
 
 def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or say what is wrong with it."""

@@ -33,17 +33,6 @@ from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Flags, Indices
 
-__all__ = [
-    "FLOOR",
-    "REACH",
-    "MixedProblem",
-    "MixedProof",
-    "composed",
-    "mixed_cost",
-    "mixed_scales",
-    "within_budget",
-]
-
 _LEVELS = 8
 """Different Laplace ratios, at most: each is composed on its own. With 4 one of six designs costs 1.1% more (results/ablations)."""
 _WIDTH = 0.03

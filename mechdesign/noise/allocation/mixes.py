@@ -21,8 +21,6 @@ import numpy as np
 from mechdesign.noise.allocation.several import ROUNDING, Changes
 from mechdesign.typing import Array
 
-__all__ = ["Among", "drawn_from", "mixed"]
-
 
 class Among(NamedTuple):
     """Changes, shape (N, K), and their weights (N,); or sizes (K,) and shares (K,), to be drawn."""

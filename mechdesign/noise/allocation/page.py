@@ -31,8 +31,6 @@ from mechdesign.typing import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["AllocationPage"]
-
 _BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitivity
 
 

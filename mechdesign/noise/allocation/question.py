@@ -26,9 +26,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = ["AllocationProof", "AllocationQuestion", "Privacy"]
-
-
 Privacy: TypeAlias = PureDP | ApproximateDP | ZeroConcentratedDP
 
 

@@ -25,18 +25,6 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array
 
-__all__ = [
-    "SUM_ERROR",
-    "Allocated",
-    "Separable",
-    "allocation_model",
-    "blocked_sum",
-    "overflowing",
-    "power",
-    "solve_model",
-    "weighted_moment",
-]
-
 SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
 

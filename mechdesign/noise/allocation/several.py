@@ -34,8 +34,6 @@ from mechdesign.noise.allocation.separable import SUM_ERROR
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["EXACT", "MOST_FILLED", "ROUNDING", "Changes", "Prices", "changes_of", "most_filled", "most_spent"]
-
 EXACT = 2000
 """Coordinates up to which sums are rational; beyond, they are rounded up."""
 MOST_FILLED = 20

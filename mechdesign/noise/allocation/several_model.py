@@ -39,16 +39,6 @@ from mechdesign.problem.checks import refuse_unknown
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "SeveralAllocated",
-    "Worst",
-    "allocate_several",
-    "largest_spent",
-    "several_model",
-    "whole_changes",
-    "worst_mix",
-]
-
 _LISTED = 60
 """Coordinates up to which changes are listed."""
 _PATIENCE = 4

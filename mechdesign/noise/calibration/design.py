@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.page import Account
@@ -43,21 +42,15 @@ from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.problem.checks import UP, instance, integer, magnitude, one_of, probability, settle, share
 from mechdesign.problem.fields import field
-from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.typing import FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = [
-    "Calibration",
-    "CalibrationBound",
-    "CalibrationProof",
-    "calibrate",
-]
 
 _FITS = "the law is of the family and for the query asked for"
 

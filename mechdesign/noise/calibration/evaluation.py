@@ -22,28 +22,15 @@ from dataclasses import replace
 import numpy as np
 
 from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, frozen_parts, is_gaussian, loss_of
+from mechdesign.accounting.losses import AtomicLoss, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
-from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
-
-__all__ = [
-    "OFF",
-    "Privacy",
-    "budget_of",
-    "consumed",
-    "cost_of",
-    "evaluated",
-    "exceeds",
-    "integrated_cost",
-    "least_cost",
-    "too_small",
-    "unit_cost",
-]
+from mechdesign.typing import FrozenLaw
 
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
 

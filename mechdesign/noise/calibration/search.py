@@ -29,7 +29,7 @@ from mechdesign.accounting.interval import (
     plan_grid,
     upper_delta,
 )
-from mechdesign.accounting.losses import NoiseTerm, frozen_parts, is_gaussian, loss_of
+from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import round_up, safe_root
@@ -37,13 +37,11 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import Privacy, cost_of
 from mechdesign.noise.laws.families import Family
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
-from mechdesign.problem.law_moments import FrozenLaw
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
-
-__all__ = ["Meter", "Query", "Requirement", "laws_of", "scale_for"]
+from mechdesign.typing import Array, FrozenLaw
 
 Meter = Callable[[FrozenLaw], float]
 """What a law consumes, from above; falls as the law's scale grows."""

@@ -17,8 +17,6 @@ from mechdesign.problem.checks import UP, instance, integer, positive
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-__all__ = ["Changes", "corners", "count_of", "signed_supports", "size_of_change"]
-
 _LISTED = 10_000_000
 """Entries of a list of changes, at most."""
 

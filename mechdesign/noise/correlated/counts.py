@@ -42,8 +42,6 @@ from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
 
-__all__ = ["CountsGaussian", "CountsProof"]
-
 
 @serializable("counts-gaussian")
 @dataclass(frozen=True)

@@ -52,14 +52,6 @@ from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
-__all__ = [
-    "CorrelatedGaussian",
-    "CorrelatedGaussianProof",
-    "CovarianceDesign",
-    "cost_claims",
-    "shown_covariance",
-]
-
 _ROUNDING = 1e-11
 """Relative tolerance for the roundings of a cost and of a dual bound."""
 

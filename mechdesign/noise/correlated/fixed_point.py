@@ -29,8 +29,6 @@ from mechdesign.errors import SolverError
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
-__all__ = ["Balance", "Found", "Weighing", "balance", "fixed_point", "iterate", "weights_of"]
-
 _PATIENCE = 2000
 """Steps without progress by a hundredth, after which the best so far is all there is."""
 

@@ -38,20 +38,6 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "EXACT",
-    "CorrelatedGaussianNoise",
-    "LinearNoise",
-    "budget_worth",
-    "column_spent",
-    "gaussian_budget",
-    "gaussian_privacy",
-    "inverse_rows",
-    "largest_spent",
-    "released",
-    "within_budget",
-]
-
 EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
 Integers = npt.NDArray[np.object_]

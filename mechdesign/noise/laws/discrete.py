@@ -17,15 +17,12 @@ import numpy as np
 from flint import acb, arb, ctx
 from scipy import stats
 
-from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, frozen_parts
+from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import integer, positive
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Indices, Values
-
-__all__ = ["DiscreteGaussian", "discrete_gaussian", "discrete_laplace_law", "opendp_sample"]
-
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import Array, FrozenLaw, Indices, Values
 
 _LARGE = 100
 """Up to this σ the profile is summed in high precision: about 15 σ terms."""

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from mechdesign.accounting.losses import frozen_parts
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws.staircase import staircase, staircase_law
 from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
-from mechdesign.problem.law_moments import FrozenLaw
-
-__all__ = ["FAMILIES", "Family", "family_of"]
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import FrozenLaw
 
 
 @dataclass(frozen=True)

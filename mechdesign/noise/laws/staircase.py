@@ -34,10 +34,7 @@ from mechdesign.problem.checks import (
     probability,
     settle,
 )
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Numbers, Randomness, Values
-
-__all__ = ["L1Staircase", "Staircase", "staircase", "staircase_gamma", "staircase_law"]
+from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
 
 
 def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:

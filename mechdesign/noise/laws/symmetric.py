@@ -14,20 +14,7 @@ from mechdesign.accounting.losses import TailForm, UnitLoss, laplace_loss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.problem.checks import non_negative, positive, probability
-from mechdesign.problem.law_moments import FrozenLaw
-from mechdesign.typing import Array, Values
-
-__all__ = [
-    "FlippedHuber",
-    "OffsetSymmetricGaussian",
-    "SymmetricLaw",
-    "TruncatedLaplace",
-    "flipped_huber",
-    "flipped_huber_law",
-    "osgt",
-    "truncated_laplace",
-    "truncated_laplace_law",
-]
+from mechdesign.typing import Array, FrozenLaw, Values
 
 
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]

@@ -48,8 +48,6 @@ from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import one_thread
 
-__all__ = ["MatrixMechanism", "MatrixProof"]
-
 
 @serializable("matrix-mechanism")
 @dataclass(frozen=True, eq=False)

@@ -30,21 +30,6 @@ from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
-__all__ = [
-    "Chain",
-    "Multipliers",
-    "Solved",
-    "binary_tree",
-    "checked_largest",
-    "proved_bound",
-    "published",
-    "solve_strategy",
-    "square_root",
-    "strategy_error",
-    "svd_bound",
-    "triangular",
-]
-
 Multipliers = tuple[tuple[Array, Array | None], ...]
 """Weights on the changes, and loads on the answers, of each factor."""
 

@@ -29,8 +29,6 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FULL", "StrategyNoise"]
-
 FULL = 4096
 """Queries whose matrix is formed, at most."""
 

@@ -43,8 +43,6 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CellLawProof", "CellProduct", "law_notes", "many_interval", "pieces"]
-
 
 @serializable("cell-product")
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
-__all__ = ["ExactCosts", "average_costs", "check_loss", "law_cost", "lower_costs", "tail_costs"]
-
 _PANELS = 32
 """Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
 _SLACK = 1e-13

@@ -43,16 +43,13 @@ from mechdesign.noise.optimal.several import named_cost, ranked, several, starte
 from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, integer, one_of, positive
-from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 from mechdesign.solvers import Model
-from mechdesign.typing import Status
+from mechdesign.typing import FrozenLaw, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["OptimalNoise"]
 
 
 @serializable("optimal-noise")

@@ -50,8 +50,6 @@ from mechdesign.solvers import LinearProgram, Model
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["MOST_CELLS", "SMALLEST_DELTA", "Line", "lattice_model", "refined"]
-
 SMALLEST_DELTA = 1e-7
 """Below, the linear programs run with δ = 0: HiGHS meets constraints to 1e-9 only."""
 MOST_CELLS = 50_000

@@ -28,8 +28,6 @@ from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import array, instance, integer
 from mechdesign.typing import Array, Indices
 
-__all__ = ["LatticeDual", "OneNumberDual", "SampledLatticeDual"]
-
 
 @dataclass(frozen=True, eq=False)
 class OneNumberDual(Proof):

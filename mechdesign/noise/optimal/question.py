@@ -15,8 +15,6 @@ from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design
 
-__all__ = ["NoiseQuestion", "alike", "averaged"]
-
 
 @dataclass(frozen=True)
 class NoiseQuestion(Design):

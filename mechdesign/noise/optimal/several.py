@@ -28,13 +28,11 @@ from mechdesign.noise.optimal.cell_product import CellLawProof, CellProduct, law
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.problem.checks import instance
-from mechdesign.problem.law_moments import FrozenLaw
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
-
-__all__ = ["NamedLawProof", "named_cost", "ranked", "several", "started"]
+from mechdesign.typing import FrozenLaw
 
 _NAMED = (
     "gaussian",

@@ -43,8 +43,6 @@ from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 
-__all__ = ["StaircaseDual", "StaircaseMultipliers", "pure_staircase", "staircase"]
-
 _MOST_PERIODS = 50_000
 
 

@@ -38,17 +38,6 @@ from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "Copies",
-    "SampledSubsetBound",
-    "SubsetBound",
-    "SymmetricBound",
-    "binomial_tail",
-    "lower_bounds",
-    "one_number",
-    "shared_bound",
-]
-
 _MOST = 128  # copies; the rest are left out
 _STEPS = 6000  # of a proof: a second, at most
 

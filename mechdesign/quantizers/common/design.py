@@ -27,8 +27,6 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXACT", "QuantizerDesign"]
-
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
 EXACT = 4096

@@ -56,8 +56,6 @@ from mechdesign.quantizers.common.enclosures import (
 )
 from mechdesign.typing import Array
 
-__all__ = ["DualPieces", "OutputSpace", "bound_words"]
-
 _RHO_BITS = 64
 
 

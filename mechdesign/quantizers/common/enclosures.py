@@ -27,10 +27,9 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import histogram_parts, serializable
 from mechdesign.problem.checks import settle
-from mechdesign.problem.law_moments import FrozenLaw, frozen_parts
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
-
-__all__ = ["BITS", "Cell", "Enclosure", "Moments", "PriorMoments", "fraction", "rational"]
+from mechdesign.typing import FrozenLaw
 
 BITS = 160
 Enclosure = tuple[int, int]

@@ -52,21 +52,6 @@ from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.typing import Numbers
 
-__all__ = [
-    "DualBound",
-    "LawProof",
-    "ValueProof",
-    "cell_edges",
-    "certified_value",
-    "expected_upper",
-    "law_claims",
-    "proved_bound",
-    "proved_law",
-    "quadratics",
-    "upper",
-    "worst_upper",
-]
-
 # Agreement asked of what is computed again in floats.
 _FLOATS = 1e-9
 # Of bounds computed again with 60 digits: half of what they are widened by.

@@ -36,8 +36,6 @@ from mechdesign.quantizers.mechanism.selection import Selection, check_range
 from mechdesign.quantizers.mechanism.table import accuracy, cell_edges, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-__all__ = ["BiasedQuantizer"]
-
 
 @serializable("biased-quantizer")
 @dataclass(frozen=True, eq=False)

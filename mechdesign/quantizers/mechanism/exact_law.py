@@ -41,17 +41,6 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
 from mechdesign.typing import Array
 
-__all__ = [
-    "BlockFillLaw",
-    "ExactLaw",
-    "RationalTable",
-    "SelectionLaw",
-    "excess_loss",
-    "rational_row",
-    "rational_table",
-    "tightened",
-]
-
 
 class ExactLaw(ABC):
     """A rational quantizer.

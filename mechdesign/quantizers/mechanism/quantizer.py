@@ -73,8 +73,6 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CoordinateQuantizer", "Quantizer", "duchi"]
-
 
 @serializable("quantizer")
 @dataclass(frozen=True, eq=False)

@@ -32,8 +32,6 @@ from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array, Indices
 
-__all__ = ["ExactSampler", "GuideTable", "is_tensor", "sample_array", "sample_tensor", "segment_finder"]
-
 
 def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
     """Draw for every element of `x`, checked to be in the range; chunks run on threads, reproducibly."""

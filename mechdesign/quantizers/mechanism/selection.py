@@ -27,20 +27,6 @@ from mechdesign.quantizers.mechanism.exact_law import SelectionLaw
 from mechdesign.quantizers.mechanism.table import LARGEST, cell_edges
 from mechdesign.typing import Array, Indices, Numbers
 
-__all__ = [
-    "Selection",
-    "SelectionPlaces",
-    "check_bins",
-    "check_range",
-    "erm_families",
-    "erm_family",
-    "mirrored_bins",
-    "rqm_family",
-    "spread",
-    "summing_to_one",
-    "symmetric_bins",
-]
-
 _WEIGHT_BITS = 72
 
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"

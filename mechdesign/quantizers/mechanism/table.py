@@ -24,20 +24,6 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.typing import Array, Numbers
 
-__all__ = [
-    "LARGEST",
-    "PiecewiseTable",
-    "accuracy",
-    "cell_edges",
-    "doubles",
-    "inside",
-    "largest_loss",
-    "loss_at",
-    "loss_from_floats",
-    "loss_peaks",
-    "mean_loss",
-]
-
 LARGEST = 1e100
 """Beyond it squares, and products with them, leave the range of doubles; below its inverse too."""
 

@@ -55,8 +55,6 @@ from mechdesign.quantizers.metric.program import bounding_program, row_model, se
 from mechdesign.solvers import Model, Solution, proved_bound
 from mechdesign.typing import Array, Status
 
-__all__ = ["MetricBound", "MetricProof", "MetricQuantizer"]
-
 Answered = tuple[Solution, RationalTable]
 
 _COUNTS = (65, 129, 257, 513, 1025)

@@ -28,8 +28,6 @@ from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.typing import Array, Indices
 
-__all__ = ["STEEP", "Pairs", "PairwisePrivacy", "outermost_law", "outermost_private"]
-
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
 _STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
 _BLOCK = 4096  # pairs that are looked at together

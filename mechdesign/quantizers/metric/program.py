@@ -22,8 +22,6 @@ from mechdesign.quantizers.optimal.model import hat_costs
 from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
-__all__ = ["about_zero", "bounding_program", "cell_model", "hats", "row_model", "set_budget"]
-
 _MOST = 257  # inputs, or ends of cells, of a bounding program
 
 

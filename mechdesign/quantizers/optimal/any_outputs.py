@@ -30,8 +30,6 @@ from mechdesign.quantizers.optimal.methods import best_floors, check_feasible
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 
-__all__ = ["any_outputs", "least_loss"]
-
 _GAP = 1e-4
 _COARSE, _FINE = 32, 192  # cells of the input range, on a first grid and at most
 _GROWTH = 0.1  # of cells beyond what mechanisms of least squared error use

@@ -43,8 +43,6 @@ from mechdesign.quantizers.optimal.methods import best_floors
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["Alphabet", "BinSearch", "Searched", "any_outputs_bound", "bin_slopes", "search_bins"]
-
 
 def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
     """Lower bound for any outputs within the range of the problem's, from the bound for these."""

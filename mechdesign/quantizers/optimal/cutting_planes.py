@@ -51,8 +51,6 @@ from mechdesign.solvers import LinearProgram
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["Bundle", "Planes", "cutting_planes", "expected_planes", "worst_case", "worst_planes"]
-
 
 @dataclass(frozen=True, eq=False)
 class Planes:

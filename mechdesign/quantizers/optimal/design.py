@@ -53,8 +53,6 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from mechdesign.solvers.base import Model
 
-__all__ = ["OptimalQuantizer"]
-
 _ANY_OUTPUTS = "any outputs (lower bound)"
 
 

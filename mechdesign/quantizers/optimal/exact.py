@@ -33,8 +33,6 @@ from mechdesign.quantizers.optimal.floors import (
 )
 from mechdesign.typing import Array
 
-__all__ = ["exact_block_fill", "exact_law", "widened"]
-
 
 def rational_ratio(epsilon: float) -> Fraction:
     """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""

@@ -62,20 +62,6 @@ from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, cell_edges, mean_loss
 from mechdesign.typing import Array, Indices
 
-__all__ = [
-    "LARGEST_EPSILON",
-    "BlockFill",
-    "Continuum",
-    "FloorProblem",
-    "Pieces",
-    "block_fill",
-    "interior_floors",
-    "pieces",
-    "range_constraints",
-    "smallest_epsilon",
-    "solved_epsilon",
-]
-
 LARGEST_EPSILON = 23.0
 """Beyond it e^ε has no digits left in which floors could differ: designs are solved there, or next to the least feasible ε."""
 

@@ -42,8 +42,6 @@ from mechdesign.solvers.deadline import Deadline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Frontier", "frontier"]
-
 COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
 COLUMNS += ["outputs", "certified", "note"]
 _COMMON, _OWN = ["value", "lower_bound", "gap", "seconds", "certified", "note"], ("seconds", "note")

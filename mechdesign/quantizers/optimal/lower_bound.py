@@ -24,19 +24,6 @@ from mechdesign.quantizers.mechanism.table import largest_loss
 from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
 from mechdesign.typing import Array
 
-__all__ = [
-    "Chords",
-    "FloorSolution",
-    "Lines",
-    "Proof",
-    "at_point_masses",
-    "dual_pieces",
-    "fill_proof",
-    "lower_bound",
-    "patience",
-    "without_privacy",
-]
-
 _LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 

@@ -28,8 +28,6 @@ from mechdesign.quantizers.optimal.newton import newton
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
-__all__ = ["METHODS", "best_floors", "check_feasible", "expected", "uncapped"]
-
 Method = Callable[..., FloorSolution]
 METHODS: dict[str, Method] = {"newton": newton, "cutting-planes": cutting_planes, "exchange": worst_case}
 LEAST_GAP = 1e-13

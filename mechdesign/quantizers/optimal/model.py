@@ -24,8 +24,6 @@ from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
 from mechdesign.solvers.base import Model
 from mechdesign.typing import Array
 
-__all__ = ["hat_costs", "knot_model"]
-
 
 def hat_costs(bins: Array, knots: Array, prior: Prior, loss: Loss) -> tuple[Array, float]:
     """Return (c, c0): the expected loss of interpolated rows P is Σ c·P + c0; c has shape (K + 1, m)."""

@@ -43,8 +43,6 @@ from mechdesign.quantizers.optimal.lower_bound import (
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
-__all__ = ["newton"]
-
 Solver = Callable[[Array], Array]
 
 

@@ -52,8 +52,6 @@ from mechdesign.quantizers.optm.program import RESOLVED, audited, pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array, Status
 
-__all__ = ["Block", "Descent", "LinearisedPoint", "SelectionBlocks", "selection_at"]
-
 Index = npt.NDArray[np.intp]
 
 _PROGRAMS = 80  # linear programs of one descent

@@ -50,8 +50,6 @@ from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.solvers.deadline import too_late
 from mechdesign.typing import Array, Status
 
-__all__ = ["OPTM", "BoxPoint", "BoxSearch", "Boxes", "Sweep", "authors_levels", "grid_boxes"]
-
 CONSTRAINTS = ("theorem5", "theorem6", "across-outputs")
 _BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
 

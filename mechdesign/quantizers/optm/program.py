@@ -53,8 +53,6 @@ from mechdesign.problem.priors import Prior
 from mechdesign.solvers import LinearProgram, Model
 from mechdesign.typing import Array, Indices, Status
 
-__all__ = ["Family", "Form", "OPTMProgram", "PrivacyRows", "View", "pair_costs", "theorem5_pairs"]
-
 CONSTANT = -1  # the bound that is 1
 RESOLVED = 16.0
 """ε up to which every probability that privacy asks for is above a linear program's tolerance."""

@@ -36,8 +36,6 @@ from mechdesign.runs.grid import Grid
 from mechdesign.runs.parallel import Store, progress_bar, run_chunks
 from mechdesign.solvers.deadline import Deadline, too_late
 
-__all__ = ["OPTMSearch", "authors_bins"]
-
 Row = tuple[list[float], float | None, int, int]
 """Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
 

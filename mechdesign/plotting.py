@@ -14,7 +14,7 @@ from mechdesign.errors import DesignError
 
 SMALLEST, LARGEST = 0.5, 100.0  # inches
 
-# Okabe–Ito: told apart by colour-blind readers.
+# Okabe–Ito: colour-blind readers can distinguish them.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
 STYLE: dict[Any, Any] = {

@@ -559,7 +559,7 @@ def composed_delta(
             if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
                 return float(min(infinite + enough, 1.0)), tilt
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
-                value = 1.0 if pessimistic else 0.0  # beside what is infinite no double sees it
+                value = 1.0 if pessimistic else 0.0  # next to an infinite loss no double sees it
             elif _certain(parts, tilt, level):
                 value = 1 + sign * 4 * _OUTSIDE
             else:

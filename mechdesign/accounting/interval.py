@@ -124,7 +124,7 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     if not step > 1e-150:
         least = min(t.sensitivity / float(t.law.std()) for t in terms)
         raise DesignError.of(
-            "sensitivity", least, "is so small beside the noise that doubles see no privacy loss"
+            "sensitivity", least, "is so small, compared with the noise, that doubles see no privacy loss"
         )
     plan = GridPlan(losses, step, 0.0, _DEEPEST, 1e-12 * width / count)
     step = plan.align(step)

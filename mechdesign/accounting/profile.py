@@ -263,7 +263,7 @@ def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
         found = safe_root(over, low, high, xtol=1e-14, rtol=1e-14)
     else:
         found = 0.0
-    # The doubles may be wrong beside the end of a bounded loss, where δ is a difference of nearly equal numbers.
+    # Doubles may be wrong near the end of a bounded loss, where δ is a difference of nearly equal numbers.
     step = max(found * 2 * _UNIT, 1e-16)
     while privacy_profile(law, sensitivity, found) > delta:
         found, step = found + step, 4 * step

@@ -347,7 +347,7 @@ class MetricChannel(ModelledDesign):
             f"One of {space.size} items is to be reported as one of {channel.outputs}. Distances between the items say how "
             f"alike they are{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}.",
             f"Metric privacy at α = {shown(self.alpha)} per unit of distance: no report is more than e^(α d) times likelier for "
-            "one item than for another at distance d. Near items are hard to tell apart, far ones may be told apart.",
+            "one item than for another at distance d. Near items are hard to distinguish, far ones may be distinguished.",
             "The unit of privacy is one report of one person: each item is randomized by itself before it leaves the device. "
             "Each further report of a person consumes the budget once more.",
             f"The channel has the least {value}, where {prior}. Privacy holds whatever the prior.",

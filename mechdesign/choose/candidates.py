@@ -63,7 +63,7 @@ class Candidate:
         (question, privacy, deadline) → Result; raises one of the package's errors where the mechanism does not apply, or
         nothing was found in time.
     assumes : str
-        What it takes for granted beside the question.
+        What it assumes in addition to the question.
     last : bool
         Whether it begins with what the other mechanisms found, and `solve` takes that, by name, as its fourth argument.
     """

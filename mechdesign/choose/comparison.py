@@ -225,7 +225,7 @@ class Comparison(Handed):
             Section(
                 "Error",
                 figure=self.plot,
-                caption="Error of each mechanism over the reference; the error beside the bar.",
+                caption="Error of each mechanism over the reference; the error is written next to the bar.",
             ),
         ]
         if self.refused:

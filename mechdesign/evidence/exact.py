@@ -161,7 +161,7 @@ def safe_root(
     Raises
     ------
     SolverError
-        The ends do not bracket a root, or no safe point was found beside it.
+        The ends do not bracket a root, or no safe point was found next to it.
     """
     at_low, at_high = excess(low), excess(high)
     if not (at_low <= 0 or at_high <= 0) or math.isnan(at_low) or math.isnan(at_high):
@@ -178,7 +178,7 @@ def safe_root(
         if (root - safe) * (unsafe - safe) <= 0:
             return safe
         step *= 2
-    raise SolverError("no point beside the root is within the budget", solver="root", status="rounding")
+    raise SolverError("no point next to the root is within the budget", solver="root", status="rounding")
 
 
 def excess(value: float, budget: float) -> float:

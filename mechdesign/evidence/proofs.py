@@ -124,8 +124,8 @@ class Proof(ABC):
 
     A subclass is a frozen dataclass registered with `serializable`. Its docstring states the theorem with its source,
     `speaks_of` lists its subjects, its fields are what the theorem needs besides question and law. `check` begins by
-    refusing (`instance`) a question or a law of another class than the theorem is about: whoever edits a file can put any
-    proof beside any question.
+    refusing (`instance`) a question or a law of another class than the theorem is about: an edited file can combine any
+    proof with any question.
     """
 
     finite: ClassVar[bool] = True

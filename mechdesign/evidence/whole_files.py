@@ -74,7 +74,7 @@ def _try_device(path: Path) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file whole or not at all: beside it, then in its place.
+    """Write a file whole or not at all: to a temporary file in the same folder, then in its place.
 
     Raises
     ------
@@ -87,17 +87,17 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
         return
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            shutil.copymode(target, beside)
-        os.replace(beside, target)
-    except OSError as error:  # said of the file that was asked for, not of the one beside it
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except OSError as error:  # names the file that was asked for, not the temporary one
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 From Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*
 (``allocation``, ``correlated``) and *Grafting Laplace and Gaussian distributions* (``laws``, ``calibration``), and from
 Selvi, Liu and Wiesemann, *Differential privacy via distributionally robust optimization* (``optimal``). It stands on
-accounting, the privacy notions and the solvers, and imports nothing above or beside it.
+accounting, the privacy notions and the solvers, and imports nothing above it and no other wing.
 """
 
 import lazy_loader

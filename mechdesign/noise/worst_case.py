@@ -9,7 +9,7 @@ r"""The worst change of an answer for a given law, when its sensitivity is state
 - Integer noise on whole answers: the same, shifts rounded down to whole ones.
 - A staircase loses at any shift at most what it does at its own step: the largest change on every coordinate that changes.
 
-**Zero-concentrated privacy**, of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when :math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ beside ξ is
+**Zero-concentrated privacy**, of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when :math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ at this ξ is
 :math:`\sup_\alpha (K D_\alpha - \xi)/\alpha`. With θ = α − 1 and L the privacy loss at distance Δ,
 :math:`D_\alpha = \theta^{-1}\log E e^{\theta L}`, a sum for finitely many losses and an integral otherwise. Orders up
 to a finite one are evaluated; beyond it a bound in closed form takes over:
@@ -215,7 +215,7 @@ def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi:
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
     """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
 
-    Normal noise, also the discrete one, spends by the ℓ₂ norm; any other log-concave law at most what it does with the
+    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm; any other log-concave law at most what it does with the
     largest change on every coordinate that changes, or with the whole ℓ₁ norm on one.
 
     Examples

@@ -211,7 +211,7 @@ def _resolved(law: FrozenLaw, edges: Array, tolerance: float) -> tuple[Array, Ar
         point = ~good & ((b - a <= 1e-15 * width) | (middle <= a) | (middle >= b))
         point |= good & (b - a <= 1e-12 * np.maximum(np.abs(a), np.abs(b)))
         kept = good | point
-        # Where the nodes overlooked what little mass there is, it is left to whoever cuts the cell.
+        # Where the nodes overlooked what little mass there is, the caller cuts the cell.
         close = (np.abs(whole - mass) <= 0.2 * mass) & (whole > 0) & (tolerance < 1e-10)
         factor = np.where(close, mass / np.where(close, whole, 1.0), 1.0)
         done.append((a[kept], np.where(point, 0.0, factor)[kept]))

@@ -410,7 +410,7 @@ def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
 def report(
     result: File,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Page to write; beside the file if not given.")
+        Path | None, typer.Option("--out", "-o", help="Page to write; next to the file if not given.")
     ] = None,
     modules: Modules = None,
 ) -> None:

@@ -46,7 +46,7 @@ def run_study(
 ) -> Path:
     """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
-    The study writes beside it; its folder takes the old one's place when it is complete, and files there that no
+    The study writes into a new folder, which takes the old one's place when it is complete, and files there that no
     study wrote stay.
 
     Raises

@@ -41,7 +41,7 @@ class Study:
     function : str or callable
         Takes a `Report`; "package.module:function" is imported when the study runs.
     quick : bool
-        There is a quick variant: with `Report.quick` the function does a part that is told apart by nothing but size.
+        There is a quick variant: with `Report.quick` the function computes the same on a smaller part.
         Its results lie in ``<study>/quick/`` and are what a check regenerates.
     """
 

@@ -109,7 +109,7 @@ class Capabilities:
     kinds : frozenset of str
         Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP", "closed-form".
     duals, time_limit : bool
-        Whether it gives duals, and can be told to stop.
+        Whether it gives duals, and whether it takes a time limit.
     accuracy : float
         Feasibility tolerance it is run with.
     """

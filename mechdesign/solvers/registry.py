@@ -87,7 +87,7 @@ _LIMITS = {
     "SCS": "time_limit_secs",
     "XPRESS": "maxtime",
 }
-"""The option by which each library is told to stop after so many seconds, in the dictionary that holds it."""
+"""The option that stops each library after so many seconds, in the dictionary that holds it."""
 _OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
 
 

@@ -79,7 +79,7 @@ def worst_ratio(rows: list[list[int]]) -> Fraction | None:
 def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
         raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
-    kept = value.copy()  # whoever gave it may change theirs
+    kept = value.copy()  # the caller may change the array that was passed
     kept.setflags(write=False)
     return kept
 

@@ -35,7 +35,7 @@ def allocation(result: Json, account: Account) -> None:
         account.proved(f"within {privacy['']} {float(budget) / power!r}", spent <= budget)
     elif (privacy[""], noise) == ("approximate-dp", "gaussian"):
         delta = privacy["delta"]
-        low, high = 0.0, 1e4  # limits may leave some of delta: the budget is what spends all of it
+        low, high = 0.0, 1e4  # limits may leave some of delta: the budget is what consumes all of it
         while low < (mu := (low + high) / 2) < high:
             low, high = (mu, high) if gaussian_delta(privacy["epsilon"], mu) <= delta else (low, mu)
         budget = low * low

@@ -158,7 +158,7 @@ def test_the_tilt_of_a_loss_that_jumps() -> None:
 
 
 def test_laws_that_share_no_point_lose_everything() -> None:
-    """Truncated noise narrower than the change: refused as "so small beside the noise" in several dimensions."""
+    """Truncated noise narrower than the change: refused as "so small, compared with the noise" in several dimensions."""
     found = delta_interval(NoiseTerm(stats.truncnorm(-3, 3, scale=0.1), 1.0, 4), 1.0)
     assert found.upper == 1.0
 

@@ -151,7 +151,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     """Return the profile for changes that keep several bounds.
 
     Bounds of single coordinates are the profile, whatever else is stated (`several` has the rest). Under others all coordinates alike share one scale, by symmetry, and the profile is
-    what spends of the budget as much as the worst change does: the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
+    what consumes as much of the budget as the worst change does: the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
     privacy and what follows from it) spread evenly.
 
     Examples
@@ -175,7 +175,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
         raise DesignError.of(
             "sensitivities",
             str(s),
-            "says not how many coordinates there are: use NoiseAllocation.of_sensitivity, or each=",
+            "does not state how many coordinates there are: use NoiseAllocation.of_sensitivity, or each=",
         )
     if plain:
         return np.full(dimension, s.linf)

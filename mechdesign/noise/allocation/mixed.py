@@ -83,7 +83,7 @@ class MixedProblem:
     order : float
     privacy : ApproximateDP
     mu : float
-        Of a Gaussian that spends all of it.
+        Of a Gaussian that consumes all of it.
     """
 
     sensitivities: Array

@@ -1,6 +1,6 @@
 r"""Mixes of changes that keep several bounds: listed, or drawn one coordinate from each unit of the shares.
 
-What noise spends on a mix it spends on one of its changes, so the best noise against a mix, by a formula, costs no more than
+What noise consumes on a mix it consumes on one of its changes, so the best noise against a mix, by a formula, costs no more than
 the best noise. A mix is proved to be one in three ways:
 
 - it is a change itself, or a mix under bounds whose shares are those of changes (`Changes.exact`);

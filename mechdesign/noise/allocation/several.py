@@ -1,17 +1,17 @@
-r"""Changes that keep several bounds at once, as independent noise spends on them, and the mix of them that is worst.
+r"""Changes that keep several bounds at once, the budget that independent noise consumes on them, and the worst mix of them.
 
 A change v has :math:`|v_i| \le a_i`, at most c coordinates that are not 0, :math:`\lVert v\rVert_1 \le L_1`,
-:math:`\lVert v\rVert_2 \le L_2`. With :math:`u_i = s_i^{-m}` it spends :math:`\sum_i |v_i|^m u_i`, m = 2 for Gaussian and 1 for
+:math:`\lVert v\rVert_2 \le L_2`. With :math:`u_i = s_i^{-m}` it consumes :math:`\sum_i |v_i|^m u_i`, m = 2 for Gaussian and 1 for
 Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always :math:`x_i \le |v_i|/a_i \le 1\{v_i \ne 0\}`, hence
 
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
-and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change spends (`Changes.spent`; the
+and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change consumes (`Changes.spent`; the
 first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
 noise. Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile :math:`a_i x_i^{1/m}`.
 
-**One norm filled.** What the worst change spends at most where one norm is not priced but filled: a knapsack, rounded to the safe side.
+**One norm filled.** What the worst change consumes at most where one norm is not priced but filled: a knapsack, rounded to the safe side.
 
 Of v the norm that is held takes :math:`\sum n(v_i) \le N`, n(v) = v or v²; the other rows stay priced, and what is left to be
 maximised, :math:`\sum_i \varphi_i(v_i)`, is convex in :math:`n(v_i)` where v_i is not 0. So some worst change is whole
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The set, for noise that spends :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
+    """The set, for noise that consumes :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Changes:
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
     def spent(self, scales: Array, prices: Prices) -> Fraction | float:
-        """An upper bound of what any change spends, by weak duality: rational while that is quick, then rounded up."""
+        """An upper bound of what any change consumes, by weak duality: rational while that is quick, then rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
@@ -163,7 +163,7 @@ class Changes:
         return self._spent(self.sizes[keep], scales[keep], *prices)
 
     def _term(self, a: Fraction, s: Fraction, one: Fraction, two: Fraction, three: Fraction) -> Fraction:
-        """The most that a change of one coordinate spends beyond what it pays, at least 0."""
+        """The most that a change of one coordinate consumes beyond its price, at least 0."""
         if self.spend == 2:
             return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
         rate = 1 / s - two
@@ -212,7 +212,7 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
 
 
 def most_spent(asked: Changes, scales: Array, prices: Prices, held: str | None = None) -> Fraction | float:
-    """An upper bound of what any change spends: by prices alone (`Changes.spent`), or with the norm "l1" or "l2" filled (`most_filled`).
+    """An upper bound of what any change consumes: by prices alone (`Changes.spent`), or with the norm "l1" or "l2" filled (`most_filled`).
 
     Examples
     --------

@@ -297,7 +297,7 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
         top = max(top, np.abs(ratios).max(initial=0.0))
     top = top * (1 + 1e-12) + 1e-12
     levels = np.union1d(np.linspace(-top, top, 4096), ratios)
-    # points closer than rounding allows slopes to be told apart are one, the upper
+    # points so close that rounding hides the difference of slopes are one, the upper
     levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
     curves = [_curve(held, k, levels) for k in held.shifts]
     height = np.max([value for value, _ in curves], axis=0)

@@ -3,7 +3,7 @@ r"""Partial moments of a prior between proved bounds, apart from the floats that
 On a cell [u, v] with :math:`t = (x - u)/(v - u)` a certificate needs :math:`\int t^k\,dF`, k = 0, 1, 2, of the density, and the
 point masses. Uniform laws, histograms and samples have rational ones, which are exact. Normal and beta laws (also clipped
 and truncated) are enclosed in ball arithmetic (python-flint), rounded outwards. For other laws the floats of
-`Prior.continuous_moments` are taken as they are, and `proved` says so. All bounds are widened by 2⁻¹⁰⁰, so that whoever computes
+`Prior.continuous_moments` are taken as they are, and `proved` says so. All bounds are widened by 2⁻¹⁰⁰, so that a verifier that computes
 them in another way, with as few as 35 digits, finds the same.
 
 What is not rational is also stored with a certificate (`PriorMoments`), so that a reader who cannot compute it sees what was

@@ -8,7 +8,7 @@ inputs is *equivalent* to neighbouring rows k, l with
 as an affine function is steepest, relative to itself, where it is smallest. On a fixed grid of inputs all pairs are
 compared at :math:`e^{\varepsilon d(x_k, x_l)}`; for :math:`d = |x - x'|` and :math:`|x - x'|^2` chains of neighbours
 imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between. (Stated for all pairs, far inputs' ratios of
-:math:`e^{40}` beside those of neighbours are more than doubles can solve.)
+:math:`e^{40}` together with those of neighbours are more than doubles can solve.)
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class BinSearch:
     """Search the best m outputs within [−max_abs, max_abs].
 
     Neighbours stay 10⁻³ · min(R, w)/m apart, w the length of the input range: two outputs so near are worth no more
-    than one, and a wide range R costs no resolution. The bound beside the search is for any outputs, however near.
+    than one, and a wide range R costs no resolution. The lower bound of the search holds for any outputs, however close.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 r"""From floors to a law in exact arithmetic, and what to do at the very edge of what is feasible.
 
 Two outputs that are as far out as ε just requires (Duchi et al.'s) leave one mechanism, which maximises
-:math:`P(B_m \mid hi)/P(B_m \mid lo)`; a double rounds such outputs a hair too far in or out. Too far in, they are
+:math:`P(B_m \mid hi)/P(B_m \mid lo)`; a double rounds such outputs slightly too far in or out. Too far in, they are
 `widened` by a few units in the last place; so close to the edge that floats cannot tell, the law of the two
 outermost outputs is taken (`extreme_law`).
 """

@@ -184,7 +184,7 @@ def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float])
     parts = [_chords(problem, c, proof.cap_price) for c in chords]
     parts += [_lines(problem, p, proof.cap_price) for p in proof.lines]
     table = np.concatenate([np.zeros((0, 7)), *parts])
-    # Weights that were divided by their sum may add up to a hair more than one.
+    # Weights that were divided by their sum may add up to slightly more than one.
     table[table[:, 2] % 0.5 != 0, 2] *= 1 - 1e-13
     table[:, :2] *= unit
     table[:, 5:] /= unit
@@ -195,9 +195,9 @@ def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float])
 def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array, price: float) -> tuple[Array, Array]:
     """L and M, which are affine where no output is passed."""
     w2 = problem.loss.squared + price
-    # A hair lower, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
-    hair = 4e-16 * (problem.scale + price * problem.span**2)
-    return lam - w2 * x * x - hair, mu + 2 * w2 * x
+    # Lowered by a slack, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
+    slack = 4e-16 * (problem.scale + price * problem.span**2)
+    return lam - w2 * x * x - slack, mu + 2 * w2 * x
 
 
 def _chords(problem: FloorProblem, chords: Chords, price: float) -> Array:

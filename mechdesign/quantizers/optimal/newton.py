@@ -13,7 +13,7 @@ factorisation, of m rows and m + 2 more for each end at which a clipped prior ha
 Designs that need it: priors with a density, of which cutting planes take up to 7.2 times as long (256 outputs: line *Newton* of
 results/ablations). Samples are left to them: they take .3 to .8 of its time.
 
-It is kept beside the library's solvers because it is ahead of them from about 100 outputs on: as a sequence of
+It stays in addition to the library's solvers because it is ahead of them from about 100 outputs on: as a sequence of
 quadratic programs over Clarabel the same designs took 15 ms instead of 66 with 4 outputs, 196 instead of 103 with 128,
 715 instead of 147 with 256 and 14.6 s instead of 2.7 s with 1,025.
 

@@ -14,7 +14,17 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, exponential_coins, geometric, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import figure
-from mechdesign.problem.checks import DOWN, UP, instance, integer, non_negative, one_of, positive, probability
+from mechdesign.problem.checks import (
+    DOWN,
+    UP,
+    answers,
+    instance,
+    integer,
+    non_negative,
+    one_of,
+    positive,
+    probability,
+)
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
@@ -41,6 +51,7 @@ __all__ = [
     "Protection",
     "Result",
     "SolveReport",
+    "answers",
     "exp_lower",
     "exp_upper",
     "exponential_coins",

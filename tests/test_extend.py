@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -141,3 +142,34 @@ def test_an_audit_without_constraints_does_not_say_that_all_hold(command: str, t
     assert said.exit_code == 0, said.output
     assert "every constraint of the definition holds" not in said.output
     assert ("no constraint is listed; 3 of 3 claims hold" in said.output) == (command == "audit")
+
+
+def test_a_bound_above_the_value_is_an_error() -> None:
+    """Was: cut to the value, and called optimal."""
+
+    class Wrong(Counting):
+        def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+            for found in super().improve(clock):
+                yield Bound(20 * found.value, GeometricProof()) if isinstance(found, Bound) else found
+
+    with pytest.raises(md.SolverError, match="is above the value"):
+        Wrong(md.PureDP(1.0)).solve()
+
+
+def test_a_mechanism_of_a_module_is_compared_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_counting.py").write_text(
+        "import mechdesign as md\n"
+        "from mechdesign.extend import register\n"
+        "register('own', md.NumericQuery, lambda q, privacy: md.Calibration('laplace', privacy, q.scalar))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    command = ["compare", "--epsilon", "1", "-s", "1", "-m", "own", "-m", "laplace"]
+    try:
+        assert CliRunner().invoke(app, command).exit_code != 0
+        found = CliRunner().invoke(app, [*command, "--import", "own_counting"])
+        assert found.exit_code == 0 and "own" in found.output, found.output
+    finally:
+        candidates(QUERY).pop("own", None)

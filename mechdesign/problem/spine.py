@@ -234,7 +234,7 @@ class Design(Checked):
         law, bound = incumbent.laws[0], incumbent.bound
         if clock.certify:
             law = self._first_certified(incumbent.laws, clock)
-        lower = None if bound is None else min(bound.value, law.value)
+        lower = None if bound is None else self._below(bound.value, law.value)
         proof = () if bound is None or bound.proof is None else (bound.proof,)
         proofs = (*law.proofs, *proof) if clock.certify else ()
         found = Result(
@@ -249,6 +249,13 @@ class Design(Checked):
         )
         status = self._status(found, clock)
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
+
+    def _below(self, bound: float, value: float) -> float:
+        """The bound, which rounding alone may have put above the value."""
+        if bound > value + 1e-6 * abs(value):
+            message = f"the lower bound {bound!r} is above the value {value!r}: one of the two is wrong"
+            raise SolverError(message, solver=type(self).__name__, status="check")
+        return min(bound, value)
 
     def _first_certified(self, laws: list[Law], clock: Clock) -> Law:
         """The cheapest law that passes its proofs; what the cheapest one fails by where none passes."""

@@ -147,6 +147,31 @@ def calibrate(
     _written(result, None, out, report)
 
 
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="A module of yours to import first: one that registers laws, losses or mechanisms.",
+    ),
+]
+
+
+def _import(modules: list[str]) -> None:
+    """Import what the user names, from the folder the command runs in too; never what a file names."""
+    for name in modules:
+        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
+            raise DesignError.of("import", name, "must be the name of a module, as after Python's import")
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise DesignError.of(
+                "import", name, f"could not be imported ({type(error).__name__}: {error})"
+            ) from None
+
+
 def compare(
     spec: Annotated[
         Path | None,
@@ -179,11 +204,13 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,
     report: Page = None,
+    modules: Modules = None,
 ) -> None:
     """Try every mechanism that answers a question, certified, and rank them by their error."""
     from mechdesign import choose
     from mechdesign.shell.show import show
 
+    _import(modules or [])
     _check_outputs(spec, csv=csv, out=out, report=report)
     stated: dict[str, Any] = {"sensitivity": sensitivity, "l0": l0, "l1": l1, "l2": l2}
     if spec is not None:
@@ -228,29 +255,6 @@ def compare(
 
 
 File = Annotated[Path, typer.Argument(help="Result file.")]
-Modules = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--import",
-        metavar="MODULE",
-        help="A module of yours to import first: one that registers the laws and losses the file names.",
-    ),
-]
-
-
-def _import(modules: list[str]) -> None:
-    """Import what the user names, from the folder the command runs in too; never what a file names."""
-    for name in modules:
-        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
-            raise DesignError.of("import", name, "must be the name of a module, as after Python's import")
-        if (here := os.getcwd()) not in sys.path:
-            sys.path.insert(0, here)
-        try:
-            importlib.import_module(name)
-        except Exception as error:
-            raise DesignError.of(
-                "import", name, f"could not be imported ({type(error).__name__}: {error})"
-            ) from None
 
 
 @dataclass(frozen=True)

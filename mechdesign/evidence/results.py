@@ -245,7 +245,8 @@ class Result(Handed):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
-        _ = self._stated  # which checks the proofs
+        for proof in instance("proofs", self.proofs, tuple):
+            instance("proofs", proof, Proof)
 
     @property
     def certificate(self) -> Certificate | None:

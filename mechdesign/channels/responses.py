@@ -26,7 +26,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.hadamard import walsh_hadamard
-from mechdesign.spaces.space import MetricSpace, check_size
+from mechdesign.spaces.space import MetricSpace, check_size, cluster_matrix
 from mechdesign.typing import Array, Indices, Numbers
 
 TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
@@ -158,7 +158,7 @@ class ClusteredResponse(Checked, Response):
 
     def _spread(self, own: float, near: float, far: float) -> Array:
         check_size(self.size, what="channel")
-        return self.space.by_cluster(own, near, far)
+        return cluster_matrix(self.space, own, near, far)
 
     @cached_property
     def inverse_levels(self) -> tuple[float, float, float]:

@@ -255,7 +255,7 @@ class MetricSpace:
             assert self.parents is not None and self.lengths is not None and self.leaves is not None
             return tree_distances(self.parents, self.lengths, self.leaves)
         if self.kind == "clustered":
-            return self.by_cluster(0.0, self.within, self.across)
+            return cluster_matrix(self, 0.0, self.within, self.across)
         assert self.points is not None
         return self._gaps(self.points)
 
@@ -263,13 +263,6 @@ class MetricSpace:
         """Distances of coordinates, a row each, from all points."""
         assert self.points is not None
         return np.asarray((haversine if self.kind == "geodesic" else cdist)(rows, self.points))
-
-    def by_cluster(self, own: float, near: float, far: float) -> Array:
-        """The matrix of `own` on the diagonal, `near` elsewhere inside the clusters of a clustered space, and `far` across."""
-        labels = np.arange(self.size) // self.shape[1]
-        matrix = np.where(np.equal.outer(labels, labels), near, far)
-        np.fill_diagonal(matrix, own)
-        return matrix
 
     def distances_from(self, point: int) -> Array:
         """Distances of all points from one, shape (n,); builds no matrix of a line, a grid or coordinates.
@@ -475,3 +468,11 @@ def check_size(rows: int, columns: int | None = None, *, what: str = "space") ->
             f"needs a dense matrix of {size:.1f} GiB; merge points that lie near each other, or take a channel of few "
             "levels (KaryResponse, ClusteredResponse, HadamardResponse) and what does without its matrix",
         )
+
+
+def cluster_matrix(space: MetricSpace, own: float, near: float, far: float) -> Array:
+    """The matrix of `own` on the diagonal, `near` elsewhere inside the clusters of a clustered space, and `far` across."""
+    labels = np.arange(space.size) // space.shape[1]
+    matrix = np.where(np.equal.outer(labels, labels), near, far)
+    np.fill_diagonal(matrix, own)
+    return matrix

@@ -469,6 +469,7 @@ class Descent:
     ) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
         self.program = blocks.in_numbers(solver=solver, deadline=deadline, **options)
+        self.failed: SolverError | None = None
 
     def point(self, q: Array) -> LinearisedPoint:
         """A given point within the budget, of which no program was solved."""
@@ -524,7 +525,10 @@ class Descent:
         return self.inside(q, self.epsilon)
 
     def _solved(self, *point: Any, least_unit: float = 1.0) -> Solution | None:
-        """The answer to the program at a point, from the last basis, with all effort so far; None where the deadline came first."""
+        """The answer to the program at a point, from the last basis, with all effort so far.
+
+        None where the deadline came first, and where the solver has none: `failed` then says why.
+        """
         if self.deadline.passed:
             return None
         self.blocks.linearise(self.program, *point, least_unit=least_unit)
@@ -532,10 +536,9 @@ class Descent:
             return self.program.answer()
         except InfeasibleError:  # of a program that no step at all solves: the solver's rounding
             return None
-        except SolverError:
-            if self.deadline.passed:
-                return None
-            raise
+        except SolverError as error:
+            self.failed = error
+            return None
 
     def inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
         """Move a point that is slightly over a budget inside it, towards a slightly smaller budget.
@@ -552,7 +555,7 @@ class Descent:
                 tight = min(epsilon, RESOLVED) - margin * max(1.0, epsilon)
                 solution = self._solved(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
                 if solution is None:
-                    return None
+                    break
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)
                 mechanism = blocks.mechanism(moved)
                 if mechanism.privacy_loss() <= epsilon:

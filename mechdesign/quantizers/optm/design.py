@@ -222,7 +222,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if not points and given is None:
             if clock.passed:
                 raise too_late("OPTM")
-            raise InfeasibleError(
+            raise descent.failed or InfeasibleError(
                 f"no selection mechanism with these {program.m} bins was found within epsilon = {self.privacy.epsilon:g}: "
                 "raise it a little"
             )

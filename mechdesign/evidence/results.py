@@ -70,10 +70,11 @@ class SolveReport:
     fallbacks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = [status.value for status in Status]
-        if not isinstance(self.status, str) or self.status not in known:
-            raise DesignError.of("status", self.status, f"must be one of {known}")
-        object.__setattr__(self, "status", Status(self.status))
+        try:
+            object.__setattr__(self, "status", Status(self.status))
+        except ValueError:
+            known = [status.value for status in Status]
+            raise DesignError.of("status", self.status, f"must be one of {known}") from None
 
     @classmethod
     def of(cls, solution: object) -> SolveReport:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from mechdesign.problem.checks import instance, settle
+from mechdesign.problem.checks import instance
 
 
 def field(
@@ -53,7 +54,17 @@ class Checked:
     """Base of dataclasses whose fields declare their checks."""
 
     def __post_init__(self) -> None:
-        for declared in dataclasses.fields(self):  # type: ignore[arg-type]
-            check, value = declared.metadata.get("check"), getattr(self, declared.name)
-            if check is not None and not (value is None and declared.default is None):
-                settle(self, **{declared.name: check(declared.name, value)})
+        for name, check, may_be_absent in _declared(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if value is not None or not may_be_absent:
+                object.__setattr__(self, name, check(name, value))
+
+
+@functools.cache
+def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bool]]:
+    """Return name, check and whether None passes, of every field that declares a check."""
+    return [
+        (f.name, f.metadata["check"], f.default is None)
+        for f in dataclasses.fields(kind)
+        if "check" in f.metadata
+    ]

@@ -190,7 +190,8 @@ class Design(Checked):
             Nothing feasible was found, or not within the time limit.
         """
         clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
-        self._check_options(options)
+        if options:
+            self._check_options(options)
         if not (progress is None or callable(progress)):
             raise DesignError.of("progress", progress, "must be a function of an Incumbent")
         incumbent = Incumbent()

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
+from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.quantizer import quantizer
@@ -27,7 +28,7 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 }
 SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
 CHECKS |= dict.fromkeys(SEARCHES, quantizer)
-CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "noise-allocation": allocation}
+CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "noise-allocation": allocation, "calibration": calibration}
 
 
 def verify(text: str) -> Account:

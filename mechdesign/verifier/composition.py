@@ -1,0 +1,146 @@
+"""δ of a composition of privacy losses, bounded from above on a grid.
+
+**Theorem** (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, *Connect the Dots*). Let a cell of outcomes have mass p under one
+data set and q under its neighbour, with losses log dP/dQ in [a, b]. Two atoms at a and b with the same p and q in all,
+
+    p_b = (p − e^a q) / (1 − e^(a − b)),    p_a = p − p_b,
+
+have a hockey-stick curve that is nowhere lower. A pair of laws whose curve is nowhere lower may take the place of another one in any
+composition, more P and less Q never lower it, and δ(ε) = Σ P(l) (1 − e^(ε − l)) over losses l > ε, plus the mass whose loss is infinite.
+
+So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws are
+composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Where a
+composition has grown beyond `POINTS` multiples, the step is doubled, by the same split; tails are cut into the mass of infinite loss.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable
+from decimal import Decimal
+from math import ceil, floor
+from typing import NamedTuple
+
+POINTS = 2**15
+SLACK = Decimal("1e-40")
+"""Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
+PLACES = 55
+HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+
+
+class Cell(NamedTuple):
+    """Outcomes of mass p and q under neighbours, with losses between low and high."""
+
+    p: Decimal
+    q: Decimal
+    low: Decimal
+    high: Decimal
+
+
+class Losses(NamedTuple):
+    """Masses, in units of 10^-digits, of the losses (first + i)·step, and that of the infinite loss."""
+
+    step: Decimal
+    first: int
+    masses: list[int]
+    infinite: int
+
+
+class Grid:
+    """Compositions in which `tail` may be cut off each time.
+
+    Parameters
+    ----------
+    tail : Decimal
+        Mass that is moved to an infinite loss by every operation.
+    """
+
+    def __init__(self, tail: Decimal) -> None:
+        self.tail = tail
+        self.digits = 9 - tail.adjusted()
+        self.unit = 10**self.digits
+
+    def up(self, mass: Decimal) -> int:
+        """A mass in the grid's unit, rounded up."""
+        return ceil((mass + SLACK) * self.unit) if mass > -SLACK else 0
+
+    def losses(self, cells: Iterable[Cell], step: Decimal, infinite: Decimal) -> Losses:
+        """The loss of these outcomes, and of the mass of infinite loss, on multiples of the step."""
+        at: dict[int, int] = {}
+        for p, q, low, high in cells:
+            i, j = floor(low / step), ceil(high / step)
+            a, b = i * step, max(j, i + 1) * step
+            whole = self.up(p)
+            above = min(self.up((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp())), whole)
+            for place, mass in ((max(j, i + 1), above), (i, max(whole - above, 0) + 1)):
+                at[place] = at.get(place, 0) + mass
+        first = min(at)
+        masses = [at.get(i, 0) for i in range(first, max(at) + 1)]
+        return self.trimmed(Losses(step, first, masses, self.up(infinite)))
+
+    def trimmed(self, found: Losses) -> Losses:
+        """Cut tails: losses above become infinite, losses below rise to the least that is kept."""
+        step, first, masses, infinite = found
+        least, cut, end = int(self.tail * self.unit), 0, len(masses)
+        while end > 1 and cut + masses[end - 1] <= least:
+            end -= 1
+            cut += masses[end]
+        start, raised = 0, 0
+        while start < end - 1 and raised + masses[start] <= least:
+            raised += masses[start]
+            start += 1
+        kept = masses[start:end]
+        kept[0] += raised
+        found = Losses(step, first + start, kept, infinite + cut)
+        return self.coarser(found) if len(kept) > POINTS else found
+
+    def coarser(self, found: Losses) -> Losses:
+        """The same on twice the step: losses between its multiples are split."""
+        step, first, masses, infinite = found
+        share = ceil(self.unit / (1 + (-step).exp())) + 1  # of the upper neighbour
+        least = first // 2
+        halved = [0] * ((first + len(masses)) // 2 - least + 1)
+        for i, mass in enumerate(masses, first):
+            if i % 2:
+                above = -(-mass * share // self.unit)
+                halved[(i + 1) // 2 - least] += above
+                halved[(i - 1) // 2 - least] += max(mass - above, 0) + 1
+            else:
+                halved[i // 2 - least] += mass
+        return self.trimmed(Losses(2 * step, least, halved, infinite))
+
+    def product(self, one: Losses, other: Losses) -> Losses:
+        """The loss of both."""
+        while one.step < other.step:
+            one = self.coarser(one)
+        while other.step < one.step:
+            other = self.coarser(other)
+        slot = 2 * self.digits + len(str(POINTS)) + 4  # masses of slightly more than 1 in all
+        factors = [
+            Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)
+        ]
+        count = len(one.masses) + len(other.masses) - 1
+        digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
+        masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
+        whole = one.infinite + other.infinite
+        return self.trimmed(Losses(one.step, one.first + other.first, masses, whole + whole // 10**6 + 1))
+
+    def power(self, base: Losses, times: int) -> Losses:
+        """The loss of `times` independent ones."""
+        found: Losses | None = None
+        while True:
+            if times % 2:
+                found = base if found is None else self.product(found, base)
+            times //= 2
+            if not times:
+                assert found is not None
+                return found
+            base = self.product(base, base)
+
+    def delta(self, found: Losses, epsilon: Decimal) -> Decimal:
+        """δ at ε, from above."""
+        total = Decimal(found.infinite)
+        for i, mass in enumerate(found.masses, found.first):
+            if mass and (loss := i * found.step) > epsilon:
+                total += mass * (1 - (epsilon - loss).exp())
+        return total / self.unit * (1 + SLACK)

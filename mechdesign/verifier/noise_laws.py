@@ -1,0 +1,297 @@
+"""Laws of additive noise in decimals: tails, log densities and the cells of their privacy losses.
+
+A continuous law is symmetric and log-concave, at unit scale. Moved by r it has the loss L(s) = g(|s + r/2|) − g(|s − r/2|) at s from
+the middle, g = −log of the density: odd, and increasing in s. So the cell between two points has its losses between theirs, and its
+mirror image has p and q exchanged. Values carry 55 digits, of which sums of values of at most 1 lose fewer than 15
+(`mechdesign.verifier.composition.SLACK`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import cache
+from typing import NamedTuple
+
+from mechdesign.verifier.composition import Cell
+from mechdesign.verifier.reading import NotCovered, Refused
+
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
+TINY = Decimal("1e-52")
+INFINITE = Decimal("Infinity")
+
+
+class Law(NamedTuple):
+    """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support."""
+
+    exponent: Callable[[Decimal], Decimal]
+    upper: Callable[[Decimal], Decimal]
+    end: Decimal = INFINITE
+
+    def above(self, t: Decimal) -> Decimal:
+        """P(T > t) of any t."""
+        return self.upper(t) if t >= 0 else ONE - self.upper(-t)
+
+
+def mills(x: Decimal) -> Decimal:
+    """P(Z > x)/φ(x) of a normal Z, x ≥ 0: the continued fraction x + 1/(x + 2/(x + …)) far out, a series near 0."""
+    if x > 3:
+        found = x
+        for k in range(60 + int(1000 / x), 0, -1):
+            found = x + k / found
+        return ONE / found
+    term = total = x
+    k = 1
+    while term > TINY * total:
+        k += 2
+        term = term * x * x / k
+        total += term
+    return (2 * PI).sqrt() / 2 * (x * x / 2).exp() - total
+
+
+def series(a: Decimal, z: Decimal) -> Decimal:
+    """Σ z^n / (a (a + 1) … (a + n)) = γ(a, z) e^z / z^a: positive terms."""
+    term = total = ONE / a
+    n = a
+    while term > TINY * total or n < z:
+        n += 1
+        term = term * z / n
+        total += term
+    return total
+
+
+def gamma(a: Decimal) -> Decimal:
+    """Γ(a) of a ≤ 40, but for what of its integral lies beyond 400."""
+    z = Decimal(400)
+    return (a * z.ln() - z).exp() * series(a, z)
+
+
+def laplace() -> Law:
+    return Law(lambda t: t, lambda t: HALF * (-t).exp())
+
+
+def truncated_laplace(end: Decimal) -> Law:
+    last = (-end).exp()
+    return Law(lambda t: t, lambda t: max(HALF * ((-t).exp() - last) / (1 - last), ZERO), end)
+
+
+def logistic() -> Law:
+    return Law(lambda t: t + 2 * (1 + (-t).exp()).ln(), lambda t: 1 / (1 + t.exp()))
+
+
+def normal() -> Law:
+    return offset_gaussian(ZERO)
+
+
+def offset_gaussian(b: Decimal) -> Law:
+    """OSGT: density ∝ e^(-t²/2 - b t), whose tail is e^(-t²/2 - b t) M(t + b)/(2 M(b))."""
+    half = HALF / mills(b)
+    return Law(lambda t: t * (t / 2 + b), lambda t: half * (-t * (t / 2 + b)).exp() * mills(t + b))
+
+
+def flipped_huber(b: Decimal) -> Law:
+    """Density ∝ e^(-b t) up to b, e^(-(t² + b²)/2) beyond."""
+    if b == 0:
+        return normal()
+
+    def mass(t: Decimal) -> Decimal:
+        far = max(t, b)
+        tail = (-(far * far + b * b) / 2).exp() * mills(far)
+        return tail if t >= b else tail + ((-b * t).exp() - (-b * b).exp()) / b
+
+    whole = 2 * mass(ZERO)
+    return Law(lambda t: b * t if t <= b else (t * t + b * b) / 2, lambda t: mass(t) / whole)
+
+
+def generalised_normal(power: Decimal) -> Law:
+    """Density ∝ e^(-t^β), whose tail is an incomplete Γ function of t^β."""
+
+    @cache
+    def exponent(t: Decimal) -> Decimal:
+        return (power * t.ln()).exp() if t else ZERO
+
+    a = 1 / power
+    half = HALF / gamma(a)
+
+    def upper(t: Decimal) -> Decimal:
+        z = exponent(t)
+        return max(HALF - half * t * (-z).exp() * series(a, z), ZERO) if z < 300 else ZERO
+
+    return Law(exponent, upper)
+
+
+CONTINUOUS: dict[str, Callable[..., Law]] = {
+    "norm": normal,
+    "laplace": laplace,
+    "truncated_laplace": truncated_laplace,
+    "logistic": logistic,
+    "osgt": offset_gaussian,
+    "flipped_huber": flipped_huber,
+    "gennorm": generalised_normal,
+}
+
+
+def continuous_cells(law: Law, shift: Decimal, reach: Decimal, count: int) -> tuple[list[Cell], Decimal]:
+    """Cells of the loss at a shift, and the mass beyond `reach` or the support, whose loss is taken as infinite.
+
+    The cells that weigh most, by their mass and the square of their range of losses, are halved until there are `count`.
+    """
+    half = shift / 2
+    last = min(reach, law.end - half)
+
+    def look(s: Decimal) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+        loss = law.exponent(s + half) - law.exponent(abs(s - half))
+        return s, law.above(s - half), law.above(s + half), loss
+
+    def weight(a: tuple[Decimal, ...], b: tuple[Decimal, ...]) -> float:
+        return -float(b[3] - a[3]) ** 2 * float(max(a[1] - b[1], ZERO)) ** 1.0
+
+    if last <= 0:
+        return [], ONE
+    ends = sorted({ZERO, min(half, last), last})
+    points = [look(s) for s in ends]
+    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(zip(points, points[1:]))]
+    heapq.heapify(heap)
+    for i in range(len(heap), count):
+        _, _, a, b = heap[0]
+        middle = look((a[0] + b[0]) / 2)
+        heapq.heapreplace(heap, (weight(a, middle), 2 * i, a, middle))
+        heapq.heappush(heap, (weight(middle, b), 2 * i + 1, middle, b))
+    cells = []
+    for _, _, (_, p, q, low), (_, less, fewer, high) in heap:
+        cells += [Cell(p - less, q - fewer, low, high), Cell(q - fewer, p - less, -high, -low)]
+    beyond = points[-1]
+    # Far on the other side no loss is larger than at its end: less Q, and the more P there, is never more private.
+    cells.append(Cell(beyond[2], ZERO, -beyond[3], -beyond[3]))
+    return cells, beyond[1]
+
+
+# -- laws of finitely many losses: outcomes of one loss each ---------------------------------------------
+
+
+def atom(p: Decimal, loss: Decimal) -> Cell:
+    return Cell(p, p * (-loss).exp(), loss, loss)
+
+
+def discrete_laplace_atoms(a: Decimal, shift: Decimal) -> list[Cell]:
+    """P(k) ∝ e^(-a|k|): the loss a(|k + r| − |k|) is −ar up to −r, and ar from 0 on."""
+    r, fall = whole(shift), (-a).exp()
+    if r > 10**5:
+        raise NotCovered("discrete Laplace noise for a change of more than 100000")
+    cells = [atom(1 / (1 + fall), a * r), atom(fall**r / (1 + fall), -a * r)]
+    mass = (1 - fall) / (1 + fall)
+    for j in range(1, r):
+        mass *= fall
+        cells.append(atom(mass, a * (r - 2 * j)))
+    return cells
+
+
+def discrete_gaussian_atoms(sigma: Decimal, shift: Decimal) -> list[Cell]:
+    """P(k) ∝ e^(-k²/2σ²), as far as it is 1e-60: the loss is r(r + 2k)/2σ²."""
+    r, half = whole(shift), gaussian_weights(sigma)
+    total = 2 * sum(half) - half[0]
+    unit = r / (2 * sigma * sigma)
+    cells = [atom(half[abs(k)] / total, unit * (r + 2 * k)) for k in range(1 - len(half), len(half))]
+    last = half[-1] / total * len(half)  # more than what is left beyond
+    return [*cells, Cell(last, ZERO, unit * (r + 2 * len(half)) * 2, unit * (r + 2 * len(half)) * 2)]
+
+
+def gaussian_weights(sigma: Decimal) -> list[Decimal]:
+    """e^(-k²/2σ²) of k = 0, 1, … as far as it is 1e-60."""
+    if sigma > 2000:
+        raise NotCovered("discrete Gaussian noise of sigma above 2000")
+    weight, fall = ONE, (-1 / (2 * sigma * sigma)).exp()
+    twice = fall * fall
+    found = []
+    while weight > Decimal("1e-60"):
+        found.append(weight)
+        weight *= fall
+        fall *= twice
+    return found
+
+
+def staircase_atoms(epsilon: Decimal, gamma: Decimal, shift: Decimal) -> list[Cell]:
+    """Steps of length 1, which fall by e^-ε at k + γ: a shift of at most a step changes the density by that factor or not."""
+    if shift > 1:
+        raise Refused("a change of more than one step of the staircase")
+    b = (-epsilon).exp()
+    level = (1 - b) / (2 * (gamma + b * (1 - gamma)))
+    high = level * (min(gamma, shift) + shift * b / (1 - b) + max(ZERO, min(gamma, shift - gamma)))
+    return [atom(high, epsilon), atom(1 - high - high * b, ZERO), atom(high * b, -epsilon)]
+
+
+def whole(shift: Decimal) -> int:
+    if shift != shift.to_integral_value() or shift < 1:
+        raise Refused("noise on whole numbers for a change that is none")
+    return int(shift)
+
+
+DISCRETE: dict[str, Callable[..., list[Cell]]] = {
+    "dlaplace": discrete_laplace_atoms,
+    "discrete_gaussian": discrete_gaussian_atoms,
+    "staircase": staircase_atoms,
+}
+
+
+# -- what an error costs: E|T|^p for p = 1, 2, at unit scale ---------------------------------------------
+
+
+def truncated_cost(p: int, c: Decimal) -> Decimal:
+    last = (-c).exp()
+    return (p - last * (c + 1 if p == 1 else c * c + 2 * c + 2)) / (1 - last)
+
+
+def offset_cost(p: int, b: Decimal) -> Decimal:
+    """E(T + b) = 1/M(b) and E T(T + b) = 1, by parts."""
+    mean = 1 / mills(b) - b
+    return mean if p == 1 else 1 - b * mean
+
+
+def huber_cost(p: int, b: Decimal) -> Decimal:
+    if b == 0:
+        return offset_cost(p, b)
+    last, tail = (-b * b).exp(), mills(b)
+    z = b * b
+    centre = (1 - last * (1 + z)) / b**2 if p == 1 else (2 - last * (z * z + 2 * z + 2)) / b**3
+    beyond = last * (1 if p == 1 else b + tail)
+    return (centre + beyond) / (last * tail + (1 - last) / b)
+
+
+def staircase_cost(p: int, epsilon: Decimal, gamma: Decimal) -> Decimal:
+    """Σ over steps k of b^k (∫ over [k, k + γ] + b ∫ over [k + γ, k + 1]) of t^p, by Σ b^k k^j."""
+    b = (-epsilon).exp()
+    powers = (1 / (1 - b), b / (1 - b) ** 2, b * (1 + b) / (1 - b) ** 3)
+    level = (1 - b) / (gamma + b * (1 - gamma))
+    g = gamma
+    if p == 1:  # ∫ = ((k + y)² − (k + x)²)/2 = k (y − x) + (y² − x²)/2
+        steps = (g + b * (1 - g)) * powers[1] + (g * g + b * (1 - g * g)) / 2 * powers[0]
+    else:
+        steps = (g + b * (1 - g)) * powers[2] + (g * g + b * (1 - g * g)) * powers[1]
+        steps += (g**3 + b * (1 - g**3)) / 3 * powers[0]
+    return level * steps
+
+
+def gaussian_sum_cost(p: int, sigma: Decimal) -> Decimal:
+    half = gaussian_weights(sigma)
+    return 2 * sum(k**p * w for k, w in enumerate(half)) / (2 * sum(half) - half[0])
+
+
+def discrete_laplace_cost(p: int, a: Decimal) -> Decimal:
+    fall = (-a).exp()
+    return 2 * fall / (1 - fall * fall) if p == 1 else 2 * fall / (1 - fall) ** 2
+
+
+COSTS: dict[str, Callable[..., Decimal]] = {
+    "norm": lambda p: ONE if p == 2 else (2 / PI).sqrt(),
+    "laplace": lambda p: Decimal(p),
+    "truncated_laplace": truncated_cost,
+    "logistic": lambda p: 2 * Decimal(2).ln() if p == 1 else PI * PI / 3,
+    "osgt": offset_cost,
+    "flipped_huber": huber_cost,
+    "gennorm": lambda p, power: gamma((p + 1) / power) / gamma(1 / power),
+    "staircase": staircase_cost,
+    "dlaplace": discrete_laplace_cost,
+    "discrete_gaussian": gaussian_sum_cost,
+}

@@ -11,25 +11,27 @@ by symmetry: both curves rise with that of (P, Q).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.composition import PLACES, Cell, Grid, Losses
-from mechdesign.verifier.noise_laws import (
-    CONTINUOUS,
-    COSTS,
-    DISCRETE,
-    ONE,
-    ZERO,
-    Law,
-    continuous_cells,
-)
+from mechdesign.verifier.composition import PLACES, SLACK, Cell, Grid, Losses
+from mechdesign.verifier.noise_laws import CONTINUOUS, COSTS, DISCRETE, ONE, ZERO, continuous_cells
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 
+Changes: TypeAlias = list[tuple[Decimal, int]]
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
 CELLS = 2**12
+POINTS = 2**15, 2**17
+"""Of the grid: where the coarse one leaves δ above the budget, the fine one decides."""
 MOST_LOSSES = 10**6
+ROUND = 1 + Decimal("1e-45")
+"""Above the rounding of a few decimals."""
 
 
 def calibration(result: Json, account: Account) -> None:
@@ -52,42 +54,95 @@ def check(result: Json, account: Account) -> None:
         raise NotCovered(f"noise of the law {law['name']}")
     if set(law) - {"", "name", "args", "scale"}:
         raise NotCovered("laws with other parameters than shapes and a scale")
-    shapes, scale = [Decimal(x) for x in law["args"]], Decimal(law.get("scale", 1))
+    shapes, scale = tuple(Decimal(x) for x in law["args"]), Decimal(law.get("scale", 1))
     if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
         raise Refused("a scale that is not positive and finite")
     power = {"squared": 2, "absolute": 1}[design["loss"]]
     cost = Fraction(COSTS[law["name"]](power, *shapes) * scale**power)
-    account.bounds(f"the {design['loss']} loss is at most {value!r}", cost, Fraction(value), Fraction(value) / 10**9)
-    shifts = [(Decimal(v) / scale, count) for v, count in changes(design["sensitivity"], design["dimension"], law["name"])]
-    rounds, rate = design["rounds"], Decimal(design["sampling_rate"])
+    account.bounds(
+        f"the {design['loss']} loss is at most {value!r}", cost, Fraction(value), Fraction(value) / 10**9
+    )
+    rounds, rate, epsilon = (
+        design["rounds"],
+        Decimal(design["sampling_rate"]),
+        Decimal(privacy.get("epsilon", 0)),
+    )
     if not 0 < rate <= 1 or rounds < 1:
         raise Refused("rounds or a sampling rate that are none")
+    gaussian = law["name"] in ("norm", "discrete_gaussian")
+    stated = changes(
+        design["sensitivity"], design["dimension"], "norm" if privacy[""] == "zcdp" else law["name"]
+    )
+    scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
     if privacy[""] == "zcdp":
-        if law["name"] not in ("norm", "discrete_gaussian") or rate < 1:
+        if not gaussian or rate < 1:
             raise NotCovered("zero-concentrated privacy of noise that is not Gaussian")
-        width = ONE if law["name"] == "norm" else shapes[0]
-        found = rounds * sum(count * (v / width) ** 2 for v, count in shifts) / 2
-        account.bounds(f"rho at most {privacy['rho']!r}", found * (1 - Decimal("1e-50")), Decimal(privacy["rho"]) + Decimal(privacy.get("xi", 0)))
+        width = shapes[0] if shapes else ONE
+        rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
+        # D_α is proportional to α, so that ξ helps at α = 1 only.
+        account.proved(f"rho at most {privacy['rho']!r}", rho <= Decimal(privacy["rho"]) * ROUND)
     elif not privacy.get("delta"):
-        found = sum(count * largest_loss(law["name"], shapes, v) for v, count in shifts)
-        if rate < 1:
-            found = (1 + rate * (found.exp() - 1)).ln()
-        account.bounds(f"privacy loss at most {privacy['epsilon']!r}", rounds * found * (1 - Decimal("1e-50")), Decimal(privacy["epsilon"]))
+        largest = ([count * largest_loss(law["name"], shapes, v) for v, count in shifts] for shifts in scaled)
+        loss = min(sum(losses, ZERO) for losses in largest)
+        if rate < 1 and loss.is_finite():
+            loss = (1 + rate * (loss.exp() - 1)).ln()
+        account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * loss <= epsilon * ROUND)
     else:
-        delta = composed(law["name"], shapes, shifts, rounds, rate, Decimal(privacy["epsilon"]), Decimal(privacy["delta"]))
-        account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}", delta <= Decimal(privacy["delta"]))
+        delta = Decimal(privacy["delta"])
+        claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
+        asked = Asked(law["name"], shapes, rounds, rate, epsilon, delta)
+        account.proved(claim, any(found <= delta for shifts in scaled for found in asked.consumed(shifts)))
     if result["lower_bound"] is not None:
-        account.claimed(f"no private noise of the kind that the proof names loses less than {result['lower_bound']!r}")
+        account.claimed(
+            f"no private noise of the kind that the proof names loses less than {result['lower_bound']!r}"
+        )
 
 
-def changes(sensitivity: Json, dimension: int, name: str) -> list[tuple[float, int]]:
-    """The largest changes of coordinates, each with how many coordinates may change so much at once."""
+def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:
+    """Lists of shifts and of how many coordinates move so far; each list alone is as bad as every change that is allowed.
+
+    Sorted by size, the k-th coordinate of a change moves by at most its bound, by L₁/k and by L₂/√k. Under a log-concave law two
+    coordinates that move by a and b are more private than one that moves by a + b (by way of the data set in which the first
+    alone has moved, and as tests by thresholds are the best ones), so that all of L₁ may stand on one coordinate. Normal noise
+    sees the ℓ₂ norm alone, a staircase whether a coordinate moves.
+    """
     if not isinstance(sensitivity, dict):
-        return [(sensitivity, dimension)]
-    raise NotCovered("several bounds of a change")
+        return [[(Decimal(sensitivity), dimension)]]
+    most = [sensitivity[bound] for bound in ("linf", "l1", "l2") if sensitivity[bound] is not None]
+    each = sensitivity["each"] or [min(most)] * dimension
+    if len(each) != dimension or dimension > 10**5 or not all(b >= 0 for b in (*each, *most)):
+        raise Refused("bounds of other coordinates than the answer's")
+    bounds = sorted((Decimal(min([b, *most])) for b in each), reverse=True)[: sensitivity["l0"] or dimension]
+    total = Decimal(sensitivity["l1"] or sum(bounds))
+    norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
+    if name == "norm":
+        square, left = ZERO, total
+        for bound in bounds:  # the largest squares within ‖v‖₁: the largest bounds, filled
+            square, left = square + min(bound, left) ** 2, max(left - bound, ZERO)
+        return [[(min(square.sqrt() * ROUND, norm), 1)]]
+    if name == "staircase":
+        return [[(bounds[0], len(bounds))]]
+    envelope = [min(b, total / k * ROUND, norm / Decimal(k).sqrt()) for k, b in enumerate(bounds, 1)]
+    top, whole = bounds[0], min(total, sum(envelope, ZERO))
+    fewer = min(
+        len(bounds), max(int(2 * whole / top), 1)
+    )  # two that fit into one largest bound are moved into one
+    packed = [min(top, whole / k * ROUND) for k in range(1, fewer + 1)]
+    found = [envelope, packed, [whole]]
+    if name in ("dlaplace", "discrete_gaussian"):
+        found = [[Decimal(int(v)) for v in vector] for vector in found]
+    return [grouped([v for v in vector if v > 0]) for vector in found]
 
 
-def largest_loss(name: str, shapes: list[Decimal], shift: Decimal) -> Decimal:
+def grouped(vector: list[Decimal]) -> Changes:
+    """Equal shifts counted; where there are many, groups that double in length, each as large as its largest."""
+    cuts = [0, *(2**j for j in range(20) if 2**j < len(vector)), len(vector)]
+    if len({*vector}) < len(cuts):
+        return sorted(Counter(vector).items(), reverse=True)
+    return [(vector[start], end - start) for start, end in pairwise(cuts)]
+
+
+def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Decimal:
     """The largest privacy loss at a shift, in units of the scale; infinite where it has no end."""
     if name in ("laplace", "logistic") or (name == "gennorm" and shapes[0] == 1):
         return shift
@@ -98,95 +153,72 @@ def largest_loss(name: str, shapes: list[Decimal], shift: Decimal) -> Decimal:
     return Decimal("Infinity")
 
 
-def composed(
-    name: str,
-    shapes: list[Decimal],
-    shifts: list[tuple[Decimal, int]],
-    rounds: int,
-    rate: Decimal,
-    epsilon: Decimal,
-    delta: Decimal,
-) -> Decimal:
-    """δ at ε of all rounds and coordinates, from above."""
-    times = rounds if rate == 1 else 1
-    if name == "norm" or (name in ("osgt", "flipped_huber") and shapes == [ZERO]):
-        square = sum(count * v * v for v, count in shifts) * times
-        name, shapes, shifts, times = "norm", [], [(square.sqrt() * (1 + Decimal("1e-50")), 1)], 1
-    losses = sum(count for _, count in shifts) * times
-    if losses > MOST_LOSSES or rounds > MOST_LOSSES:
-        raise NotCovered(f"more than {MOST_LOSSES} losses are too large to check")
-    law = CONTINUOUS[name](*shapes) if name in CONTINUOUS else None
-    if losses == 1 and rate == 1:
-        return alone(law, name, shapes, shifts[0][0], epsilon)
-    grid = Grid(delta * Decimal("1e-9") / (losses * rounds))
-    parts = [losses_at(grid, law, name, shapes, v, epsilon / losses) for v, _ in shifts]
-    whole: Losses | None = None
-    for part, (_, count) in zip(parts, shifts):
-        several = grid.power(part, count * times)
-        whole = several if whole is None else grid.product(whole, several)
-    assert whole is not None
-    if rate == 1:
-        return grid.delta(whole, epsilon)
-    return max(grid.delta(grid.power(one, rounds), epsilon) for one in sampled(grid, whole, rate, epsilon / rounds))
+class Asked(NamedTuple):
+    """A law at unit scale, and what is asked of it."""
+
+    name: str
+    shapes: tuple[Decimal, ...]
+    rounds: int
+    rate: Decimal
+    epsilon: Decimal
+    delta: Decimal
+
+    def consumed(self, shifts: Changes) -> Iterator[Decimal]:
+        """δ at ε of all rounds and coordinates, from above, and then from nearer."""
+        times = self.rounds if self.rate == 1 else 1
+        if self.name == "norm":
+            square = sum((count * v * v for v, count in shifts), ZERO) * times
+            shifts, times = [(square.sqrt() * ROUND, 1)], 1
+        count = sum(count for _, count in shifts) * times
+        if count > MOST_LOSSES or self.rounds > MOST_LOSSES:
+            raise NotCovered(f"more than {MOST_LOSSES} losses are too large to check")
+        if count == 1 and self.rate == 1:
+            yield self.alone(shifts[0][0])
+            return
+        tail = self.delta * Decimal("1e-9") / (count * self.rounds)
+        # δ bends at ε, and each coordinate's loss at its share of it: multiples of the step, where shifts are multiples of the least
+        share = self.epsilon / sum(shift * alike for shift, alike in shifts) / times
+        outcomes = [self.outcomes(shift, tail, share * shift) for shift, _ in shifts]
+        unit = share * shifts[-1][0]
+        for points in POINTS:
+            grid = Grid(tail, points)
+            parts = [grid.losses(cells, unit, infinite) for cells, infinite in outcomes]
+            several = [grid.power(part, alike * times) for part, (_, alike) in zip(parts, shifts)]
+            whole = reduce(grid.product, several)
+            if self.rate == 1:
+                yield grid.delta(whole, self.epsilon)
+                continue
+            rounds = sampled(grid, whole, self.rate, self.epsilon / self.rounds)
+            yield max(grid.delta(grid.power(one, self.rounds), self.epsilon) for one in rounds)
+
+    def outcomes(self, shift: Decimal, tail: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
+        if self.name in DISCRETE:
+            return DISCRETE[self.name](*self.shapes, shift), ZERO
+        return continuous_cells(CONTINUOUS[self.name](*self.shapes), shift, tail, bend, CELLS)
+
+    def alone(self, shift: Decimal) -> Decimal:
+        """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
+        growth = self.epsilon.exp()
+        if self.name in DISCRETE:
+            cells = DISCRETE[self.name](*self.shapes, shift)
+            return sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
+        law = CONTINUOUS[self.name](*self.shapes)
+        low, high = law.around(self.epsilon, shift)
+        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
 
-def losses_at(grid: Grid, law: Law | None, name: str, shapes: list[Decimal], shift: Decimal, share: Decimal) -> Losses:
-    """The loss of one coordinate, on a step of which this share of ε is a multiple: there δ has a kink."""
-    infinite = ZERO
-    if law is None:
-        cells = DISCRETE[name](*shapes, shift)
-    else:
-        reach = shift
-        while law.above(reach - shift / 2) > grid.tail:
-            reach *= Decimal("1.25")
-        cells, infinite = continuous_cells(law, shift, reach, CELLS)
-        if not cells:
-            return Losses(share, 0, [0], grid.up(ONE))
-    top = max(cell.high for cell in cells if cell.p > grid.tail)
-    step = share
-    while step > top / 2**14:
-        step /= 2
-    return grid.losses((cell for cell in cells), step, infinite)
-
-
-def sampled(grid: Grid, whole: Losses, rate: Decimal, share: Decimal) -> Iterable[Losses]:
+def sampled(grid: Grid, whole: Losses, rate: Decimal, share: Decimal) -> Iterator[Losses]:
     """The losses of a sampled round in both directions."""
-    for sign in (1, -1):
-        cells, total = [], ZERO
+    for removed in (True, False):
+        cells, total = [], Decimal(whole.infinite) / grid.unit * (rate if removed else 1)
+        infinite = total
         for i, mass in enumerate(whole.masses, whole.first):
-            if mass:
-                p, fall = Decimal(mass) / grid.unit, (-i * whole.step).exp()
-                if sign == 1:
-                    p *= rate + (1 - rate) * fall
-                    loss = (rate / fall + 1 - rate).ln()
-                else:
-                    loss = -(1 - rate + rate * fall).ln()
-                cells.append(Cell(p, p * (-loss).exp(), loss, loss))
-                total += p
-        infinite = Decimal(whole.infinite) / grid.unit * (rate if sign == 1 else 1)
-        top = max(cell.high for cell in cells)
-        step = share
-        while step > top / 2**14:
-            step /= 2
-        yield grid.losses(cells, step, infinite + max(ONE - total - infinite, ZERO))
-
-
-def alone(law: Law | None, name: str, shapes: list[Decimal], shift: Decimal, epsilon: Decimal) -> Decimal:
-    """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
-    growth = epsilon.exp()
-    if law is None:
-        return sum((max(cell.p - growth * cell.q, ZERO) for cell in DISCRETE[name](*shapes, shift)), ZERO)
-    half, low, high = shift / 2, ZERO, shift
-
-    def loss(s: Decimal) -> Decimal:
-        return law.exponent(s + half) - law.exponent(abs(s - half)) if s + half < law.end else Decimal("Infinity")
-
-    while loss(high) <= epsilon:
-        high *= 2
-        if law.above(high - half) < Decimal("1e-50"):
-            break
-    for _ in range(170):
-        middle = (low + high) / 2
-        low, high = (middle, high) if loss(middle) <= epsilon else (low, middle)
-    # Outcomes beyond `low`; those between the two ends lose hardly more than ε.
-    return law.above(low - half) - growth * law.above(high + half) + Decimal("1e-48")
+            p, fall = Decimal(mass) / grid.unit, (-i * whole.step).exp()
+            if removed:
+                p, loss = p * (rate + (1 - rate) * fall), (rate / fall + 1 - rate).ln()
+            else:
+                loss = -(1 - rate + rate * fall).ln()
+            cells.append(Cell(p, p * (-loss).exp(), loss, loss))
+            total += p
+        yield grid.losses(cells, share, infinite + max(ONE - total, ZERO))

@@ -10,18 +10,16 @@ composition, more P and less Q never lower it, and δ(ε) = Σ P(l) (1 − e^(ε
 
 So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws are
 composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Where a
-composition has grown beyond `POINTS` multiples, the step is doubled, by the same split; tails are cut into the mass of infinite loss.
+composition has grown beyond so many `points`, the step is doubled, by the same split; tails are cut into the mass of infinite loss.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterable
 from decimal import Decimal
 from math import ceil, floor
 from typing import NamedTuple
 
-POINTS = 2**15
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
 PLACES = 55
@@ -53,10 +51,12 @@ class Grid:
     ----------
     tail : Decimal
         Mass that is moved to an infinite loss by every operation.
+    points : int
+        The most multiples of the step.
     """
 
-    def __init__(self, tail: Decimal) -> None:
-        self.tail = tail
+    def __init__(self, tail: Decimal, points: int) -> None:
+        self.tail, self.points = tail, points
         self.digits = 9 - tail.adjusted()
         self.unit = 10**self.digits
 
@@ -64,11 +64,14 @@ class Grid:
         """A mass in the grid's unit, rounded up."""
         return ceil((mass + SLACK) * self.unit) if mass > -SLACK else 0
 
-    def losses(self, cells: Iterable[Cell], step: Decimal, infinite: Decimal) -> Losses:
-        """The loss of these outcomes, and of the mass of infinite loss, on multiples of the step."""
+    def losses(self, cells: list[Cell], unit: Decimal, infinite: Decimal) -> Losses:
+        """The loss of these outcomes, and of the mass of infinite loss, on a step that is the unit over a power of 2."""
+        step, top = unit, max(cell.high for cell in cells if cell.p > self.tail)
+        while step > 2 * top / self.points:
+            step /= 2
         at: dict[int, int] = {}
         for p, q, low, high in cells:
-            i, j = floor(low / step), ceil(high / step)
+            i, j = floor(low / step + SLACK), ceil(high / step - SLACK)
             a, b = i * step, max(j, i + 1) * step
             whole = self.up(p)
             above = min(self.up((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp())), whole)
@@ -92,7 +95,7 @@ class Grid:
         kept = masses[start:end]
         kept[0] += raised
         found = Losses(step, first + start, kept, infinite + cut)
-        return self.coarser(found) if len(kept) > POINTS else found
+        return self.coarser(found) if len(kept) > self.points else found
 
     def coarser(self, found: Losses) -> Losses:
         """The same on twice the step: losses between its multiples are split."""
@@ -115,10 +118,8 @@ class Grid:
             one = self.coarser(one)
         while other.step < one.step:
             other = self.coarser(other)
-        slot = 2 * self.digits + len(str(POINTS)) + 4  # masses of slightly more than 1 in all
-        factors = [
-            Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)
-        ]
+        slot = 2 * self.digits + len(str(self.points)) + 4  # masses of slightly more than 1 in all
+        factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)]
         count = len(one.masses) + len(other.masses) - 1
         digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
@@ -138,9 +139,10 @@ class Grid:
             base = self.product(base, base)
 
     def delta(self, found: Losses, epsilon: Decimal) -> Decimal:
-        """δ at ε, from above."""
-        total = Decimal(found.infinite)
+        """δ at ε, from above; up to 10⁹ losses may have been rounded by `SLACK` steps each."""
+        epsilon -= 10**9 * SLACK * found.step
+        total: Decimal = Decimal(found.infinite)
         for i, mass in enumerate(found.masses, found.first):
             if mass and (loss := i * found.step) > epsilon:
                 total += mass * (1 - (epsilon - loss).exp())
-        return total / self.unit * (1 + SLACK)
+        return Decimal(total / self.unit * (1 + SLACK))

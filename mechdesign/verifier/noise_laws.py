@@ -9,12 +9,13 @@ mirror image has p and q exchanged. Values carry 55 digits, of which sums of val
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
-from mechdesign.verifier.composition import Cell
+from mechdesign.verifier.composition import SLACK, Cell
 from mechdesign.verifier.reading import NotCovered, Refused
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
@@ -24,15 +25,30 @@ INFINITE = Decimal("Infinity")
 
 
 class Law(NamedTuple):
-    """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support."""
+    """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support; where the density bends."""
 
     exponent: Callable[[Decimal], Decimal]
     upper: Callable[[Decimal], Decimal]
     end: Decimal = INFINITE
+    bends: tuple[Decimal, ...] = (ZERO,)
 
     def above(self, t: Decimal) -> Decimal:
         """P(T > t) of any t."""
         return self.upper(t) if t >= 0 else ONE - self.upper(-t)
+
+    def loss(self, s: Decimal, shift: Decimal) -> Decimal:
+        """The privacy loss at s ≥ 0 from the middle between the two centres."""
+        near, far = abs(s - shift / 2), s + shift / 2
+        return self.exponent(far) - self.exponent(near) if far <= self.end else INFINITE
+
+    def around(self, loss: Decimal, shift: Decimal) -> tuple[Decimal, Decimal]:
+        """Two points, as near as decimals are, between which the loss passes this value, if it does."""
+        low, high = ZERO, shift
+        while self.loss(high, shift) <= loss and self.above(high) > SLACK:
+            high *= 2
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (middle, high) if self.loss(middle, shift) <= loss else (low, middle)
+        return low, high
 
 
 def mills(x: Decimal) -> Decimal:
@@ -102,7 +118,7 @@ def flipped_huber(b: Decimal) -> Law:
         return tail if t >= b else tail + ((-b * t).exp() - (-b * b).exp()) / b
 
     whole = 2 * mass(ZERO)
-    return Law(lambda t: b * t if t <= b else (t * t + b * b) / 2, lambda t: mass(t) / whole)
+    return Law(lambda t: b * t if t <= b else (t * t + b * b) / 2, lambda t: mass(t) / whole, bends=(ZERO, b))
 
 
 def generalised_normal(power: Decimal) -> Law:
@@ -133,39 +149,52 @@ CONTINUOUS: dict[str, Callable[..., Law]] = {
 }
 
 
-def continuous_cells(law: Law, shift: Decimal, reach: Decimal, count: int) -> tuple[list[Cell], Decimal]:
-    """Cells of the loss at a shift, and the mass beyond `reach` or the support, whose loss is taken as infinite.
+class Look(NamedTuple):
+    """A point s from the middle: what lies beyond it under the two laws, and the loss there."""
 
-    The cells that weigh most, by their mass and the square of their range of losses, are halved until there are `count`.
+    s: Decimal
+    p: Decimal
+    q: Decimal
+    loss: Decimal
+
+
+def continuous_cells(
+    law: Law, shift: Decimal, tail: Decimal, bend: Decimal, count: int
+) -> tuple[list[Cell], Decimal]:
+    """Cells of the loss at a shift, and the mass of at most `tail`, or beyond the support, whose loss is taken as infinite.
+
+    No cell reaches across the loss `bend`. The cells that weigh most, by the root of their mass and the square of their range of
+    losses, are halved until there are `count`.
     """
-    half = shift / 2
-    last = min(reach, law.end - half)
+    half = last = shift / 2
+    while law.above(last - half) > tail:
+        last *= Decimal("1.25")
+    last = min(last, law.end - half)
 
-    def look(s: Decimal) -> tuple[Decimal, Decimal, Decimal, Decimal]:
-        loss = law.exponent(s + half) - law.exponent(abs(s - half))
-        return s, law.above(s - half), law.above(s + half), loss
+    def look(s: Decimal) -> Look:
+        return Look(s, law.above(s - half), law.above(s + half), law.loss(s, shift))
 
-    def weight(a: tuple[Decimal, ...], b: tuple[Decimal, ...]) -> float:
-        return -float(b[3] - a[3]) ** 2 * float(max(a[1] - b[1], ZERO)) ** 1.0
+    def weight(a: Look, b: Look) -> float:
+        return -(float(b.loss - a.loss) ** 2) * float(max(a.p - b.p, ZERO).sqrt())
 
-    if last <= 0:
-        return [], ONE
-    ends = sorted({ZERO, min(half, last), last})
-    points = [look(s) for s in ends]
-    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(zip(points, points[1:]))]
+    if last <= 0:  # the laws share no point
+        return [Cell(ZERO, ONE, ZERO, ZERO)], ONE
+    bends = {s for t in law.bends for s in (abs(t - half), t + half)}
+    points = [look(s) for s in sorted({ZERO, last, *bends, *law.around(bend, shift)}) if s <= last]
+    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(pairwise(points))]
     heapq.heapify(heap)
     for i in range(len(heap), count):
         _, _, a, b = heap[0]
-        middle = look((a[0] + b[0]) / 2)
+        middle = look((a.s + b.s) / 2)
         heapq.heapreplace(heap, (weight(a, middle), 2 * i, a, middle))
         heapq.heappush(heap, (weight(middle, b), 2 * i + 1, middle, b))
     cells = []
-    for _, _, (_, p, q, low), (_, less, fewer, high) in heap:
-        cells += [Cell(p - less, q - fewer, low, high), Cell(q - fewer, p - less, -high, -low)]
+    for _, _, a, b in heap:
+        p, q = a.p - b.p, a.q - b.q
+        cells += [Cell(p, q, a.loss, b.loss), Cell(q, p, -b.loss, -a.loss)]
     beyond = points[-1]
     # Far on the other side no loss is larger than at its end: less Q, and the more P there, is never more private.
-    cells.append(Cell(beyond[2], ZERO, -beyond[3], -beyond[3]))
-    return cells, beyond[1]
+    return [*cells, Cell(beyond.q, ZERO, -beyond.loss, -beyond.loss)], beyond.p
 
 
 # -- laws of finitely many losses: outcomes of one loss each ---------------------------------------------
@@ -275,7 +304,8 @@ def staircase_cost(p: int, epsilon: Decimal, gamma: Decimal) -> Decimal:
 
 def gaussian_sum_cost(p: int, sigma: Decimal) -> Decimal:
     half = gaussian_weights(sigma)
-    return 2 * sum(k**p * w for k, w in enumerate(half)) / (2 * sum(half) - half[0])
+    total: Decimal = sum((k**p * w for k, w in enumerate(half)), ZERO)
+    return 2 * total / (2 * sum(half) - half[0])
 
 
 def discrete_laplace_cost(p: int, a: Decimal) -> Decimal:

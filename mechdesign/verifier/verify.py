@@ -28,7 +28,12 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 }
 SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
 CHECKS |= dict.fromkeys(SEARCHES, quantizer)
-CHECKS |= {"metric-channel": channel, "optimal-noise": lattice_noise, "noise-allocation": allocation, "calibration": calibration}
+CHECKS |= {
+    "metric-channel": channel,
+    "optimal-noise": lattice_noise,
+    "noise-allocation": allocation,
+    "calibration": calibration,
+}
 
 
 def verify(text: str) -> Account:

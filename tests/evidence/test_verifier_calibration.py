@@ -1,0 +1,173 @@
+"""The stand-alone check of calibrated noise: sound and doctored files, and its δ against fractions and the package's accounting."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+
+import mechdesign as md
+from mechdesign.accounting import NoiseTerm, delta_interval
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.calibration import PLACES, Asked
+from mechdesign.verifier.noise_laws import CONTINUOUS, COSTS
+from mechdesign.verifier.reading import read
+from mechdesign.verifier.verify import verify
+
+PRIVACY = md.ApproximateDP(1.0, 1e-6)
+FAMILIES = [
+    "gaussian",
+    "laplace",
+    "logistic",
+    "gennorm",
+    "flipped_huber",
+    "osgt",
+    "truncated_laplace",
+    "staircase",
+    "discrete_laplace",
+    "discrete_gaussian",
+]
+
+
+def refused(result: Result) -> list[str]:
+    """Claims that do not hold."""
+    return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+def found(result: Result) -> list[float]:
+    """What the stand-alone check says is consumed, coarse and fine."""
+    plain = read(dumps(result))
+    design, law = plain["design"], plain["mechanism"]["law"]
+    with localcontext() as context:
+        context.prec = PLACES
+        asked = Asked(
+            law["name"],
+            tuple(map(Decimal, law["args"])),
+            design["rounds"],
+            Decimal(design["sampling_rate"]),
+            Decimal(design["privacy"]["epsilon"]),
+            Decimal(design["privacy"]["delta"]),
+        )
+        shift = Decimal(design["sensitivity"]) / Decimal(law.get("scale", 1))
+        return [float(delta) for delta in asked.consumed([(shift, design["dimension"])])]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dimension", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_sound_files_pass_and_doctored_ones_do_not(family: str, dimension: int) -> None:
+    result = md.calibrate(family, privacy=PRIVACY, sensitivity=1, dimension=dimension)
+    assert not refused(result)
+    law = result.mechanism.law
+    shapes, scale = list(law.args), law.kwds.get("scale")
+    narrower = (
+        law.dist(*shapes, scale=scale * 0.999)
+        if scale and family != "staircase"
+        else law.dist(shapes[0] * (0.999 if family == "discrete_gaussian" else 1.001), *shapes[1:])
+    )
+    doctored = replace(result, mechanism=replace(result.mechanism, law=narrower))
+    assert any("delta at most" in claim for claim in refused(doctored))
+    assert any("loss is at most" in claim for claim in refused(replace(result, value=result.value * 0.9999)))
+    other = replace(result, design=replace(result.design, dimension=dimension + 1))
+    assert any("dimension" in claim for claim in refused(other))
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.PureDP(1.0), md.ZeroConcentratedDP(0.5), md.ZeroConcentratedDP(0.5, xi=0.1)]
+)
+def test_pure_and_concentrated_privacy(privacy: object) -> None:
+    family = "laplace" if isinstance(privacy, md.PureDP) else "gaussian"
+    result = md.calibrate(family, privacy=privacy, sensitivity=md.Sensitivity(linf=1, l0=2), dimension=5)
+    assert not refused(result)
+    scale = result.mechanism.law.kwds["scale"] * (1 - 1e-9)
+    law = result.mechanism.law.dist(scale=scale)
+    assert len(refused(replace(result, mechanism=replace(result.mechanism, law=law)))) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES[1:])
+@pytest.mark.parametrize(("epsilon", "delta", "dimension"), [(0.3, 1e-5, 5), (2.0, 1e-9, 3), (1.0, 1e-6, 50)])
+def test_delta_lies_in_the_interval_of_the_package(
+    family: str, epsilon: float, delta: float, dimension: int
+) -> None:
+    result = md.calibrate(
+        family, privacy=md.ApproximateDP(epsilon, delta), sensitivity=1, dimension=dimension
+    )
+    interval = delta_interval(NoiseTerm(result.mechanism.law, 1.0, dimension), epsilon, width=1e-3)
+    for delta in found(result):
+        assert interval.lower * (1 - 1e-9) <= delta <= interval.upper * (1 + 1e-4)
+
+
+def test_three_discrete_laplace_coordinates_in_fractions() -> None:
+    """The loss of one coordinate is a(1 + 2k) between −a and a: here with e^-a rational."""
+    fall = Fraction(1, 2)
+    result = md.calibrate("discrete_laplace", privacy=md.ApproximateDP(1.0, 0.05), sensitivity=1, dimension=3)
+    law = result.mechanism.law.dist(math.log(2))
+    result = replace(result, mechanism=replace(result.mechanism, law=law))
+    p = {k: (1 - fall) / (1 + fall) * fall ** abs(k) for k in range(-60, 61)}
+    one: dict[Fraction, Fraction] = {}  # by likelihood ratio
+    for k in range(-59, 60):
+        ratio = p[k] / p[k + 1]
+        one[ratio] = one.get(ratio, Fraction(0)) + p[k]
+    growth = Fraction(math.exp(1.0))
+    exact = sum(
+        math.prod(one[r] for r in ratios) * max(1 - growth / math.prod(ratios), 0)
+        for ratios in itertools.product(one, repeat=3)
+    )
+    for delta in found(result):
+        assert exact <= Fraction(delta) * (1 + Fraction(1, 10**12)) <= exact * (1 + Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+@pytest.mark.slow
+def test_sampled_rounds(rate: float) -> None:
+    privacy = md.ApproximateDP(1.0, 1e-5)
+    result = md.calibrate("laplace", privacy=privacy, sensitivity=1, rounds=20, sampling_rate=rate)
+    assert not refused(result)
+    law = result.mechanism.law
+    interval = delta_interval(NoiseTerm(law, 1.0), 1.0, rounds=20, sampling_rate=rate, width=1e-3)
+    for delta in found(result):
+        assert interval.lower * (1 - 1e-9) <= delta <= interval.upper * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"linf": 1, "l0": 3}, {"linf": 1, "l1": 2.5}, {"linf": 1, "l2": 1.5}, {"each": [3, 1, 1, 0]}]
+)
+@pytest.mark.parametrize("family", ["laplace", "gaussian", "discrete_gaussian"])
+def test_changes_within_several_bounds(changes: dict[str, object], family: str) -> None:
+    changed = md.Sensitivity(**changes)  # type: ignore[arg-type]
+    assert not refused(md.calibrate(family, privacy=PRIVACY, sensitivity=changed, dimension=4))
+
+
+@pytest.mark.parametrize("name", sorted(CONTINUOUS))
+def test_costs_are_moments_of_the_tails(name: str) -> None:
+    shapes = {"osgt": (2,), "flipped_huber": (2,), "gennorm": ("1.5",), "truncated_laplace": (5,)}.get(
+        name, ()
+    )
+    arguments = tuple(Decimal(x) for x in shapes)
+    with localcontext() as context:
+        context.prec = PLACES
+        law, step = CONTINUOUS[name](*arguments), Decimal("0.01")
+        for power in (1, 2):
+            # ∫ 2p t^(p-1) P(T > t) dt, by the trapezoidal rule
+            at = [
+                (i * step if power == 2 else 1) * law.upper(i * step)
+                for i in range(6000)
+                if i * step <= law.end
+            ]
+            integral = 2 * power * step * (sum(at) - at[0] / 2)
+            assert abs(COSTS[name](power, *arguments) / integral - 1) < Decimal("2e-4")
+
+
+def test_a_law_of_another_kind_is_not_covered() -> None:
+    from scipy import stats
+
+    from mechdesign.verifier.reading import NotCovered
+
+    result = md.calibrate(stats.hypsecant(), privacy=PRIVACY, sensitivity=1)
+    with pytest.raises(NotCovered, match="hypsecant"):
+        verify(dumps(result))

@@ -123,10 +123,9 @@ def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:
     if name == "staircase":
         return [[(bounds[0], len(bounds))]]
     envelope = [min(b, total / k * ROUND, norm / Decimal(k).sqrt()) for k, b in enumerate(bounds, 1)]
-    top, whole = bounds[0], min(total, sum(envelope, ZERO))
-    fewer = min(
-        len(bounds), max(int(2 * whole / top), 1)
-    )  # two that fit into one largest bound are moved into one
+    top, whole = bounds[0], min(total, sum(envelope, ZERO), Decimal(len(bounds)).sqrt() * norm)
+    # two that fit into one largest bound are moved into one
+    fewer = min(len(bounds), max(ceil(2 * whole / top) - 1, 1))
     packed = [min(top, whole / k * ROUND) for k in range(1, fewer + 1)]
     found = [envelope, packed, [whole]]
     if name in ("dlaplace", "discrete_gaussian"):

@@ -59,9 +59,9 @@ def check(result: Json, account: Account) -> None:
         raise Refused("a scale that is not positive and finite")
     power = {"squared": 2, "absolute": 1}[design["loss"]]
     cost = Fraction(COSTS[law["name"]](power, *shapes) * scale**power)
-    account.bounds(
-        f"the {design['loss']} loss is at most {value!r}", cost, Fraction(value), Fraction(value) / 10**9
-    )
+    room = Fraction(value) / 10**9
+    account.bounds(f"the {design['loss']} loss is at most {value!r}", cost, Fraction(value), room)
+    account.agrees("the value is no more than the loss", Fraction(value) <= cost + 1000 * room)
     rounds, rate, epsilon = (
         design["rounds"],
         Decimal(design["sampling_rate"]),
@@ -94,7 +94,7 @@ def check(result: Json, account: Account) -> None:
         account.proved(claim, any(found <= delta for shifts in scaled for found in asked.consumed(shifts)))
     if result["lower_bound"] is not None:
         account.claimed(
-            f"no private noise of the kind that the proof names loses less than {result['lower_bound']!r}"
+            f"no private noise of the class that the proof names does better than {result['lower_bound']!r}"
         )
 
 

@@ -4,7 +4,7 @@
 
 Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: this kind is not covered.
-Covered are quantizers (pure local privacy, and metric privacy with the absolute or the squared metric), metric-private
+Covered are calibrated noise, quantizers (pure local privacy, and metric privacy with the absolute or the squared metric), metric-private
 channels, optimal lattice noise and noise allocations. Nothing is shared with the package: it is a second opinion. Fields
 of files: docs/format.md.
 """

@@ -21,7 +21,10 @@ from math import ceil
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.composition import PLACES, SLACK, Cell, Grid, Losses
-from mechdesign.verifier.noise_laws import CONTINUOUS, COSTS, DISCRETE, ONE, ZERO, continuous_cells
+from mechdesign.verifier.concentrated import concentrated, moments
+from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
+from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ZERO, continuous_cells
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 
 Changes: TypeAlias = list[tuple[Decimal, int]]
@@ -69,18 +72,24 @@ def check(result: Json, account: Account) -> None:
     )
     if not 0 < rate <= 1 or rounds < 1:
         raise Refused("rounds or a sampling rate that are none")
-    gaussian = law["name"] in ("norm", "discrete_gaussian")
-    stated = changes(
-        design["sensitivity"], design["dimension"], "norm" if privacy[""] == "zcdp" else law["name"]
+    normal = law["name"] in ("norm", "discrete_gaussian") or (
+        law["name"] in ("osgt", "flipped_huber") and shapes[0] == 0
     )
+    name = "norm" if normal and privacy[""] == "zcdp" else law["name"]
+    stated = changes(design["sensitivity"], design["dimension"], name)
     scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
     if privacy[""] == "zcdp":
-        if not gaussian or rate < 1:
-            raise NotCovered("zero-concentrated privacy of noise that is not Gaussian")
-        width = shapes[0] if shapes else ONE
-        rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
-        # D_α is proportional to α, so that ξ helps at α = 1 only.
-        account.proved(f"rho at most {privacy['rho']!r}", rho <= Decimal(privacy["rho"]) * ROUND)
+        if rate < 1:
+            raise Refused("a sampling rate under zero-concentrated privacy")
+        rho, xi = Decimal(privacy["rho"]), Decimal(privacy["xi"])
+        claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
+        if normal:  # D_α is proportional to α, so that ξ helps at α = 1 only
+            width = shapes[0] if law["name"] == "discrete_gaussian" else ONE
+            consumed = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
+            account.proved(claim, consumed <= rho * ROUND)
+        else:
+            cases = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
+            account.proved(claim, any(orders(law["name"], shapes, case, xi, rho) for case in cases))
     elif not privacy.get("delta"):
         largest = ([count * largest_loss(law["name"], shapes, v) for v, count in shifts] for shifts in scaled)
         loss = min(sum(losses, ZERO) for losses in largest)
@@ -152,6 +161,27 @@ def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Deci
     return Decimal("Infinity")
 
 
+def orders(name: str, shapes: tuple[Decimal, ...], shifts: Changes, xi: Decimal, rho: Decimal) -> bool:
+    """Whether coordinates that move so are (ξ, ρ)-zCDP: up to some order by their moments, beyond it by a closed form."""
+    largest = [largest_loss(name, shapes, v) for v, _ in shifts]
+    if name in ("osgt", "flipped_huber"):
+        b = shapes[0]
+        squares = sum((count * v * v for v, count in shifts), ZERO) / 2
+        offsets = [v * b if name == "osgt" else (b * b - max(b - v, ZERO) ** 2) / 2 for v, _ in shifts]
+    elif all(loss.is_finite() for loss in largest):
+        squares, offsets = ZERO, largest
+    else:
+        return False
+    offset = sum((count * c for (_, count), c in zip(shifts, offsets)), ZERO) - xi
+    if offset <= 0:
+        return squares <= rho
+    if squares >= rho:
+        return False
+    last = max(offset / (rho - squares) - 1, Decimal("1e-3"))
+    parts = [(moments(name, shapes, v, loss), count) for (v, count), loss in zip(shifts, largest)]
+    return concentrated(parts, xi, rho, last)
+
+
 class Asked(NamedTuple):
     """A law at unit scale, and what is asked of it."""
 
@@ -192,16 +222,20 @@ class Asked(NamedTuple):
 
     def outcomes(self, shift: Decimal, tail: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
-        if self.name in DISCRETE:
-            return DISCRETE[self.name](*self.shapes, shift), ZERO
+        if self.name == "staircase":
+            return staircase_atoms(self.shapes, shift), ZERO
+        if self.name in WHOLE:
+            return WHOLE[self.name](*self.shapes, shift).cells(int(shift))
         return continuous_cells(CONTINUOUS[self.name](*self.shapes), shift, tail, bend, CELLS)
 
     def alone(self, shift: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
         growth = self.epsilon.exp()
-        if self.name in DISCRETE:
-            cells = DISCRETE[self.name](*self.shapes, shift)
+        if self.name == "staircase":
+            cells = staircase_atoms(self.shapes, shift)
             return sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
+        if self.name in WHOLE:
+            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), self.epsilon)
         law = CONTINUOUS[self.name](*self.shapes)
         low, high = law.around(self.epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK

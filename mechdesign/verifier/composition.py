@@ -123,8 +123,9 @@ class Grid:
         count = len(one.masses) + len(other.masses) - 1
         digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
-        whole = one.infinite + other.infinite
-        return self.trimmed(Losses(one.step, one.first + other.first, masses, whole + whole // 10**6 + 1))
+        # masses may be slightly more than 1 in all
+        infinite = one.infinite * (sum(other.masses) + other.infinite) + other.infinite * sum(one.masses)
+        return self.trimmed(Losses(one.step, one.first + other.first, masses, infinite // self.unit + 1))
 
     def power(self, base: Losses, times: int) -> Losses:
         """The loss of `times` independent ones."""

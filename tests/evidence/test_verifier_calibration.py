@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import mpmath
 import pytest
 
 import mechdesign as md
@@ -15,7 +16,10 @@ from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.calibration import PLACES, Asked
-from mechdesign.verifier.noise_laws import CONTINUOUS, COSTS
+from mechdesign.verifier.concentrated import moments
+from mechdesign.verifier.discrete_laws import discrete_gaussian
+from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.noise_laws import CONTINUOUS
 from mechdesign.verifier.reading import read
 from mechdesign.verifier.verify import verify
 
@@ -86,6 +90,67 @@ def test_pure_and_concentrated_privacy(privacy: object) -> None:
     scale = result.mechanism.law.kwds["scale"] * (1 - 1e-9)
     law = result.mechanism.law.dist(scale=scale)
     assert len(refused(replace(result, mechanism=replace(result.mechanism, law=law)))) >= 1
+
+
+CONCENTRATED = ["laplace", "logistic", "osgt", "flipped_huber", "discrete_laplace", "staircase"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", CONCENTRATED)
+@pytest.mark.parametrize(("rho", "xi", "dimension"), [(0.1, 0.0, 1), (0.5, 0.2, 5), (2.0, 1.0, 2)])
+def test_concentrated_privacy_of_every_family(family: str, rho: float, xi: float, dimension: int) -> None:
+    privacy = md.ZeroConcentratedDP(rho, xi=xi)
+    result = md.calibrate(family, privacy=privacy, sensitivity=1, dimension=dimension)
+    assert not refused(result)
+    law, scale = result.mechanism.law, result.mechanism.law.kwds.get("scale", 1)
+    if family in ("discrete_laplace", "staircase"):
+        narrower = law.dist(law.args[0] * (1 + 5e-6), *law.args[1:])
+    else:
+        # the package's own bound of large orders leaves some of ρ where tails are Gaussian
+        share = 0.95 if law.args else 1 - 5e-6
+        narrower = law.dist(*law.args, scale=scale * share)
+    doctored = replace(result, mechanism=replace(result.mechanism, law=narrower))
+    assert any("rho at most" in claim for claim in refused(doctored))
+
+
+@pytest.mark.parametrize("name", ["laplace", "logistic", "osgt", "flipped_huber"])
+@pytest.mark.parametrize("theta", [0.01, 1.0, 20.0])
+def test_moments_of_the_loss_are_those_of_a_quadrature(name: str, theta: float) -> None:
+    shapes, shift = ((0.7,) if name in ("osgt", "flipped_huber") else ()), 0.8
+    largest = Decimal("Infinity") if shapes else Decimal(shift)
+    with localcontext() as context:
+        context.prec = PLACES
+        law = CONTINUOUS[name](*map(Decimal, shapes))
+        found = moments(name, tuple(map(Decimal, shapes)), Decimal(shift), largest)(Decimal(theta))
+
+        def density(t: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.exp(-mpmath.mpf(str(law.exponent(Decimal(str(abs(t)))))))
+
+        ends = [-60, -20, -5, *sorted({0, -shift, 0.7, -0.7, -shift - 0.7, 0.7 - shift}), 5, 10, 20, 30, 60]
+        whole = mpmath.quad(density, ends)
+        exact = mpmath.quad(lambda t: density(t) ** (1 + theta) * density(t + shift) ** -theta, ends) / whole
+    assert exact * (1 - 1e-9) <= mpmath.mpf(str(found)) <= exact * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("sigma", ["0.3", "17.5", "9000.5"])
+def test_delta_of_discrete_gaussian_noise_is_the_sum(sigma: str) -> None:
+    """At every ε between two losses, and at a wide law by groups of integers as well."""
+    width, shift = Decimal(sigma), 3
+    with localcontext() as context:
+        context.prec = PLACES
+        law = discrete_gaussian(width, Decimal(shift))
+        epsilon = Decimal("1.3") / width
+        with mpmath.workdps(40):
+            weights = [mpmath.exp(-((k / mpmath.mpf(sigma)) ** 2) / 2) for k in range(int(9 * width) + 40)]
+            total, growth = 2 * mpmath.fsum(weights) - weights[0], mpmath.exp(mpmath.mpf(str(epsilon)))
+            at = math.floor((epsilon * 2 * width * width / shift - shift) / 2) + 1
+            masses = [weights[abs(k)] - growth * weights[k + shift] for k in range(at, len(weights) - 4)]
+            exact = mpmath.fsum(masses) / total
+        found = law.delta(shift, epsilon)
+        assert abs(mpmath.mpf(str(found)) / exact - 1) < 1e-12
+        cells, infinite = law.cells(shift)
+        assert len(cells) < 2**16 and infinite < Decimal("1e-30")
+        assert abs(sum(cell.p for cell in cells) - 1) < Decimal("1e-30")
 
 
 @pytest.mark.slow

@@ -9,13 +9,28 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from operator import add, mul
 
-from mechdesign.verifier.reading import Json, Refused
+from mechdesign.verifier.prior_moments import Moments
+from mechdesign.verifier.reading import Account, Json, Refused
 
 UNIT = 1 << 160  # weights of the prior are rounded to multiples of 1/UNIT
 
 
+def nearest(moments: Moments, points: list[Fraction], x: Fraction) -> Json:
+    """The point mass nearest to an input, with its bounds."""
+    k = bisect_left(points, x)
+    atoms = moments.atoms[max(k - 1, 0) : k + 1] or [(x, (Fraction(0), Fraction(0)))]
+    return min(atoms, key=lambda atom: abs(atom[0] - x))
+
+
 def dual_bound(
-    duals: Json, bins: list[Fraction], ends: Json, bias: Fraction, rho: Fraction, loss: Json, moments: Json
+    duals: Json,
+    bins: list[Fraction],
+    ends: Json,
+    bias: Fraction,
+    rho: Fraction,
+    loss: Json,
+    moments: Moments | None,
+    account: Account,
 ) -> Fraction:
     """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
     origin, price, nu = Fraction(duals["origin"]), Fraction(duals["cap_price"]), duals["multipliers"]
@@ -25,14 +40,18 @@ def dual_bound(
     if not held or own != sorted({*own}):
         raise Refused("a lower bound for other outputs")
     bins, table = own, [list(map(Fraction, piece)) for piece in duals["pieces"]]
+    account.takes(8 * len(table) * len(bins))
     good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
     low, high = ends[0] - bias - origin, ends[1] + bias - origin
     good = good and (moments is not None or all(low <= u <= high for u, *_ in table))
     if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
         raise Refused("multipliers that are none")
     spans = sorted({(u, v) for u, v, *_ in table if u < v})
-    known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if spans else []
+    if spans and moments is None:
+        raise Refused("multipliers of stretches where no prior is")
+    known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if moments else []
     cells: Json = dict(zip(spans, known))
+    points = [] if moments is None else moments.places
     used: Counter[Json] = Counter()
     changes: Counter[Json] = Counter()
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
@@ -47,10 +66,7 @@ def dual_bound(
             masses = cells[u, v]
             changes[u], changes[v] = changes[u] + share, changes[v] - share
         else:  # a point mass: u is its rounded distance from the origin; or, for the worst case, a weight
-            atoms: Json = (
-                [(origin + u, (1, 1))] if moments is None else moments.atoms or [(origin + u, (0, 0))]
-            )
-            x, mass = min(atoms, key=lambda atom: abs(atom[0] - origin - u))
+            x, mass = (origin + u, (1, 1)) if moments is None else nearest(moments, points, origin + u)
             u = v = x - origin
             masses, key = [mass, (0, 0), (0, 0)], None if moments is None else u
             used[key] += share

@@ -9,37 +9,15 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from mechdesign.verifier.members import MEMBERS
+
 Json: TypeAlias = Any
 """A plain value of a file: an object is a dictionary with its kind under the empty key."""
 NEAR = 1e-9
+OPERATIONS = 2_000_000
+"""Of those that are counted, what a slow processor does in a second."""
 
 
-_MEMBERS = """allocation-proof: changes held mix multiplier prices weights; alphabet: max_abs step; approximate-dp: delta
-epsilon; bin-search: exhaustive m max_abs seed starts symmetric; block-fill-law: bins floors lower rho
-upper; cell-law-proof:; cell-noise: cells_per_shift decay spans spike spike_width start weights width;
-channel: matrix space weights; channel-dual: free multipliers triples; channel-proof: distances;
-dual-pieces: between cap_price multipliers origin outputs pieces; erm: grid input_range loss m prior
-privacy; grid: axes; independent-noise: bounds noise scales sensitivities; lattice-dual: cells mirrored psi
-shifts totals; loss: absolute function squared; metric-bound: knots multipliers pairs places;
-metric-channel: alpha decoder loss prior space spanner unbiased; metric-dp: epsilon metric; metric-proof:;
-metric-quantizer: bins input_range inputs loss objective prior privacy; metric-space: across kind leaves
-lengths matrix parents points shape unit within; mvu: bins input_bits input_range loss m max_abs prior
-privacy; noise-allocation: bounds groups loss lower noise privacy sensitivities upper weights;
-optimal-noise: dimension l0 loss privacy sensitivity; optimal-quantizer: bins input_range loss max_bias
-max_mse objective prior privacy; optm: bins bounds constraints families input_range loss prior privacy;
-optm-search: bins constraints families judge levels loss prior privacy; prior-clipped: law lower upper;
-prior-law: law; prior-moments: cells masses spans; prior-samples: samples; prior-truncated: law lower upper;
-pure-dp: epsilon; quantizer: bins ends knots law selection starts; quantizer-dual-bound: duals moments;
-quantizer-law-proof:; quantizer-value-proof: moments; rational-table: bins ends knots starts; result: design
-duals lower_bound mechanism notes proofs solver_report table value; rqm: grid input_range loss m prior
-privacy; selection: bins left right; selection-law: bins left lower right upper; sensitivity: each l0 l1 l2
-linf neighbours signed; solve-report: build_seconds constraints fallbacks iterations requested seconds
-solver status variables; staircase-dual: level periods; zcdp: rho xi"""
-MEMBERS = {
-    kind.strip(): set(members.split())
-    for kind, members in (entry.split(":") for entry in _MEMBERS.split(";"))
-}
-"""What a file says of each kind of object that is read here: no less and no more."""
 PARTS = {"$kind": {"fields"}, "$array": {"dtype", "shape"}, "$law": {"args", "kwds"}}
 TAGS = {"$kind", "$array", "$law", "$table", "$tuple", "$items", "$fraction", "$float", "$callable"}
 NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b": {bool}}
@@ -49,16 +27,31 @@ class NotCovered(Exception):
     """No check of this kind of result is written here."""
 
 
+class TooLarge(NotCovered):
+    """Checking would take longer than a file of this size may take."""
+
+
 class Refused(Exception):
     """The file is not what mechdesign writes."""
 
 
 class Account:
-    """Claims, each with how it was checked and whether it holds."""
+    """Claims, each with how it was checked and whether it holds.
 
-    def __init__(self) -> None:
+    Work is counted before it is done, in additions or comparisons of numbers of 1,000 bits: a file that asks for more than its size
+    allows is refused at once.
+    """
+
+    def __init__(self, characters: int = 0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
         self.agreeing = 0
+        self.left = OPERATIONS * (5 + characters / 1e6)
+
+    def takes(self, operations: int, bits: int = 0) -> None:
+        """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
+        self.left -= operations * (1 + bits / 1000)
+        if self.left < 0:
+            raise TooLarge("too large to check: more work than 5 s and a second for each megabyte")
 
     def agrees(self, claim: str, holds: Json) -> None:
         """Not a claim about the mechanism: that it is a law, and that the file does not contradict itself."""
@@ -86,7 +79,7 @@ class Account:
 def read(text: str) -> Json:
     """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
     if len(text) > 2**26:
-        raise Refused("a file of more than 2^26 characters")
+        raise TooLarge("too large to check: more than 2^26 characters")
     document = json.loads(text, object_pairs_hook=once)
     if set(document) != {"format", "version", "sha256", "payload"}:
         raise Refused("an envelope with other parts than format, version, sha256 and payload")
@@ -117,7 +110,9 @@ def plain(node: Json) -> Json:
         raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
     value = node[tag]
     if tag == "$kind":
-        if set(node["fields"]) != MEMBERS.get(value, set(node["fields"])):
+        if value not in MEMBERS:
+            raise NotCovered(f"a kind that mechdesign does not have, or a newer one: {value!s:.80}")
+        if set(node["fields"]) != set(MEMBERS[value].split()):
             raise Refused(f"{value} with other members than its own")
         return {"": value, **{key: plain(child) for key, child in node["fields"].items()}}
     if tag == "$array":

@@ -20,7 +20,7 @@ from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.quantizer import quantizer
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, read
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, read
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
     "metric-quantizer": quantizer,
@@ -39,7 +39,7 @@ CHECKS |= {
 def verify(text: str) -> Account:
     """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
     try:
-        result, account = read(text), Account()
+        result, account = read(text), Account(len(text))
         kind = result["design"][""] if result[""] == "result" else result[""]
         if kind not in CHECKS:
             raise NotCovered(f"results of kind {kind}")
@@ -71,7 +71,7 @@ def main(words: list[str]) -> int:
         with open(words[0], encoding="utf-8") as file:
             account = verify(file.read(2**26 + 1))
     except NotCovered as error:
-        print(f"not covered: {error}")
+        print(error if isinstance(error, TooLarge) else f"not covered: {error}")
         return 2
     except (OSError, ValueError, Refused) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -2,7 +2,7 @@ r"""The JSON Schema of result files, written from one line for each kind of save
 
     cd tests && python -m evidence.kinds
 
-writes `mechdesign/evidence/result.schema.json` anew; a test compares the two. A line names every member of a kind and what it
+writes `mechdesign/evidence/result.schema.json` and the members that `mechdesign.verifier.members` knows anew; tests compare them. A line names every member of a kind and what it
 may be: ``num`` (∞ and NaN included), ``pos`` and ``nn`` (positive, not negative), ``count``, ``flag``, ``text``, ``frac``, ``arr`` (an
 array), ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and rows of
 them, ``@kind``, ``'word'``, ``any``; ``|`` is or, a ``?`` at the end: or null.
@@ -18,6 +18,7 @@ import mechdesign.evidence
 from mechdesign.typing import Status
 
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
+MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.py"
 GROUPS = {
     "prior": ["prior-law", "prior-clipped", "prior-truncated", "prior-samples"],
     "notion": ["pure-dp", "approximate-dp", "zcdp", "metric-dp"],
@@ -290,5 +291,18 @@ def schema_text() -> str:
     )
 
 
+def members_text() -> str:
+    """The module of the stand-alone verifier that knows every kind's members."""
+    lines = "".join(
+        f"    {json.dumps(kind)}: {json.dumps(' '.join(part.partition(':')[0] for part in line.split(', ') if part))},\n"
+        for kind, line in sorted(KINDS.items())
+    )
+    return (
+        '"""What a file says of each kind of object: no less and no more. Written by `tests/evidence/kinds.py`."""\n\n'
+        f"# fmt: off\nMEMBERS = {{\n{lines}}}\n"
+    )
+
+
 if __name__ == "__main__":
     PATH.write_text(schema_text())
+    MEMBERS.write_text(members_text())

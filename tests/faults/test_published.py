@@ -69,10 +69,11 @@ def test_the_model_of_an_allocation_is_the_papers(noise: str, privacy: Any) -> N
     assert problem.value == pytest.approx(design.solve().value, rel=1e-4)
 
 
-@fault(27, "OPTM's rows are a gather of one vector")
 def test_the_model_of_optm_names_its_rows() -> None:
     variables = md.OPTM(BINS, P, cheap.UNIFORM).model().variables
-    assert len(variables) > 1 and "q" not in variables
+    assert list(variables) == ["q_1", "q_2", "q_3"]
+    separate = md.OPTM([-3.0, -0.4, 0.5, 3.0], P, cheap.UNIFORM).model().variables
+    assert list(separate) == [f"q_{n} {side}" for side in ("left", "right") for n in (1, 2, 3)]
 
 
 @fault(27, "no page says how to run a study from Python")

@@ -102,9 +102,9 @@ def test_duals_are_the_sensitivity_of_the_optimum() -> None:
     moved = md.solvers.solve(program.model(1.0, low, high), "highs")
     # moving o also loosens the privacy rows that o multiplies: compare with the whole derivative
     rows = program.rows
-    derivative = float(base.dual["lower bounds"][0])
+    derivative, unknowns = float(base.dual["lower bounds"][0]), np.concatenate([*base.primal.values()])
     for t in np.flatnonzero(rows.smallest & (rows.bound == 1)):
-        q = base.primal["q"][rows.unknown[t]]
+        q = unknowns[rows.unknown[t]]
         derivative -= base.dual["privacy"][rows.row[t]] * math.e * rows.weight[t] * q
     assert set(rows.bound) <= {-1, 1, 2}
     assert (moved.value - base.value) / 1e-4 == pytest.approx(derivative, abs=2e-2)

@@ -39,6 +39,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import cvxpy as cp
@@ -204,6 +205,15 @@ class PrivacyRows:
         one = np.ones((*low.shape[:-1], 1))
         lows, highs = (np.concatenate([b, one], axis=-1)[..., self.bound] for b in (low, high))
         return self.weight * np.where(self.smallest, lows, highs)
+
+    def forms(self, low: Array, high: Array, width: int) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """The upper forms z and the lower forms w, as matrices on all unknowns."""
+        values, shape = self.factors(low, high), (len(self.labels), width)
+        z, w = (
+            sparse.csr_array((values[side], (self.row[side], self.unknown[side])), shape)
+            for side in (~self.smallest, self.smallest)
+        )
+        return z, w
 
     def coefficients(self, epsilon: float, low: Array, high: Array) -> Array:
         """Coefficients of "upper − ρ lower", a term each; ρ is e^ε, or the largest that solvers accept: a smaller ε's."""
@@ -411,23 +421,29 @@ class OPTMProgram:
         return smaller - (n * (n + 1) - i * (i + 1))[smaller] // 2, smaller
 
     def model(self, epsilon: float, low: Array, high: Array) -> Model:
-        """Declare the linear program for bounds `low`, `high` of shape (width,)."""
-        cost, constant = self.objective
-        q = cp.Variable(self.width, name="q", nonneg=True)
-        families: dict[str, cp.Constraint] = {"normalisation": self.normalisation() @ q == 1}
-        bigger, smaller = self.dominance()
-        if len(bigger):
-            families["dominance"] = q[bigger] >= q[smaller]
-        if len(self.bounded):
-            families["lower bounds"] = q[self.bounded] >= low[self.bounded]
-            families["upper bounds"] = q[self.bounded] <= high[self.bounded]
-        if self.rows.labels:
-            terms = cp.multiply(self.rows.coefficients(epsilon, low, high), q[self.rows.unknown])
-            families["privacy"] = summed(self.rows.row) @ terms <= 0
+        """Declare the linear program for bounds `low`, `high` of shape (width,), in the paper's rows q_n and forms z, w."""
+        m, rho, (cost, constant) = self.m, math.exp(min(epsilon, _LARGEST)), self.objective
+        sides = (" left", " right") if self.separate else ("",)
+        families = [[cp.Variable(n, name=f"q_{n}{side}", nonneg=True) for n in range(1, m)] for side in sides]
+        rows = [row for family in families for row in family]
+        q, z, w = cp.hstack(rows), *self.rows.forms(low, high, self.width)
+        mask, cuts = np.isin(np.arange(self.width), self.bounded), np.cumsum([row.size for row in rows])[:-1]
+        bounded, lows, highs = (np.split(v, cuts) for v in (mask, low, high))
+        constraints: dict[str, Any] = {
+            "normalisation": [cp.sum(row) == 1 for row in rows],
+            "dominance": [
+                f[i - 1][i - 1] >= cp.hstack([f[j - 1][i - 1] for j in range(i + 1, m)])
+                for f in families
+                for i in range(2, m - 1)
+            ],
+            "lower bounds": [row[b] >= o[b] for row, b, o in zip(rows, bounded, lows) if b.any()],
+            "upper bounds": [row[b] <= u[b] for row, b, u in zip(rows, bounded, highs) if b.any()],
+            "privacy": [z @ q <= rho * (w @ q)] if self.rows.labels else [],
+        }
         if self.constraints == "theorem6":
-            families["order"] = theorem6_rows(self.view) @ q >= 0
-        problem = cp.Problem(cp.Minimize(cost @ q + constant), list(families.values()))
-        return Model(problem, {"q": q}, families)
+            constraints["order"] = [theorem6_rows(self.view) @ q >= 0]
+        problem = cp.Problem(cp.Minimize(cost @ q + constant), [*chain(*constraints.values())])
+        return Model(problem, {row.name(): row for row in rows}, constraints)
 
     @cached_property
     def privacy_entries(self) -> tuple[Indices, sparse.csr_array]:

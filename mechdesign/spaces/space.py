@@ -96,6 +96,12 @@ class MetricSpace:
                 held = held.astype(np.int64) if name in ("parents", "leaves") else held
                 held.setflags(write=False)
                 settle(self, **{name: held})
+        for name in NEEDS["tree"] if self.kind != "tree" else ():
+            if getattr(self, name) is not None:
+                raise DesignError.of(name, getattr(self, name), "is of spaces of the kind 'tree'")
+        for name in ("within", "across") if self.kind != "clustered" else ():
+            if not np.isnan(getattr(self, name)):
+                raise DesignError.of(name, getattr(self, name), "is of spaces of the kind 'clustered'")
         if self.matrix is not None and self.matrix.shape != (self.size, self.size):
             raise DesignError.of("matrix", self.matrix.shape, f"must have shape {(self.size, self.size)}")
         if self.kind == "clustered":

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from operator import mul
 
-from mechdesign.verifier.reading import NEAR, Account, Json, exp_bounds, flat
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat
 
 
 def channel(result: Json, account: Account) -> None:
@@ -64,8 +64,9 @@ def channel(result: Json, account: Account) -> None:
     if bound is None:
         return
     if dual is None:
-        account.claimed(f"no private channel below {bound!r}")
-        return
+        raise Refused("a lower bound without multipliers")
+    if (dual["free"] is None) != (query is None):
+        raise Refused("multipliers of equalities that are not there, or none of those that are")
     for (x, z, y), m in zip(dual["triples"], map(Fraction, dual["multipliers"]), strict=True):
         costs[x][y] += max(m, Fraction(0))  # multipliers are not negative
         costs[z][y] -= bounds[distances[x][z]][1] * max(m, Fraction(0))

@@ -50,11 +50,13 @@ def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
         near = all(abs(Fraction(a) - b) <= abs(b) / 2**48 for a, b in zip(wanted, bins))
         return fits and len(wanted) == len(bins) and near
     if wanted is not None and "max_abs" in wanted:  # the outputs were searched, or are a grid
-        return (
-            fits
-            and len(bins) <= wanted.get("m", len(bins))
-            and farthest <= wanted["max_abs"] * (1 + NEAR / 1000)
-        )
+        limit = wanted["max_abs"] * (1 + NEAR / 1000)
+        fits = fits and len(bins) <= wanted.get("m", len(bins)) and farthest <= limit
+    if wanted is not None and "step" in wanted:
+        reach = Fraction(wanted["max_abs"])
+        count = math.ceil(2 * wanted["max_abs"] / wanted["step"] - NEAR)  # steps from one end to the other
+        places = [(b + reach) * count / (2 * reach) for b in bins]
+        fits = fits and all(abs(place - round(place)) <= NEAR * count for place in places)
     return fits
 
 

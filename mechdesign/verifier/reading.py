@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -112,8 +113,11 @@ def plain(node: Json) -> Json:
     if tag == "$kind":
         if value not in MEMBERS:
             raise NotCovered(f"a kind that mechdesign does not have, or a newer one: {value!s:.80}")
-        if set(node["fields"]) != set(MEMBERS[value].split()):
+        if set(node["fields"]) != set(MEMBERS[value]):
             raise Refused(f"{value} with other members than its own")
+        for name, words in MEMBERS[value].items():
+            if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
+                raise Refused(f"{value}: its {name} is none of {words}")
         return {"": value, **{key: plain(child) for key, child in node["fields"].items()}}
     if tag == "$array":
         return shaped(plain(value), node["dtype"], node["shape"])
@@ -124,6 +128,49 @@ def plain(node: Json) -> Json:
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
     return {"$fraction": Fraction, "$float": float}.get(tag, plain)(value)
+
+
+def is_what(word: str, node: Json) -> bool:
+    """Whether a member is what a word of `MEMBERS` says: an object of a kind, this text, or a value of a type."""
+    if word[0] == "@":
+        return isinstance(node, dict) and node.get("$kind") == word[1:]
+    if word[0] == "'":
+        return bool(node == word.strip("'"))
+    if word in TAGGED:
+        return isinstance(node, dict) and TAGGED[word] in node
+    if word in LISTED:
+        held = node.get("$tuple") if isinstance(node, dict) else None
+        return isinstance(held, list) and all(is_what(LISTED[word], each) for each in held)
+    if word == "pair":
+        return is_what("nums", node) and len(node["$tuple"]) == 2
+    return VALUES[word](node)
+
+
+def is_number(node: Json) -> bool:
+    return type(node) in (int, float) or (isinstance(node, dict) and "$float" in node)
+
+
+TAGGED = {
+    "frac": "$fraction",
+    "arr": "$array",
+    "table": "$table",
+    "law": "$law",
+    "fun": "$callable",
+    "items": "$items",
+}
+LISTED = {"nums": "num", "ints": "int", "fracs": "frac", "texts": "text", "rows": "fracs", "irows": "ints"}
+"""What the values of a tuple are."""
+VALUES: dict[str, Callable[[Json], bool]] = {
+    "any": lambda node: True,
+    "null": lambda node: node is None,
+    "flag": lambda node: isinstance(node, bool),
+    "text": lambda node: isinstance(node, str),
+    "int": lambda node: type(node) is int,
+    "count": lambda node: type(node) is int and node >= 0,
+    "num": is_number,
+    "nn": lambda node: type(node) in (int, float) and node >= 0,
+    "pos": lambda node: type(node) in (int, float) and node > 0,
+}
 
 
 def shaped(values: Json, dtype: str, shape: list[int]) -> Json:

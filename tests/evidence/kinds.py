@@ -92,8 +92,8 @@ KINDS: dict[str, str] = {
     "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?",
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:any, l0:count?",
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
-    "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:any, families:any, input_range:pair",
-    "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:any, families:any, judge:any",
+    "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:any, input_range:pair",
+    "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:any, judge:any",
     "priv-unit": "dimension:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos",
     "prior-clipped": "law:law, lower:num, upper:num",
     "prior-law": "law:law",
@@ -291,15 +291,31 @@ def schema_text() -> str:
     )
 
 
+def spelled(line: str) -> str:
+    """What a member may be, with groups, statuses and "or null" written out."""
+    words = [*line.rstrip("?").split("|"), *(["null"] if line.endswith("?") else [])]
+    found = []
+    for word in words:
+        found += [f"@{kind}" for kind in GROUPS.get(word[1:], [word[1:]])] if word[0] == "@" else []
+        found += [f"'{status.value}'" for status in Status] if word == "status" else []
+        found += [word] if word[0] != "@" and word != "status" else []
+    return "|".join(found)
+
+
 def members_text() -> str:
-    """The module of the stand-alone verifier that knows every kind's members."""
-    lines = "".join(
-        f"    {json.dumps(kind)}: {json.dumps(' '.join(part.partition(':')[0] for part in line.split(', ') if part))},\n"
-        for kind, line in sorted(KINDS.items())
-    )
+    """The module of the stand-alone verifier that knows every kind's members, and what each may be."""
+    lines = ""
+    for kind, line in sorted(KINDS.items()):
+        members = dict(part.split(":", 1) for part in line.split(", ") if part)
+        inner = ", ".join(
+            f"{json.dumps(name)}: {json.dumps(spelled(what))}" for name, what in members.items()
+        )
+        lines += f"    {json.dumps(kind)}: {{{inner}}},\n"
     return (
-        '"""What a file says of each kind of object: no less and no more. Written by `tests/evidence/kinds.py`."""\n\n'
-        f"# fmt: off\nMEMBERS = {{\n{lines}}}\n"
+        '"""What a file says of each kind of object, no less and no more, and what each member may be.\n\n'
+        "Written by `tests/evidence/kinds.py`, whose words these are; `mechdesign.verifier.reading` says what they mean.\n"
+        '"""\n\n'
+        f"# fmt: off\nMEMBERS: dict[str, dict[str, str]] = {{\n{lines}}}\n"
     )
 
 
